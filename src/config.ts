@@ -1,0 +1,142 @@
+// Owns the environment: the only reader of process.env. Every variable has its name, unit, default and
+// bounds in one table; a bad value is one line that names the variable, and the process ends with code 1.
+
+import { resolve } from 'node:path';
+
+export type Config = {
+  /** Address all listeners bind to. */
+  readonly host: string;
+  readonly port: number;
+  readonly adminPort: number;
+  /** Origin used in every URL that the service hands out; never taken from a request. */
+  readonly publicBaseUrl: string;
+  readonly dataDir: string;
+  readonly redisUrl: string;
+  readonly redisEmbedded: boolean;
+  readonly redisPort: number;
+  readonly redisAppendfsync: 'always' | 'everysec';
+  readonly redisMemoryBytesMax: number;
+  readonly clickhouseUrl: string;
+  readonly clickhouseEmbedded: boolean;
+  readonly clickhousePort: number;
+  readonly clickhouseDatabase: string;
+  readonly clickhouseCluster: string | undefined;
+  /** Empty: the administration over HTTP is off. */
+  readonly adminToken: string;
+  readonly apiProcesses: number;
+  readonly workerProcesses: number;
+  readonly shards: number;
+  /** An open segment older than this is sealed by the next tick. */
+  readonly segmentAgeMsMax: number;
+  readonly segmentBytesMax: number;
+  /** Bytes of rows in Redis that ClickHouse does not have yet; above it requests are answered 503. */
+  readonly backlogBytesMax: number;
+  /** Bytes that remembered idempotency keys may take in Redis. */
+  readonly claimBytesMax: number;
+  /** Store jobs at once in one worker process. */
+  readonly storeConcurrency: number;
+  /** A job whose worker is silent for this long is given to another one. */
+  readonly jobLockMs: number;
+  readonly logLevel: string;
+};
+
+export class ConfigError extends Error {}
+
+/** Reads and checks the environment. Throws ConfigError, whose message names the variable. */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const host = text(env, 'HOST', '127.0.0.1');
+  const port = integer(env, 'PORT', 8080, 1, 65_535);
+  const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
+  const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
+  const redisUrl = url(env, 'REDIS_URL', ['redis:', 'rediss:']);
+  const clickhouseUrl = url(env, 'CLICKHOUSE_URL', ['http:', 'https:']);
+  const publicBaseUrl = url(env, 'PUBLIC_BASE_URL', ['http:', 'https:']) ?? `http://${host}:${port}`;
+  return {
+    host,
+    port,
+    adminPort: integer(env, 'ADMIN_PORT', 8081, 1, 65_535),
+    publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
+    dataDir: resolve(text(env, 'DATA_DIR', '.data')),
+    redisUrl: redisUrl ?? `redis://127.0.0.1:${redisPort}`,
+    redisEmbedded: redisUrl === undefined,
+    redisPort,
+    redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
+    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
+    clickhouseUrl: clickhouseUrl ?? `http://127.0.0.1:${clickhousePort}`,
+    clickhouseEmbedded: clickhouseUrl === undefined,
+    clickhousePort,
+    clickhouseDatabase: identifier(env, 'CLICKHOUSE_DATABASE', 'sluice'),
+    clickhouseCluster:
+      env.CLICKHOUSE_CLUSTER === undefined || env.CLICKHOUSE_CLUSTER === ''
+        ? undefined
+        : identifier(env, 'CLICKHOUSE_CLUSTER', ''),
+    adminToken: text(env, 'ADMIN_TOKEN', ''),
+    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
+    workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 1, 64),
+    shards: integer(env, 'SHARDS', 1, 1, 64),
+    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 200, 10, 60_000),
+    segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
+    backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
+    claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
+    storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
+    jobLockMs: integer(env, 'JOB_LOCK_MS', 30_000, 500, 600_000),
+    logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
+  };
+}
+
+/** Reads the configuration for a process entry: prints the error and ends the process when it is bad. */
+export function readConfigOrExit(): Config {
+  try {
+    return readConfig();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`sluice: ${error.message}\n`);
+    process.exit(1);
+  }
+}
+
+const MiB = 1024 * 1024;
+const GiB = 1024 * MiB;
+
+function text(env: NodeJS.ProcessEnv, name: string, fallback: string): string {
+  const value = env[name];
+  return value === undefined || value === '' ? fallback : value;
+}
+
+function integer(env: NodeJS.ProcessEnv, name: string, fallback: number, min: number, max: number): number {
+  const value = text(env, name, String(fallback));
+  const number = Number(value);
+  if (!/^\d+$/.test(value) || number < min || number > max) {
+    throw new ConfigError(
+      `${name} must be a whole number from ${min} to ${max}, not ${JSON.stringify(value)}`,
+    );
+  }
+  return number;
+}
+
+function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {
+  const value = env[name];
+  if (value === undefined || value === '') return undefined;
+  if (!URL.canParse(value) || !protocols.includes(new URL(value).protocol)) {
+    // The value is not repeated: it may hold a password.
+    throw new ConfigError(`${name} must be a URL that begins with ${protocols.join('// or ')}//`);
+  }
+  return value;
+}
+
+function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: readonly T[], fallback: T): T {
+  const value = text(env, name, fallback);
+  const found = values.find((candidate) => candidate === value);
+  if (found === undefined) {
+    throw new ConfigError(`${name} must be one of ${values.join(', ')}, not ${JSON.stringify(value)}`);
+  }
+  return found;
+}
+
+function identifier(env: NodeJS.ProcessEnv, name: string, fallback: string): string {
+  const value = text(env, name, fallback);
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
+    throw new ConfigError(`${name} must be letters, digits and underscores, not ${JSON.stringify(value)}`);
+  }
+  return value;
+}
