@@ -1,0 +1,37 @@
+// Starts one child process that does not outlive this one and that no terminal reaches: Ctrl-C goes to the
+// starter alone, which stops its children in its own order. Used by the supervisor and by the tests.
+
+import { type ChildProcess, type StdioOptions, spawn, spawnSync } from 'node:child_process';
+
+export type Program = {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd?: string;
+};
+
+/**
+ * Starts the program in a process group of its own. Where `setpriv` exists (util-linux), the kernel sends
+ * `parentDeathSignal` to it when this process dies, even by SIGKILL; the process id stays the same, since
+ * setpriv replaces itself. Call it from the main thread: the kernel watches the thread that forked.
+ */
+export function launch(
+  program: Program,
+  stdio: StdioOptions,
+  parentDeathSignal: 'TERM' | 'KILL',
+): ChildProcess {
+  const wrapped = hasParentDeathSignal()
+    ? ['setpriv', '--pdeathsig', parentDeathSignal, '--', program.command, ...program.args]
+    : [program.command, ...program.args];
+  const [command = program.command, ...args] = wrapped;
+  return spawn(command, args, { cwd: program.cwd, env: program.env, stdio, detached: true });
+}
+
+let parentDeathSignalWorks: boolean | undefined;
+
+function hasParentDeathSignal(): boolean {
+  parentDeathSignalWorks ??=
+    process.platform === 'linux' &&
+    spawnSync('setpriv', ['--pdeathsig', 'TERM', '--', 'true'], { stdio: 'ignore' }).status === 0;
+  return parentDeathSignalWorks;
+}

@@ -1,0 +1,31 @@
+// Owns the configuration of the embedded Redis: which guarantees it is started with.
+
+export type RedisSettings = {
+  readonly port: number;
+  readonly dir: string;
+  readonly appendfsync: 'always' | 'everysec';
+  readonly memoryBytesMax: number;
+};
+
+/**
+ * Returns the text of redis.conf. Every write goes to the append-only file before it is answered
+ * (`appendfsync always`), a write beyond the memory limit is refused and nothing is ever evicted, and a tail
+ * that a crash cut off is dropped at the next start instead of preventing it.
+ */
+export function redisConfig(settings: RedisSettings): string {
+  return [
+    'bind 127.0.0.1',
+    `port ${settings.port}`,
+    'protected-mode yes',
+    'daemonize no',
+    `dir ${JSON.stringify(settings.dir)}`,
+    'appendonly yes',
+    `appendfsync ${settings.appendfsync}`,
+    'aof-load-truncated yes',
+    'save ""',
+    `maxmemory ${settings.memoryBytesMax}`,
+    'maxmemory-policy noeviction',
+    'logfile ""',
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,82 @@
+// A private redis-server for tests, configured as the embedded one is.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { redisConfig } from '../../deploy/local/redis-config.js';
+import { type Child, startChild } from './child.js';
+import { freePort } from './free-port.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
+
+export type RedisHandle = Child & {
+  readonly url: string;
+  readonly port: number;
+  /** Holds `appendonlydir/`; kept over kill9 and restart, removed by `remove` or with the process. */
+  readonly dir: string;
+  /** Stops it and removes its data. */
+  remove(): Promise<void>;
+};
+
+export type RedisOptions = {
+  readonly appendfsync?: 'always' | 'everysec';
+  /** Bytes; 1 GiB unless told. */
+  readonly maxmemory?: number;
+  readonly port?: number;
+  readonly dir?: string;
+};
+
+/** Starts redis-server on a loopback port; settles when it has loaded its data and answers PING. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisHandle> {
+  const ownDir = options.dir === undefined;
+  const dir = options.dir ?? tempDir('redis');
+  mkdirSync(dir, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const port = options.port ?? (await freePort());
+    const file = join(dir, 'redis.conf');
+    const memoryBytesMax = options.maxmemory ?? 1024 ** 3;
+    writeFileSync(
+      file,
+      redisConfig({ port, dir, appendfsync: options.appendfsync ?? 'always', memoryBytesMax }),
+    );
+    try {
+      const child = await startChild({
+        name: 'redis-server',
+        program: { command: 'redis-server', args: [file], env: process.env },
+        healthy: ({ pid }) => answersPing(port, pid),
+        healthyDeadlineMs: 60_000,
+      });
+      return Object.defineProperties(child as RedisHandle, {
+        url: { value: `redis://127.0.0.1:${port}` },
+        port: { value: port },
+        dir: { value: dir },
+        remove: {
+          value: async () => {
+            await child.stop();
+            if (ownDir) removeTempDir(dir);
+          },
+        },
+      });
+    } catch (error) {
+      // Somebody else took the port between the look and the bind.
+      const collided = String((error as Error).message).includes('Address already in use');
+      if (!collided || options.port !== undefined || attempt === 5) throw error;
+    }
+  }
+}
+
+/** Whether the server on that port is this process, and done with loading. */
+async function answersPing(port: number, pid: number): Promise<boolean> {
+  const reply = await new Promise<string>((settle, reject) => {
+    const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 });
+    let text = '';
+    socket.setEncoding('utf8');
+    socket.on('connect', () => socket.end('PING\r\nINFO server\r\nQUIT\r\n'));
+    socket.on('data', (chunk: string) => {
+      text += chunk;
+    });
+    socket.on('close', () => settle(text));
+    socket.on('timeout', () => socket.destroy());
+    socket.on('error', reject);
+  });
+  return reply.startsWith('+PONG') && reply.includes(`process_id:${pid}\r\n`);
+}

@@ -1,0 +1,4 @@
+// What tests start: one name for each private service, whatever file makes it.
+
+export { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
+export { type RedisHandle, startRedis } from './redis.js';
