@@ -2,3 +2,4 @@
 
 export { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
 export { type RedisHandle, startRedis } from './redis.js';
+export { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
