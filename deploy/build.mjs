@@ -1,26 +1,97 @@
-// Builds dist/: the compiled TypeScript and, beside it, the files that the code reads at run time.
+// Builds dist/: the compiled TypeScript and, beside it, the files that the code reads at run time. Does
+// nothing when nothing changed since the last build. Everything it prints goes to stderr, so that commands
+// which build first keep their stdout.
 // Plain JavaScript without dependencies, since it runs before anything is built.
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { createHash } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const dist = join(root, 'dist');
+const stampFile = join(dist, '.build-stamp');
+const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.svg'];
-const assetFolders = ['src', 'workers', 'deploy', 'bench', 'test'];
+const settings = ['tsconfig.json', 'package-lock.json', 'deploy/build.mjs'];
 
-const compiled = spawnSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', root], {
-  stdio: 'inherit',
-});
-if (compiled.status !== 0) process.exit(compiled.status ?? 1);
+/** Whether dist/ is what the sources make now. */
+export function isBuilt() {
+  const sources = listSources();
+  return (
+    existsSync(stampFile) &&
+    readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
+    sources.every((source) => existsSync(join(dist, outputOf(source))))
+  );
+}
 
-for (const folder of assetFolders) {
-  for (const entry of readdirSync(join(root, folder), { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile() || !assetEndings.some((ending) => entry.name.endsWith(ending))) continue;
-    const from = join(entry.parentPath ?? entry.path, entry.name);
-    const to = join(root, 'dist', from.slice(root.length));
-    mkdirSync(dirname(to), { recursive: true });
-    cpSync(from, to);
+/** Brings dist/ up to date; false when the compiler found errors, which it has printed then. */
+export function build() {
+  if (isBuilt()) return true;
+  const sources = listSources();
+  const stamp = fingerprint(sources);
+  rmSync(stampFile, { force: true });
+  removeOrphans(new Set(sources.map(outputOf)));
+  // The compiler's own record trusts that its outputs are still there.
+  if (sources.some((source) => !existsSync(join(dist, outputOf(source))))) {
+    rmSync(join(dist, '.tsbuildinfo'), { force: true });
+  }
+  const compiler = join(root, 'node_modules/typescript/bin/tsc');
+  const compiled = spawnSync(process.execPath, [compiler, '-p', root], { stdio: ['ignore', 2, 2] });
+  if (compiled.status !== 0) return false;
+  for (const source of sources.filter((name) => outputOf(name) === name)) {
+    mkdirSync(dirname(join(dist, source)), { recursive: true });
+    cpSync(join(root, source), join(dist, source));
+  }
+  writeFileSync(stampFile, stamp);
+  return true;
+}
+
+function listSources() {
+  return folders
+    .flatMap((folder) => listFiles(join(root, folder)))
+    .filter((name) => name.endsWith('.ts') || assetEndings.some((ending) => name.endsWith(ending)))
+    .map((name) => relative(root, name))
+    .sort();
+}
+
+function listFiles(folder) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
+}
+
+/** Where in dist/ the compiled file or the copy of a source is. */
+function outputOf(source) {
+  return source.endsWith('.ts') ? source.replace(/\.ts$/, '.js') : source;
+}
+
+function fingerprint(sources) {
+  const hash = createHash('sha256');
+  for (const name of [...settings, ...sources]) {
+    const { size, mtimeMs } = statSync(join(root, name));
+    hash.update(`${name} ${size} ${mtimeMs}\n`);
+  }
+  return hash.digest('hex');
+}
+
+/** Removes what the compiler made of sources that are gone: such a file would still be imported. */
+function removeOrphans(outputs) {
+  for (const file of folders.flatMap((folder) => listFiles(join(dist, folder)))) {
+    const name = relative(dist, file).replace(/\.js\.map$/, '.js');
+    if (!outputs.has(name)) rmSync(file);
   }
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(build() ? 0 : 1);

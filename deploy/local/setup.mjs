@@ -1,0 +1,103 @@
+// What a fresh clone needs before anything of ours runs: the right Node, the packages of the lock file, a
+// redis-server. Each step is silent when there is nothing to do, and ends the process with one line that
+// says what to do when it cannot do it itself.
+// Plain JavaScript without dependencies, since it runs before packages are installed.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build, isBuilt } from '../build.mjs';
+
+export const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+
+/** Prints to stderr: the stdout of a command is for its result. */
+export function say(line) {
+  process.stderr.write(`sluice: ${line}\n`);
+}
+
+export function fail(line) {
+  say(line);
+  process.exit(1);
+}
+
+/** uWebSockets.js is a native module with a binary for each of these versions. */
+export function requireNode() {
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  if (major === 22 || (major === 20 && minor >= 12)) return;
+  fail(`needs Node 20 (20.12 or newer) or Node 22, this is ${process.versions.node}`);
+}
+
+/** Installs the packages of package-lock.json when they are missing or other ones. */
+export function installPackages() {
+  if (packagesInstalled()) return;
+  say('installing packages (npm ci)');
+  const npm = process.env.npm_execpath?.endsWith('.js')
+    ? [process.execPath, process.env.npm_execpath]
+    : ['npm'];
+  const [command, ...args] = [...npm, 'ci', '--include=dev', '--include=optional', '--no-audit', '--no-fund'];
+  const installed = spawnSync(command, [...args, '--loglevel=error'], { cwd: root, stdio: ['ignore', 2, 2] });
+  if (installed.error?.code === 'ENOENT') fail('npm is missing: install Node with npm');
+  if (installed.status !== 0) fail('the packages could not be installed: npm ci failed, see above');
+}
+
+/**
+ * npm leaves a copy of the lock file in node_modules when it has finished: what it lists is compared.
+ * An optional package may be absent, since not every one exists for every platform.
+ */
+function packagesInstalled() {
+  const record = join(root, 'node_modules/.package-lock.json');
+  if (!existsSync(record)) return false;
+  const installed = JSON.parse(readFileSync(record, 'utf8')).packages;
+  const wanted = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages;
+  return Object.entries(wanted).every(([path, { version, integrity, optional, devOptional }]) => {
+    if (path === '') return true;
+    const found = installed[path];
+    if (found === undefined) return optional === true || devOptional === true;
+    return found.version === version && found.integrity === integrity && existsSync(join(root, path));
+  });
+}
+
+/** Installs Debian's redis-server when there is none. */
+export function installRedis() {
+  if (onPath('redis-server')) return;
+  const byHand = 'install the package redis-server, or set REDIS_URL to a Redis that runs already';
+  if (!onPath('apt-get')) fail(`redis-server is missing: ${byHand}`);
+  const sudo = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
+  if (sudo.length > 0 && spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status !== 0) {
+    fail(`redis-server is missing, and installing it needs root: ${byHand}`);
+  }
+  say('installing redis-server (apt-get)');
+  const apt = (...args) =>
+    run([
+      ...sudo,
+      'env',
+      'DEBIAN_FRONTEND=noninteractive',
+      'apt-get',
+      '-qq',
+      '-o',
+      'DPkg::Lock::Timeout=120',
+      ...args,
+    ]);
+  // A fresh container has no package lists, an old one has stale ones.
+  const install = () => apt('install', '--yes', '--no-install-recommends', 'redis-server');
+  if (!install() && !(apt('update') && install())) fail(`redis-server could not be installed: ${byHand}`);
+  if (!onPath('redis-server')) fail(`redis-server is still missing: ${byHand}`);
+}
+
+/** Compiles what changed; ends the process when there are errors, which the compiler has printed then. */
+export function buildOrExit() {
+  if (isBuilt()) return;
+  say('building');
+  if (!build()) fail('the build failed, see above');
+}
+
+function run([command, ...args]) {
+  return spawnSync(command, args, { stdio: ['ignore', 2, 2] }).status === 0;
+}
+
+function onPath(program) {
+  return (process.env.PATH ?? '')
+    .split(delimiter)
+    .some((folder) => folder !== '' && existsSync(join(folder, program)));
+}
