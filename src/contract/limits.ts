@@ -1,0 +1,112 @@
+// Every bound of the service in one place, with its unit in its name, and the relations between them
+// asserted at the end. Imports nothing, since the client library reads it too.
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** Lengths are in Unicode code points. */
+export const lengths = {
+  eventMax: 1024,
+  identityMax: 255,
+  sessionIdMax: 255,
+  idempotencyKeyMax: 255,
+  /** "fewer than 1024 characters" */
+  propertyKeyMax: 1023,
+  propertyValueMax: 1023,
+  joinedArrayMax: 1024,
+  userPropertyValueMax: 255,
+  clientEventMax: 255,
+  /** "fewer than 255 characters" */
+  clientIdentityMax: 254,
+} as const;
+
+export const arrayDelimiter = '||';
+
+/** Keys that an event's properties must not use. */
+export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
+  'user_id',
+  'session_id',
+  'screen_name',
+]);
+
+export const userIdMax = Number.MAX_SAFE_INTEGER;
+
+export const counts = {
+  propertiesMax: 1000,
+  bulkEventsMax: 1000,
+  bulkUsersMax: 1000,
+  deletionTargetsMax: 10_000,
+  /** Nesting of a JSON document; valid requests need 5, flattened objects some more. */
+  documentDepthMax: 64,
+} as const;
+
+/** Sizes of request bodies, after inflating. */
+export const bodies = {
+  singleBytesMax: MiB,
+  bulkBytesMax: 16 * MiB,
+  deletionBytesMax: 32 * MiB,
+  /** Documents above this have their nesting checked before they are parsed. */
+  depthCheckedBytesMin: 64 * KiB,
+} as const;
+
+/** A timestamp may lie this far ahead of the clock. */
+export const timestampAheadMsMax = 24 * 60 * 60 * 1000;
+
+export const commits = {
+  recordsMax: 2000,
+  bytesMax: MiB,
+  /** Bytes of checked requests that wait for a commit in one API process. */
+  waitingBytesMax: 64 * MiB,
+  /** One attempt at a commit; a lost reply shows only as silence. */
+  attemptMs: 900,
+  /** From a request's arrival at the commit to its answer, whatever happens. */
+  deadlineMs: 1_800,
+  /** How long Redis keeps the answer of a process's last commit. */
+  answerKeptMs: 24 * 60 * 60 * 1000,
+} as const;
+
+export const claims = {
+  /** Remembered at least this long, whatever the byte budget says. */
+  windowMsMin: 15 * 60 * 1000,
+  windowMsMax: 24 * 60 * 60 * 1000,
+  /** Measured with the packed buckets of `commit.lua`; the budget is divided by it. */
+  bytesPerClaim: 26,
+} as const;
+
+/** `Retry-After` of a 503, in whole seconds. */
+export const overloadedRetrySeconds = 2;
+
+export type LimitName = 'track' | 'user_properties' | 'bulk_identity' | 'bulk_app';
+
+export type RateLimit = {
+  /** How many are accepted in any window. */
+  readonly max: number;
+  readonly windowMs: number;
+  /** Acceptances within this time share one entry of the log and leave the window together. */
+  readonly granularityMs: number;
+};
+
+export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
+  track: { max: 30, windowMs: 30_000, granularityMs: 1 },
+  user_properties: { max: 30, windowMs: 30_000, granularityMs: 1 },
+  bulk_identity: { max: 1000, windowMs: 60_000, granularityMs: 1000 },
+  bulk_app: { max: 15_000, windowMs: 60_000, granularityMs: 1000 },
+};
+
+function relation(holds: boolean, reason: string): void {
+  if (!holds) throw new Error(`limits contradict each other: ${reason}`);
+}
+
+relation(counts.bulkEventsMax <= commits.recordsMax, 'one bulk request must fit one commit');
+relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
+relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
+relation(
+  commits.waitingBytesMax >= 2 * bodies.bulkBytesMax,
+  'the largest request must fit beside one that is under way',
+);
+relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit one commit');
+relation(
+  claims.windowMsMin > commits.deadlineMs,
+  'a key must be remembered for longer than a request may take',
+);
+relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');

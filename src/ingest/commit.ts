@@ -1,0 +1,214 @@
+// Group commit: everything that arrived while the last commit was under way goes to Redis in one script
+// call. One committer a shard and process, one commit in flight, so that commits have an order and a late
+// copy of an older one can be told and refused.
+
+import { randomBytes } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import { markerRows, tables } from '../clickhouse/tables.js';
+import { commits } from '../contract/limits.js';
+import { describeError, type Log } from '../log.js';
+import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
+import { shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { type Group, packGroups } from './pack.js';
+
+/** What became of a group. */
+export type CommitResult =
+  /** One letter a record: `s` stored, `r` repeat. It is in Redis's append-only file. */
+  | { readonly kind: 'committed'; readonly letters: string }
+  /** Refused by the limit at this index of the group's limits; nothing stored or consumed. */
+  | { readonly kind: 'limited'; readonly limitIndex: number; readonly waitMs: number }
+  /** Nothing stored. */
+  | { readonly kind: 'overloaded'; readonly reason: OverloadReason }
+  /** Perhaps stored. */
+  | { readonly kind: 'unknown' };
+
+export type OverloadReason =
+  | 'redis_unreachable'
+  | 'redis_refuses'
+  | 'backlog_full'
+  | 'too_much_waiting'
+  | 'state_not_loaded'
+  | 'stopping';
+
+export type Committer = {
+  /** Takes a group; `settle` is called once, before the deadline of `commits.deadlineMs` is much past. */
+  submit(group: Group, settle: (result: CommitResult) => void): void;
+  /** Settles when all that was submitted is answered. Later groups are refused as overloaded. */
+  close(): Promise<void>;
+};
+
+type Waiting = {
+  readonly group: Group;
+  readonly settle: (result: CommitResult) => void;
+  readonly sinceMs: number;
+};
+
+export type CommitterOptions = {
+  readonly redis: Redis;
+  readonly shard: number;
+  /** Epoch of the deployment; a Redis with another one, or none, refuses. */
+  readonly epoch: string;
+  readonly backlogBytesMax: number;
+  readonly segmentBytesMax: number;
+  readonly log: Log;
+};
+
+export function createCommitter(options: CommitterOptions): Committer {
+  const { redis, shard, log } = options;
+  const keys = [
+    shardKeys.state(shard),
+    shardKeys.segments(shard),
+    shardKeys.answer(shard, randomBytes(9).toString('base64url')),
+  ];
+  const tableArguments = tables.flatMap((table) => [table, markerRows[table]]);
+
+  let waiting: Waiting[] = [];
+  let waitingBytes = 0;
+  let busy = false;
+  let closed = false;
+  let sequence = 0;
+  const idle: (() => void)[] = [];
+
+  function submit(group: Group, settle: (result: CommitResult) => void): void {
+    if (closed) return settle({ kind: 'overloaded', reason: 'stopping' });
+    if (waitingBytes + group.bytes > commits.waitingBytesMax) {
+      return settle({ kind: 'overloaded', reason: 'too_much_waiting' });
+    }
+    waiting.push({ group, settle, sinceMs: performance.now() });
+    waitingBytes += group.bytes;
+    if (!busy) {
+      busy = true;
+      // All requests that are parsed in this turn of the event loop go together.
+      setImmediate(() => void drain());
+    }
+  }
+
+  async function drain(): Promise<void> {
+    while (waiting.length > 0) {
+      const batch = takeBatch();
+      const started = performance.now();
+      const results = await commit(batch);
+      commitSeconds.observe((performance.now() - started) / 1000);
+      for (let i = 0; i < batch.length; i++) (batch[i] as Waiting).settle(results(i));
+    }
+    busy = false;
+    for (const resolve of idle.splice(0)) resolve();
+  }
+
+  function takeBatch(): Waiting[] {
+    let count = 0;
+    let records = 0;
+    let bytes = 0;
+    for (const { group } of waiting) {
+      const more = group.records.length;
+      if (count > 0 && (records + more > commits.recordsMax || bytes + group.bytes > commits.bytesMax)) break;
+      count += 1;
+      records += more;
+      bytes += group.bytes;
+    }
+    const batch = count === waiting.length ? waiting : waiting.slice(0, count);
+    waiting = count === waiting.length ? [] : waiting.slice(count);
+    waitingBytes -= bytes;
+    commitWaitingBytes.set(waitingBytes);
+    commitRecords.observe(records);
+    return batch;
+  }
+
+  /** Makes one commit, repeating it under its number until it is answered or its deadline is past. */
+  async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
+    sequence += 1;
+    const packed = packGroups(batch.map(({ group }) => group));
+    const args = [
+      options.epoch,
+      sequence,
+      options.backlogBytesMax,
+      options.segmentBytesMax,
+      commits.answerKeptMs,
+      packed,
+      ...tableArguments,
+    ];
+    const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
+    let sent = false;
+    for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
+      if (redis.status === 'ready') {
+        if (sent) commitRepeats.inc();
+        const reply = await attempt(args, left);
+        if (reply.kind === 'answer') return readAnswer(reply.text);
+        if (reply.kind === 'refused' && !sent) return always({ kind: 'overloaded', reason: 'redis_refuses' });
+        if (reply.kind === 'lost') sent = true;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    log.warn({ shard, groups: batch.length, sent }, 'commit not answered before its deadline');
+    return always(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
+  }
+
+  /** One sending of a commit, given up after `leftMs` at the latest. */
+  async function attempt(args: (string | number | Buffer)[], leftMs: number): Promise<Reply> {
+    let timer: NodeJS.Timeout | undefined;
+    const silence = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error('no reply in time')), Math.min(leftMs, commits.attemptMs));
+    });
+    try {
+      const reply = runScript(redis, scripts.commit, keys, args);
+      return { kind: 'answer', text: String(await Promise.race([reply, silence])) };
+    } catch (error) {
+      // A reply of Redis that begins with a code comes before the script's first write; anything else
+      // (a drop, a time-out, a script that broke) may have come after it.
+      const message = error instanceof Error ? error.message : '';
+      if (
+        /^(?:OOM|MISCONF|LOADING|READONLY|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/.test(
+          message,
+        )
+      ) {
+        log.warn({ shard, error: describeError(error) }, 'redis refuses commits');
+        return { kind: 'refused' };
+      }
+      if (message.startsWith('ERR'))
+        log.error({ shard, error: describeError(error) }, 'the commit script failed');
+      // A connection that stays silent may stay so; a new one gets another chance within the deadline.
+      else if (redis.status === 'ready') redis.disconnect(true);
+      return { kind: 'lost' };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  return {
+    submit,
+    close: async () => {
+      closed = true;
+      if (busy) await new Promise<void>((resolve) => idle.push(resolve));
+    },
+  };
+}
+
+type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
+
+function always(result: CommitResult): () => CommitResult {
+  return () => result;
+}
+
+function readAnswer(text: string): (index: number) => CommitResult {
+  switch (text) {
+    case 'e':
+      return always({ kind: 'overloaded', reason: 'state_not_loaded' });
+    case 'o':
+      return always({ kind: 'overloaded', reason: 'backlog_full' });
+    case 'x':
+      return always({ kind: 'unknown' });
+  }
+  const answers = text.split(',');
+  return (index) => {
+    const answer = answers[index];
+    if (answer === undefined) throw new Error('the commit script answered fewer groups than it was given');
+    if (!answer.startsWith('l')) return { kind: 'committed', letters: answer };
+    const colon = answer.indexOf(':');
+    return {
+      kind: 'limited',
+      limitIndex: Number(answer.slice(1, colon)),
+      waitMs: Number(answer.slice(colon + 1)),
+    };
+  };
+}

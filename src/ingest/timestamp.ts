@@ -1,0 +1,71 @@
+// RFC 3339 timestamps: the only forms taken, and the text ClickHouse reads fastest. `Date.parse` is not
+// asked, since it takes dates without offset and rolls 30 February over to March.
+// @see https://www.rfc-editor.org/rfc/rfc3339#section-5.6
+
+import { timestampAheadMsMax } from '../contract/limits.js';
+
+/** `YYYY-MM-DD hh:mm:ss.mmm` in UTC, or why the timestamp is refused. */
+export type TimestampResult =
+  | { readonly text: string }
+  | { readonly refused: 'invalid_timestamp' | 'timestamp_out_of_range' };
+
+const strictForm =
+  /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$/;
+/** Also without seconds, and with offsets such as +0530 and +05. */
+const lenientForm =
+  /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:[Zz]|([+-])(\d\d):?(\d\d)?)$/;
+
+const invalid: TimestampResult = { refused: 'invalid_timestamp' };
+const outOfRange: TimestampResult = { refused: 'timestamp_out_of_range' };
+
+/** Reads a timestamp as strict environments take it. `nowMs` bounds the future. */
+export function readTimestamp(value: string, nowMs: number): TimestampResult {
+  return read(strictForm.exec(value), nowMs);
+}
+
+/** The strict form of a timestamp that only lenient environments take, or undefined when it is none. */
+export function completeTimestamp(value: string): string | undefined {
+  const match = lenientForm.exec(value);
+  if (match === null) return undefined;
+  const [, year, month, day, hour, minute, second, fraction, sign, offsetHour, offsetMinute] = match;
+  const offset = sign === undefined ? 'Z' : `${sign}${offsetHour}:${offsetMinute ?? '00'}`;
+  const subsecond = fraction === undefined ? '' : `.${fraction}`;
+  return `${year}-${month}-${day}T${hour}:${minute}:${second ?? '00'}${subsecond}${offset}`;
+}
+
+/** The RFC 3339 form of milliseconds since 1970, or undefined when no such date can be written. */
+export function timestampOfEpochMs(epochMs: number): string | undefined {
+  if (!Number.isInteger(epochMs) || epochMs < 0 || epochMs > 253_402_300_799_999) return undefined;
+  return new Date(epochMs).toISOString();
+}
+
+function read(match: RegExpExecArray | null, nowMs: number): TimestampResult {
+  if (match === null) return invalid;
+  const year = Number(match[1]);
+  const month = Number(match[2]);
+  const day = Number(match[3]);
+  const hour = Number(match[4]);
+  const minute = Number(match[5]);
+  const second = Number(match[6]);
+  if (month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return invalid;
+  if (hour > 23 || minute > 59 || second > 59) return invalid;
+  if (year < 1969) return outOfRange;
+
+  const millisecond = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'));
+  let epochMs = Date.UTC(year, month - 1, day, hour, minute, second, millisecond);
+  if (match[8] !== undefined) {
+    const offsetHour = Number(match[9]);
+    const offsetMinute = Number(match[10]);
+    if (offsetHour > 23 || offsetMinute > 59) return invalid;
+    const offsetMs = (offsetHour * 60 + offsetMinute) * 60_000;
+    epochMs += match[8] === '+' ? -offsetMs : offsetMs;
+  }
+  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
+  const iso = new Date(epochMs).toISOString();
+  return { text: `${iso.slice(0, 10)} ${iso.slice(11, 23)}` };
+}
+
+function daysIn(year: number, month: number): number {
+  if (month === 2) return year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : 28;
+  return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31;
+}

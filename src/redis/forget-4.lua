@@ -1,0 +1,17 @@
+-- Forgets a segment that ClickHouse has: its bytes, its place among the outstanding ones and its share of the
+-- backlog, in one step, so that the backlog's size never drifts. May be called again.
+--
+-- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
+--       4  the segment
+-- ARGV  1  its member, "<table>:<number>"
+-- Returns 1 when it was outstanding, else 0. Cost in commands: 7.
+
+local state_key, segments_key, rows_key, segment_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local member = ARGV[1]
+
+if redis.call('ZREM', segments_key, member) == 0 then return 0 end
+redis.call('HINCRBY', state_key, 'bytes', -redis.call('STRLEN', segment_key))
+redis.call('HINCRBY', state_key, 'rows', -tonumber(redis.call('HGET', rows_key, member) or '0'))
+redis.call('HDEL', rows_key, member)
+redis.call('UNLINK', segment_key)
+return 1

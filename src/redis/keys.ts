@@ -1,0 +1,58 @@
+// All names of keys in Redis. Every key of a shard carries the shard's hash tag, so that one script may touch
+// any of them, on one Redis as on a cluster; what belongs to no shard carries the tag of the registry.
+
+import { createHash } from 'node:crypto';
+
+export type TableName = string;
+
+/** A segment: one table's rows in one shard, stored in ClickHouse by one insert. */
+export type Segment = { readonly table: TableName; readonly number: string };
+
+/** The hash tag of a shard, which is also the prefix of its BullMQ queues. */
+export function shardTag(shard: number): string {
+  return `{s${shard}}`;
+}
+
+/** The shard of an environment. */
+export function shardOf(appId: string, shards: number): number {
+  return shards === 1 ? 0 : createHash('sha256').update(appId).digest().readUInt32BE(0) % shards;
+}
+
+export const shardKeys = {
+  /** Hash: epoch, clock, last number, backlog, open segments. The scripts derive the prefix from it. */
+  state: (shard: number) => `${shardTag(shard)}:state`,
+  /** Sorted set of "<table>:<number>": the segments that ClickHouse does not have yet. */
+  segments: (shard: number) => `${shardTag(shard)}:segments`,
+  /** Hash of rows by segment. */
+  segmentRows: (shard: number) => `${shardTag(shard)}:segment_rows`,
+  segment: (shard: number, segment: Segment) => `${shardTag(shard)}:segment:${memberOf(segment)}`,
+  /** Hash of claims by minute, from which the window is computed. */
+  claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
+  /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
+  burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
+  /** The answer of a process's last commit. */
+  answer: (shard: number, processId: string) => `${shardTag(shard)}:answer:${processId}`,
+} as const;
+
+export const registryKeys = {
+  epoch: '{registry}:epoch',
+  /** Hash of documents by "<kind>:<id>". */
+  documents: '{registry}:documents',
+  /** Counts the changes of the documents; readers poll it. */
+  version: '{registry}:version',
+  /** Set of the documents' keys that ClickHouse does not have yet. */
+  unmirrored: '{registry}:unmirrored',
+  /** Hash of counters by "<app_id>:<mending>". */
+  mendings: '{registry}:mendings',
+  /** Hash of the processes' metrics by process. */
+  metrics: (host: string) => `{registry}:metrics:${host}`,
+} as const;
+
+export function memberOf(segment: Segment): string {
+  return `${segment.table}:${segment.number}`;
+}
+
+export function segmentOfMember(member: string): Segment {
+  const colon = member.lastIndexOf(':');
+  return { table: member.slice(0, colon) as TableName, number: member.slice(colon + 1) };
+}

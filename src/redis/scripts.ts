@@ -1,0 +1,45 @@
+// Loads the Lua scripts and runs them by hash. The number in a script's file name is its number of keys.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Redis } from 'ioredis';
+
+export type Script = {
+  readonly name: string;
+  readonly text: string;
+  readonly sha: string;
+  readonly keys: number;
+};
+
+export const scripts = {
+  commit: load('commit-3'),
+  seal: load('seal-2'),
+  forget: load('forget-4'),
+  quarantine: load('quarantine-4'),
+  writeRegistry: load('write-registry-4'),
+  mirrored: load('mirrored-2'),
+} as const;
+
+/**
+ * Runs a script once. Rejects with the connection's fault; whether the script ran is then unknown.
+ * A Redis that does not know the script yet has not run it: it is told the text and asked again.
+ */
+export async function runScript(
+  redis: Redis,
+  script: Script,
+  keys: string[],
+  args: (string | number | Buffer)[],
+): Promise<unknown> {
+  try {
+    return await redis.evalsha(script.sha, script.keys, ...keys, ...args);
+  } catch (error) {
+    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+    return redis.eval(script.text, script.keys, ...keys, ...args);
+  }
+}
+
+function load(name: string): Script {
+  const text = readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8');
+  const sha = createHash('sha1').update(text).digest('hex');
+  return { name, text, sha, keys: Number(name.slice(name.lastIndexOf('-') + 1)) };
+}

@@ -1,0 +1,21 @@
+-- Writes documents of the registry, if nobody else wrote since the caller read it. One step, so that a
+-- change of several documents (one main environment per account) is never half seen.
+--
+-- KEYS  1  epoch   2  documents (hash)   3  version   4  keys of documents to mirror (set)
+-- ARGV  1  epoch of the deployment   2  version that the caller read
+--       3… key and document in turn; an empty document removes
+-- Returns the new version, -1 when the caller has to read again, -2 when this is another deployment's Redis.
+
+local epoch_key, documents_key, version_key, unmirrored_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+if redis.call('GET', epoch_key) ~= ARGV[1] then return -2 end
+if (redis.call('GET', version_key) or '0') ~= ARGV[2] then return -1 end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', documents_key, ARGV[i])
+  else
+    redis.call('HSET', documents_key, ARGV[i], ARGV[i + 1])
+  end
+  redis.call('SADD', unmirrored_key, ARGV[i])
+end
+return redis.call('INCR', version_key)
