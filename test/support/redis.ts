@@ -1,9 +1,9 @@
 // A private redis-server for tests, configured as the embedded one is.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { redisConfig } from '../../deploy/local/redis-config.js';
+import { readyRedisPid } from '../../deploy/local/redis-probe.js';
 import { type Child, startChild } from './child.js';
 import { freePort } from './free-port.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
@@ -42,7 +42,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
       const child = await startChild({
         name: 'redis-server',
         program: { command: 'redis-server', args: [file], env: process.env },
-        healthy: ({ pid }) => answersPing(port, pid),
+        healthy: async ({ pid }) => (await readyRedisPid(port)) === pid,
         healthyDeadlineMs: 60_000,
       });
       return Object.defineProperties(child as RedisHandle, {
@@ -62,21 +62,4 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
       if (!collided || options.port !== undefined || attempt === 5) throw error;
     }
   }
-}
-
-/** Whether the server on that port is this process, and done with loading. */
-async function answersPing(port: number, pid: number): Promise<boolean> {
-  const reply = await new Promise<string>((settle, reject) => {
-    const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 });
-    let text = '';
-    socket.setEncoding('utf8');
-    socket.on('connect', () => socket.end('PING\r\nINFO server\r\nQUIT\r\n'));
-    socket.on('data', (chunk: string) => {
-      text += chunk;
-    });
-    socket.on('close', () => settle(text));
-    socket.on('timeout', () => socket.destroy());
-    socket.on('error', reject);
-  });
-  return reply.startsWith('+PONG') && reply.includes(`process_id:${pid}\r\n`);
 }

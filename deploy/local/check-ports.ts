@@ -1,0 +1,32 @@
+// Checks, before anything starts, that every port which the start is going to listen on is free.
+
+import type { Config } from '../../src/config.js';
+import { probePort } from './ports.js';
+import { StartError } from './start-error.js';
+
+/** Throws StartError, whose message names the variable, when a port is taken or given twice. */
+export async function checkPorts(config: Config): Promise<void> {
+  const ports = [
+    { variable: 'PORT', host: config.host, port: config.port },
+    { variable: 'ADMIN_PORT', host: config.host, port: config.adminPort },
+    ...(config.redisEmbedded ? [{ variable: 'REDIS_PORT', host: '127.0.0.1', port: config.redisPort }] : []),
+    ...(config.clickhouseEmbedded
+      ? [{ variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: config.clickhousePort }]
+      : []),
+  ];
+  for (const [index, { variable, host, port }] of ports.entries()) {
+    const earlier = ports.slice(0, index).find((other) => other.port === port);
+    if (earlier !== undefined) {
+      throw new StartError(`${variable} and ${earlier.variable} are both ${port}: they need different ports`);
+    }
+    const answer = await probePort(host, port);
+    if (answer === 'free') continue;
+    if (answer === 'taken') {
+      throw new StartError(`${variable} ${port} is taken: end what listens on it, or set ${variable}`);
+    }
+    if (answer === 'EADDRNOTAVAIL' || answer === 'ENOTFOUND') {
+      throw new StartError(`HOST ${host} is not an address of this machine`);
+    }
+    throw new StartError(`${variable} ${port} cannot be listened on (${answer})`);
+  }
+}

@@ -1,0 +1,188 @@
+// Keeps one child process running: starts it, waits until it is healthy, starts it again when it ends, and
+// stops it when told.
+
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import { launch, type Program } from './launch.js';
+import type { DataDirLock } from './lock.js';
+import { openLogFile } from './log-file.js';
+import { logLineText } from './log-line.js';
+import { StartError } from './start-error.js';
+
+const backoffMsMin = 100;
+const backoffMsMax = 5_000;
+/** A child that ran in health for this long has recovered: its next end is a new story. */
+const recoveredAfterMs = 30_000;
+const healthPollMs = 50;
+const waitingLineEveryMs = 10_000;
+const hurriedStopMs = 1_000;
+
+export type ChildSpec = {
+  readonly name: string;
+  readonly program: Program;
+  /** Ours are told over an IPC channel, by its end, that their parent is gone. */
+  readonly ipc: boolean;
+  /** Answers whether the process serves; throwing means that it does not yet. */
+  readonly healthy: (pid: number) => Promise<boolean>;
+  /** Bound for the first start only: later ones go on until they succeed. */
+  readonly healthyMsMax: number;
+  /** Time between SIGTERM and SIGKILL. */
+  readonly stopMsMax: number;
+};
+
+export type Child = {
+  readonly name: string;
+  readonly pid: number | undefined;
+  /** Settles when the child is healthy for the first time, or was stopped before; rejects with StartError. */
+  start(): Promise<void>;
+  /** Ends the child and its restarts; settles when it is gone. `hurry` shortens the wait before SIGKILL. */
+  stop(hurry: AbortSignal): Promise<void>;
+};
+
+export type ChildSurroundings = {
+  readonly logDir: string;
+  readonly lock: DataDirLock;
+  readonly say: (line: string) => void;
+};
+
+export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroundings): Child {
+  const log = openLogFile(
+    `${logDir}/${spec.name}.log`,
+    (line) => spec.ipc && logLineText(line) !== undefined,
+    (line) => say(`${spec.name}: ${logLineText(line) ?? line}`),
+  );
+  const stopping = new AbortController();
+  let current: ChildProcess | undefined;
+  let everHealthy = false;
+  let run: Promise<void> | undefined;
+
+  function start(): Promise<void> {
+    return new Promise((settle, reject) => {
+      run = keepRunning(settle, reject);
+    });
+  }
+
+  async function keepRunning(onHealthy: () => void, onFailure: (error: StartError) => void): Promise<void> {
+    let backoffMs = backoffMsMin;
+    for (;;) {
+      const child = begin();
+      const healthy = await untilHealthy(child, everHealthy ? Number.POSITIVE_INFINITY : spec.healthyMsMax);
+      const healthySince = performance.now();
+      if (stopping.signal.aborted) return onHealthy();
+      if (healthy) {
+        if (everHealthy) say(`${spec.name} runs again (pid ${child.pid})`);
+        everHealthy = true;
+        onHealthy();
+      } else if (!everHealthy && child.signalCode === null) {
+        // Ended by itself, or never became healthy: trying again would end the same way.
+        return onFailure(
+          new StartError(`${spec.name} ${whatHappened(child)}${lastWords()} (its log: ${log.path})`),
+        );
+      }
+
+      await ended(child);
+      log.flush();
+      if (stopping.signal.aborted) return onHealthy();
+      if (healthy && performance.now() - healthySince > recoveredAfterMs) backoffMs = backoffMsMin;
+      say(`${spec.name} ${whatHappened(child)}, starting it again in ${backoffMs} ms`);
+      await pause(backoffMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      if (stopping.signal.aborted) return onHealthy();
+      backoffMs = Math.min(backoffMs * 2, backoffMsMax);
+    }
+  }
+
+  function begin(): ChildProcess {
+    const channel = spec.ipc ? (['ipc'] as const) : [];
+    const child = launch(spec.program, ['ignore', log.fd, log.fd, lock.fd, ...channel], 'TERM');
+    current = child;
+    // Without an error listener a missing program would end the supervisor; `ended` sees it as an end.
+    child.on('error', () => undefined);
+    if (child.pid !== undefined) lock.note(spec.name, child.pid);
+    return child;
+  }
+
+  /** Answers whether it is healthy: once it is, has ended, is being stopped, or `msMax` is over. */
+  async function untilHealthy(child: ChildProcess, msMax: number): Promise<boolean> {
+    const startedAt = performance.now();
+    let saidAt = startedAt;
+    while (isAlive(child) && !stopping.signal.aborted) {
+      if (await spec.healthy(child.pid as number).catch(() => false)) return isAlive(child);
+      const now = performance.now();
+      if (now - startedAt > msMax) return false;
+      if (now - saidAt > waitingLineEveryMs) {
+        say(`still waiting for ${spec.name}`);
+        saidAt = now;
+      }
+      await pause(healthPollMs);
+    }
+    return false;
+  }
+
+  function lastWords(): string {
+    log.flush();
+    const line = log.lastLines(1)[0];
+    return line === undefined ? '' : `: ${logLineText(line) ?? line}`;
+  }
+
+  async function stop(hurry: AbortSignal): Promise<void> {
+    stopping.abort();
+    const child = current;
+    if (child !== undefined && isAlive(child)) {
+      child.kill('SIGTERM');
+      const timeout = stopTimeout(spec.stopMsMax, hurry);
+      const gone = await Promise.race([ended(child).then(() => true), timeout.promise]);
+      timeout.cancel();
+      if (!gone) {
+        say(`${spec.name} did not stop in time, killing it`);
+        child.kill('SIGKILL');
+        await ended(child);
+      }
+    }
+    await run;
+    log.close();
+  }
+
+  return {
+    name: spec.name,
+    get pid() {
+      return current?.pid;
+    },
+    start,
+    stop,
+  };
+}
+
+function isAlive(child: ChildProcess): boolean {
+  return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (isAlive(child)) await once(child, 'exit');
+}
+
+function whatHappened(child: ChildProcess): string {
+  if (child.pid === undefined) return 'could not be started';
+  if (child.signalCode !== null) return `was ended by ${child.signalCode}`;
+  return child.exitCode === null ? 'did not become healthy' : `ended with code ${child.exitCode}`;
+}
+
+/** Settles with false after `ms`, or soon after `hurry`. */
+function stopTimeout(ms: number, hurry: AbortSignal): { promise: Promise<false>; cancel(): void } {
+  let timer: NodeJS.Timeout;
+  let cancel = () => {};
+  const promise = new Promise<false>((settle) => {
+    const end = () => settle(false);
+    timer = setTimeout(end, hurry.aborted ? Math.min(ms, hurriedStopMs) : ms);
+    const shorten = () => {
+      clearTimeout(timer);
+      timer = setTimeout(end, hurriedStopMs);
+    };
+    hurry.addEventListener('abort', shorten);
+    cancel = () => {
+      clearTimeout(timer);
+      hurry.removeEventListener('abort', shorten);
+    };
+  });
+  return { promise, cancel };
+}

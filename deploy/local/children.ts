@@ -1,0 +1,81 @@
+// What runs on one machine: the four kinds of children, how each is started and when it counts as healthy.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Config } from '../../src/config.js';
+import type { ChildSpec } from './child.js';
+import { reachableHost } from './ports.js';
+import { redisConfig } from './redis-config.js';
+import { readyRedisPid } from './redis-probe.js';
+
+const minuteMs = 60_000;
+
+/** Redis answers while it loads; a large append-only file takes minutes. */
+export function redisSpec(config: Config): ChildSpec {
+  const dir = join(config.dataDir, 'redis');
+  mkdirSync(dir, { recursive: true });
+  const file = join(dir, 'redis.conf');
+  const { redisPort: port, redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
+  writeFileSync(file, redisConfig({ port, dir, appendfsync, memoryBytesMax }));
+  return {
+    name: 'redis',
+    program: { command: 'redis-server', args: [file], env: process.env },
+    ipc: false,
+    healthy: async (pid) => (await readyRedisPid(port)) === pid,
+    healthyMsMax: 30 * minuteMs,
+    stopMsMax: 20_000,
+  };
+}
+
+export function clickhouseSpec(config: Config): ChildSpec {
+  return {
+    name: 'clickhouse',
+    program: nodeProgram('deploy/local/clickhouse/main.js'),
+    ipc: true,
+    healthy: () => answersOk(`${config.clickhouseUrl}/ping`),
+    healthyMsMax: 10 * minuteMs,
+    stopMsMax: 20_000,
+  };
+}
+
+export function workerSpec(config: Config, number: number): ChildSpec {
+  return {
+    name: config.workerProcesses === 1 ? 'worker' : `worker-${number}`,
+    program: nodeProgram('workers/main.js'),
+    ipc: true,
+    healthy: async () => true,
+    healthyMsMax: minuteMs,
+    stopMsMax: 25_000,
+  };
+}
+
+/** The API processes share one port, so any of them may answer for another that starts. */
+export function apiSpec(config: Config, number: number): ChildSpec {
+  return {
+    name: config.apiProcesses === 1 ? 'api' : `api-${number}`,
+    program: nodeProgram('src/main.js'),
+    ipc: true,
+    healthy: () => answersOk(`http://${urlHost(config.host)}:${config.port}/health/ready`),
+    healthyMsMax: 2 * minuteMs,
+    stopMsMax: 25_000,
+  };
+}
+
+export function nodeProgram(compiled: string, ...args: string[]): ChildSpec['program'] {
+  const path = fileURLToPath(new URL(`../../${compiled}`, import.meta.url));
+  return { command: process.execPath, args: [path, ...args], env: process.env };
+}
+
+/** The host as it stands in a URL for use on this machine. */
+export function urlHost(host: string): string {
+  const reachable = reachableHost(host);
+  return reachable.includes(':') ? `[${reachable}]` : reachable;
+}
+
+export async function answersOk(url: string): Promise<boolean> {
+  // No connection stays open after the answer: one would hold up a server that is asked to stop.
+  const reply = await fetch(url, { headers: { connection: 'close' }, signal: AbortSignal.timeout(5_000) });
+  await reply.arrayBuffer();
+  return reply.ok;
+}

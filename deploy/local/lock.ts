@@ -1,0 +1,105 @@
+// Owns the claim on DATA_DIR: at most one supervisor, with its children, works in it.
+//
+// The lock is flock(2) on an open file that the children inherit, so the kernel holds it exactly as long as
+// any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file
+// holds who they are: for the message of a second start, and to end what a killed supervisor left behind.
+
+import { spawnSync } from 'node:child_process';
+import { closeSync, constants, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { identifyProcess, isRunning, type ProcessIdentity, signalProcess } from './process-identity.js';
+import { StartError } from './start-error.js';
+
+export type DataDirLock = {
+  /** Every child inherits it, and so shares the lock. */
+  readonly fd: number;
+  /** Notes a child under its name, in the place of an earlier one of that name. */
+  note(name: string, pid: number): void;
+  /** Call it when the children are gone. */
+  release(): void;
+};
+
+type Holders = { readonly supervisor: ProcessIdentity; readonly children: ProcessIdentity[] };
+
+/** An earlier start's children end by themselves when it is gone; after this they are told to, then killed. */
+const terminateAfterMs = 1_000;
+const killAfterMs = 20_000;
+const giveUpAfterMs = 30_000;
+
+/**
+ * Takes the lock; settles when it is held. Throws StartError when another supervisor holds it. Waits for the
+ * children of a supervisor that is gone, and ends them if they don't end by themselves.
+ */
+export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
+  const file = join(dataDir, 'lock');
+  const fd = openLockFile(dataDir, file);
+  const startedAt = performance.now();
+  const told = new Set<NodeJS.Signals>();
+  for (let waited = false; !tryLock(fd, file); waited = true) {
+    const holders = readHolders(file);
+    if (holders !== undefined && isRunning(holders.supervisor)) {
+      throw new StartError(`DATA_DIR ${dataDir} is used by a running start (pid ${holders.supervisor.pid})`);
+    }
+    const left = holders?.children.filter(isRunning) ?? [];
+    const names = left.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ') || 'a process';
+    if (!waited) say(`waiting for what an earlier start left running: ${names}`);
+    const waitedMs = performance.now() - startedAt;
+    const tell = (signal: NodeJS.Signals) => {
+      if (!told.has(signal)) for (const child of left) signalProcess(child, signal);
+      told.add(signal);
+    };
+    if (waitedMs > terminateAfterMs) tell('SIGTERM');
+    if (waitedMs > killAfterMs) tell('SIGKILL');
+    if (waitedMs > giveUpAfterMs) throw new StartError(`DATA_DIR ${dataDir} is still used by ${names}`);
+    await pause(100);
+  }
+
+  let holders: Holders = { supervisor: identifyProcess('supervisor', process.pid), children: [] };
+  writeHolders(fd, holders);
+  return {
+    fd,
+    note(name, pid) {
+      const others = holders.children.filter((child) => child.name !== name);
+      holders = { ...holders, children: [...others, identifyProcess(name, pid)] };
+      writeHolders(fd, holders);
+    },
+    release() {
+      ftruncateSync(fd, 0);
+      closeSync(fd);
+    },
+  };
+}
+
+function openLockFile(dataDir: string, file: string): number {
+  try {
+    mkdirSync(dataDir, { recursive: true });
+    return openSync(file, constants.O_RDWR | constants.O_CREAT, 0o644);
+  } catch (error) {
+    throw new StartError(`DATA_DIR ${dataDir} cannot be written (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
+
+/** flock(1) locks the open file that it shares with this process, and leaves it locked. */
+function tryLock(fd: number, file: string): boolean {
+  const { status } = spawnSync('flock', ['-n', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] });
+  if (status === 0) return true;
+  if (status === 1) return false;
+  // No flock(1) here, or a file system without locks: go by who is noted in the file.
+  const holders = readHolders(file);
+  return holders === undefined || ![holders.supervisor, ...holders.children].some(isRunning);
+}
+
+function readHolders(file: string): Holders | undefined {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as Holders;
+  } catch {
+    // Empty, or being written this moment.
+    return undefined;
+  }
+}
+
+function writeHolders(fd: number, holders: Holders): void {
+  ftruncateSync(fd, 0);
+  writeSync(fd, `${JSON.stringify(holders)}\n`, 0);
+}

@@ -1,0 +1,89 @@
+// Owns the log file of one child: the child writes to it directly, so what it says is kept even when the
+// supervisor is gone; the supervisor reads along, shows warnings and errors, and bounds the size.
+
+import { closeSync, copyFileSync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+const fileBytesMax = 20 * 1024 * 1024;
+const readBytesMax = 1024 * 1024;
+const pollMs = 250;
+/** Lines shown of one child in one period; the rest is counted. */
+const shownLinesMax = 5;
+const shownPeriodMs = 10_000;
+
+export type LogFile = {
+  readonly path: string;
+  /** For the child's stdout and stderr. */
+  readonly fd: number;
+  /** Shows what was written since the last look, now. */
+  flush(): void;
+  /** The last lines written since the file was opened, for the message about a child that ended. */
+  lastLines(count: number): string[];
+  close(): void;
+};
+
+/** Opens the file for appending and reads along. `show` is called with each line worth showing. */
+export function openLogFile(
+  path: string,
+  isWorthShowing: (line: string) => boolean,
+  show: (line: string) => void,
+): LogFile {
+  mkdirSync(dirname(path), { recursive: true });
+  const fd = openSync(path, 'a+');
+  let readTo = fstatSync(fd).size;
+  let rest = '';
+  let recent: string[] = [];
+  let shown = 0;
+  let hidden = 0;
+  let periodStartedAt = performance.now();
+
+  const timer = setInterval(flush, pollMs);
+  timer.unref();
+
+  function flush(): void {
+    const { size } = fstatSync(fd);
+    // A child that writes faster than this is read in part only; the file has it all.
+    if (size - readTo > readBytesMax) readTo = size - readBytesMax;
+    if (size > readTo) {
+      const bytes = Buffer.alloc(size - readTo);
+      readTo += readSync(fd, bytes, 0, bytes.length, readTo);
+      const lines = (rest + bytes.toString('utf8')).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) take(line);
+    }
+    if (performance.now() - periodStartedAt > shownPeriodMs) {
+      if (hidden > 0) show(`${hidden} more lines, see ${path}`);
+      periodStartedAt = performance.now();
+      shown = 0;
+      hidden = 0;
+    }
+    if (size > fileBytesMax) rotate();
+  }
+
+  function take(line: string): void {
+    recent = [...recent.slice(-19), line];
+    if (!isWorthShowing(line)) return;
+    if (shown < shownLinesMax) show(line);
+    if (shown < shownLinesMax) shown += 1;
+    else hidden += 1;
+  }
+
+  /** The child keeps its descriptor, so the content moves and the file stays. */
+  function rotate(): void {
+    copyFileSync(path, `${path}.1`);
+    ftruncateSync(fd, 0);
+    readTo = 0;
+  }
+
+  return {
+    path,
+    fd,
+    flush,
+    lastLines: (count) => [...recent, rest].filter((line) => line !== '').slice(-count),
+    close() {
+      flush();
+      clearInterval(timer);
+      closeSync(fd);
+    },
+  };
+}

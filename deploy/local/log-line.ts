@@ -1,0 +1,27 @@
+// Turns a line of a child's log into what the console shows of it.
+
+const levelNames = new Map([
+  [40, 'warn'],
+  [50, 'error'],
+  [60, 'fatal'],
+]);
+
+/** Short text of a warning, an error, or a line that is no log entry (a stack); undefined for all else. */
+export function logLineText(line: string): string | undefined {
+  if (!line.startsWith('{')) return line.trim() === '' ? undefined : line.slice(0, 300);
+  const entry = parse(line);
+  const level = levelNames.get(Number(entry?.level));
+  if (entry === undefined || level === undefined) return undefined;
+  const error = entry.error as { code?: string; message?: string } | undefined;
+  const details = error === undefined ? '' : ` (${[error.code, error.message].filter(Boolean).join(': ')})`;
+  return `${level} ${String(entry.msg ?? '')}${details}`.slice(0, 300);
+}
+
+function parse(line: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(line) as Record<string, unknown>;
+  } catch {
+    // Begins like an entry and isn't one.
+    return undefined;
+  }
+}

@@ -1,0 +1,117 @@
+// The supervisor behind `npm start`: runs Redis, ClickHouse, the workers and the API on one machine, in this
+// order, each when the one before is healthy; starts again whatever ends; stops all of it in reverse order.
+
+import { join } from 'node:path';
+import { type Config, readConfigOrExit } from '../../src/config.js';
+import { checkPorts } from './check-ports.js';
+import { type Child, type ChildSpec, createChild } from './child.js';
+import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
+import { type Bootstrap, greeting } from './greeting.js';
+import { type DataDirLock, lockDataDir } from './lock.js';
+import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
+import { runOnce } from './run-once.js';
+import { StartError } from './start-error.js';
+
+const config = readConfigOrExit();
+const children: Child[] = [];
+const stopping = new AbortController();
+const hurry = new AbortController();
+let lock: DataDirLock | undefined;
+let running: Promise<unknown> | undefined;
+let stopped: Promise<void> | undefined;
+
+process.stdout.on('error', () => undefined);
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => onSignal(signal));
+
+try {
+  lock = await lockDataDir(config.dataDir, say);
+  await checkPorts(config);
+  await startAll(config, lock);
+} catch (error) {
+  say(error instanceof StartError ? error.message : String((error as Error).stack));
+  await stopAll();
+  process.exit(1);
+}
+
+async function startAll(config: Config, lock: DataDirLock): Promise<void> {
+  let bootstrap: Bootstrap | undefined;
+  const start = (spec: ChildSpec) => startChild(spec, lock);
+  const run = (name: string, ...args: [string, ...string[]]) => {
+    const output = runOnce(name, nodeProgram(...args), lock, stopping.signal);
+    running = output;
+    return output;
+  };
+
+  const steps: (() => Promise<void>)[] = [
+    () => (config.redisEmbedded ? start(redisSpec(config)) : checkOutsideRedis(config.redisUrl, say)),
+    () =>
+      config.clickhouseEmbedded
+        ? start(clickhouseSpec(config))
+        : checkOutsideClickHouse(config.clickhouseUrl),
+    async () => {
+      await run('migrate', 'src/migrate.js');
+    },
+    async () => {
+      const output = await run('bootstrap', 'src/admin/main.js', 'bootstrap');
+      if (!stopping.signal.aborted) bootstrap = parseBootstrap(output);
+    },
+    ...numbers(config.workerProcesses).map((number) => () => start(workerSpec(config, number))),
+    ...numbers(config.apiProcesses).map((number) => () => start(apiSpec(config, number))),
+  ];
+  for (const step of steps) {
+    if (stopping.signal.aborted) return;
+    await step();
+  }
+  if (stopping.signal.aborted) return;
+  if (bootstrap?.restored) say('accounts and deletion requests were loaded from ClickHouse into Redis');
+  if (bootstrap) process.stdout.write(`${greeting(config, bootstrap).join('\n')}\n`);
+}
+
+async function startChild(spec: ChildSpec, lock: DataDirLock): Promise<void> {
+  const startedAt = performance.now();
+  const child = createChild(spec, { logDir: join(config.dataDir, 'log'), lock, say });
+  children.push(child);
+  await child.start();
+  if (stopping.signal.aborted) return;
+  say(`${spec.name} runs (pid ${child.pid}, ${Math.round(performance.now() - startedAt)} ms)`);
+}
+
+function onSignal(signal: NodeJS.Signals): void {
+  if (stopping.signal.aborted) {
+    hurry.abort();
+    return;
+  }
+  say(`${signal}: stopping`);
+  void stopAll().then(() => {
+    say('stopped');
+    process.exit(0);
+  });
+}
+
+/** Ends all children, the last started kind first; settles when they are gone. */
+function stopAll(): Promise<void> {
+  stopping.abort();
+  stopped ??= (async () => {
+    await Promise.allSettled([running]);
+    for (const kind of ['api', 'worker', 'clickhouse', 'redis']) {
+      const group = children.filter(({ name }) => name.startsWith(kind));
+      await Promise.all(group.map((child) => child.stop(hurry.signal)));
+    }
+    lock?.release();
+  })();
+  return stopped;
+}
+
+function parseBootstrap(output: string): Bootstrap {
+  const line = output.trim().split('\n').at(-1) ?? '';
+  if (!line.startsWith('{')) throw new StartError(`bootstrap printed no JSON: ${line.slice(0, 200)}`);
+  return JSON.parse(line) as Bootstrap;
+}
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => index + 1);
+}
+
+function say(line: string): void {
+  process.stdout.write(`sluice: ${line}\n`);
+}

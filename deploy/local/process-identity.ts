@@ -1,0 +1,52 @@
+// Recognises a process over time: the system gives a process id to another process later, but not together
+// with the same start time.
+
+import { readFileSync } from 'node:fs';
+
+export type ProcessIdentity = {
+  readonly name: string;
+  readonly pid: number;
+  /** Clock ticks since the machine started; absent where there is no /proc. */
+  readonly startTicks?: string;
+};
+
+export function identifyProcess(name: string, pid: number): ProcessIdentity {
+  const startTicks = readStat(pid)?.startTicks;
+  return startTicks === undefined ? { name, pid } : { name, pid, startTicks };
+}
+
+/** Whether that very process still runs. A zombie doesn't: it has ended and holds nothing. */
+export function isRunning(identity: ProcessIdentity): boolean {
+  if (identity.startTicks !== undefined) {
+    const stat = readStat(identity.pid);
+    return stat?.startTicks === identity.startTicks && stat.state !== 'Z';
+  }
+  try {
+    process.kill(identity.pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Sends the signal if that very process still runs. */
+export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): void {
+  if (!isRunning(identity)) return;
+  try {
+    process.kill(identity.pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+function readStat(pid: number): { state: string; startTicks: string } | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // The program's name stands in parentheses and may itself hold spaces and parentheses.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return { state: fields[0] ?? '', startTicks: fields[19] ?? '' };
+  } catch {
+    // No such process, or no /proc.
+    return undefined;
+  }
+}

@@ -1,0 +1,28 @@
+// Asks a local redis-server, without a client library, whether it is ready.
+
+import { connect } from 'node:net';
+
+/**
+ * Settles with the process id of the Redis on that loopback port once it has loaded its data, `undefined`
+ * while it is loading, and rejects when nobody answers.
+ */
+export async function readyRedisPid(port: number): Promise<number | undefined> {
+  const reply = await ask(port, 'PING\r\nINFO server\r\nQUIT\r\n');
+  if (!reply.startsWith('+PONG')) return undefined;
+  return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
+}
+
+function ask(port: number, commands: string): Promise<string> {
+  return new Promise((settle, reject) => {
+    const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 });
+    let text = '';
+    socket.setEncoding('utf8');
+    socket.on('connect', () => socket.write(commands));
+    socket.on('data', (chunk: string) => {
+      text += chunk;
+    });
+    socket.on('close', () => settle(text));
+    socket.on('timeout', () => socket.destroy());
+    socket.on('error', reject);
+  });
+}
