@@ -1,0 +1,214 @@
+// A private, whole deployment for tests: Redis, ClickHouse, migrations, the demo account, API processes and
+// workers, as the processes that run in production, on loopback ports and data of their own.
+
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { launch } from '../../deploy/local/launch.js';
+import { type Child, startChild } from './child.js';
+import { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
+import { plainEnvironment } from './environment.js';
+import { freePort } from './free-port.js';
+import { type RedisHandle, startRedis } from './redis.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
+
+export type SluiceOptions = {
+  /** 1 unless told. Each listens on ports of its own, so that a test can choose whom it asks. */
+  readonly apiProcesses?: number;
+  /** 1 unless told. */
+  readonly workers?: number;
+  /** Environment of all processes, over what is set here. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** The same for one kind: for a `REDIS_URL` that leads through a proxy, say. */
+  readonly apiEnv?: NodeJS.ProcessEnv;
+  readonly workerEnv?: NodeJS.ProcessEnv;
+  /** Services to share instead of starting own ones; `stop` leaves them running. */
+  readonly redis?: RedisHandle;
+  readonly clickhouse?: ClickHouseHandle;
+};
+
+export type ApiHandle = Child & { readonly baseUrl: string; readonly adminUrl: string };
+
+export type Environment = { readonly app_id: string; readonly name: string; readonly main: boolean };
+
+/** What `admin bootstrap` printed. */
+export type Bootstrap = {
+  readonly created: boolean;
+  readonly restored: boolean;
+  readonly account_id: string;
+  readonly environments: readonly Environment[];
+  readonly api_key?: string;
+};
+
+export type SluiceHandle = {
+  /** Of the first API process. */
+  readonly baseUrl: string;
+  readonly adminUrl: string;
+  readonly adminToken: string;
+  readonly redisUrl: string;
+  readonly clickhouseUrl: string;
+  readonly redis: RedisHandle;
+  readonly clickhouse: ClickHouseHandle;
+  readonly database: string;
+  readonly api: readonly ApiHandle[];
+  readonly workers: readonly Child[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly bootstrap: Bootstrap;
+  /** The app_id of Main Production. */
+  readonly appId: string;
+  /** Starts one more worker; `stop` ends it too. */
+  addWorker(env?: NodeJS.ProcessEnv): Promise<Child>;
+  /** Runs `npm run admin -- …` and settles with the JSON it prints; rejects with its words when it fails. */
+  admin(...args: readonly string[]): Promise<unknown>;
+  /** Runs one statement in the deployment's database; settles with the rows. */
+  rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
+  /** Stops all that was started here, API first, and removes the data. */
+  stop(): Promise<void>;
+};
+
+let deployments = 0;
+
+/** Starts a deployment; settles when the API is ready. Seconds, mostly ClickHouse's: share it in a file. */
+export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHandle> {
+  const dataDir = tempDir('data');
+  const [redis, clickhouse] = await Promise.all([
+    options.redis ?? startRedis(),
+    options.clickhouse ?? startClickHouse(),
+  ]);
+  deployments += 1;
+  const adminToken = randomBytes(16).toString('hex');
+  const shared: NodeJS.ProcessEnv = {
+    ...plainEnvironment(),
+    DATA_DIR: dataDir,
+    REDIS_URL: redis.url,
+    CLICKHOUSE_URL: clickhouse.url,
+    CLICKHOUSE_DATABASE: options.clickhouse === undefined ? 'sluice' : `sluice_${process.pid}_${deployments}`,
+    ADMIN_TOKEN: adminToken,
+    ...options.env,
+  };
+  await runProgram('src/migrate.js', [], shared);
+  const bootstrap = (await runAdmin(['bootstrap'], shared)) as Bootstrap;
+
+  const workers: Child[] = [];
+  const addWorker = async (env: NodeJS.ProcessEnv = {}) => {
+    const worker = await startWorker(`worker-${workers.length + 1}`, {
+      ...shared,
+      ...options.workerEnv,
+      ...env,
+    });
+    workers.push(worker);
+    return worker;
+  };
+  for (let number = 1; number <= (options.workers ?? 1); number += 1) await addWorker();
+  const api: ApiHandle[] = [];
+  for (let number = 1; number <= (options.apiProcesses ?? 1); number += 1) {
+    const publicUrl = api[0] === undefined ? {} : { PUBLIC_BASE_URL: api[0].baseUrl };
+    api.push(await startApi(`api-${number}`, { ...shared, ...publicUrl, ...options.apiEnv }));
+  }
+
+  const database = shared.CLICKHOUSE_DATABASE as string;
+  return {
+    baseUrl: api[0]?.baseUrl ?? '',
+    adminUrl: api[0]?.adminUrl ?? '',
+    adminToken,
+    redisUrl: redis.url,
+    clickhouseUrl: clickhouse.url,
+    redis,
+    clickhouse,
+    database,
+    api,
+    workers,
+    env: shared,
+    bootstrap,
+    appId: bootstrap.environments.find((environment) => environment.main)?.app_id ?? '',
+    addWorker,
+    admin: (...args) => runAdmin(args, shared),
+    rows: (sql) => queryRows(clickhouse.url, database, sql),
+    async stop() {
+      await Promise.all(api.map((child) => child.stop()));
+      await Promise.all(workers.map((child) => child.stop()));
+      if (options.clickhouse === undefined) await clickhouse.remove();
+      if (options.redis === undefined) await redis.remove();
+      removeTempDir(dataDir);
+    },
+  };
+}
+
+async function startApi(name: string, env: NodeJS.ProcessEnv): Promise<ApiHandle> {
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const baseUrl = `http://127.0.0.1:${port}`;
+  const child = await startChild({
+    name,
+    program: {
+      command: process.execPath,
+      args: [compiled('src/main.js')],
+      env: { ...env, PORT: String(port), ADMIN_PORT: String(adminPort) },
+    },
+    ipc: true,
+    healthy: async () => {
+      const reply = await fetch(`${baseUrl}/health/ready`, { signal: AbortSignal.timeout(5_000) });
+      await reply.arrayBuffer();
+      return reply.status === 200;
+    },
+    healthyDeadlineMs: 60_000,
+  });
+  return Object.defineProperties(child as ApiHandle, {
+    baseUrl: { value: baseUrl },
+    adminUrl: { value: `http://127.0.0.1:${adminPort}` },
+  });
+}
+
+function startWorker(name: string, env: NodeJS.ProcessEnv): Promise<Child> {
+  return startChild({
+    name,
+    program: { command: process.execPath, args: [compiled('workers/main.js')], env },
+    ipc: true,
+    healthy: () => true,
+    healthyDeadlineMs: 30_000,
+  });
+}
+
+async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv): Promise<unknown> {
+  return JSON.parse(await runProgram('src/admin/main.js', args, env));
+}
+
+/** Runs one of our programs to its end; settles with its stdout, rejects with its stderr when it fails. */
+export async function runProgram(
+  program: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<string> {
+  const child = launch(
+    { command: process.execPath, args: [compiled(program), ...args], env },
+    ['ignore', 'pipe', 'pipe'],
+    'KILL',
+  );
+  let output = '';
+  let errors = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    errors += text;
+  });
+  const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
+  const [code, signal] = await once(child, 'close');
+  clearTimeout(timer);
+  if (code !== 0) throw new Error(`${program} ${args.join(' ')} ended with ${signal ?? code}:\n${errors}`);
+  return output;
+}
+
+async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
+  const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
+  const reply = await fetch(`${url}/?${parameters}`, { method: 'POST', body: sql });
+  const text = await reply.text();
+  if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Row);
+}
+
+function compiled(path: string): string {
+  return fileURLToPath(new URL(`../../${path}`, import.meta.url));
+}
