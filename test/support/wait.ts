@@ -8,17 +8,19 @@ export type Deadline = {
   readonly everyMs?: number;
 };
 
+type Truthy<T> = Exclude<T, false | 0 | '' | null | undefined>;
+
 /**
  * Settles with the first truthy value of `condition`. Rejects when the deadline passes, with the error that
  * the condition threw last, if any, as its cause: a condition that throws is one that does not hold yet.
  */
-export async function until<T>(condition: () => T | Promise<T>, deadline: Deadline): Promise<NonNullable<T>> {
+export async function until<T>(condition: () => T | Promise<T>, deadline: Deadline): Promise<Truthy<T>> {
   const endsAt = performance.now() + deadline.deadlineMs;
   let cause: unknown;
   for (;;) {
     try {
       const value = await within(Promise.resolve(condition()), endsAt - performance.now());
-      if (value) return value as NonNullable<T>;
+      if (value) return value as Truthy<T>;
       cause = undefined;
     } catch (error) {
       cause = error;

@@ -1,0 +1,71 @@
+// What `npm start` and `npm test` do on a machine where something is missing.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { tempDir } from './support/temp-dir.js';
+
+const setupScript = fileURLToPath(new URL('../../deploy/local/setup.mjs', import.meta.url));
+
+describe('setting up redis-server', () => {
+  function installRedis(path: string): { status: number | null; stderr: string } {
+    const code = `import(${JSON.stringify(setupScript)}).then((setup) => setup.installRedis())`;
+    const { status, stderr } = spawnSync(process.execPath, ['-e', code], {
+      env: { PATH: path },
+      encoding: 'utf8',
+    });
+    return { status, stderr };
+  }
+
+  function folderWith(scripts: Record<string, string>): string {
+    const folder = tempDir('path');
+    for (const [name, script] of Object.entries(scripts)) {
+      writeFileSync(join(folder, name), `#!/bin/sh\n${script}\n`);
+      chmodSync(join(folder, name), 0o755);
+    }
+    return folder;
+  }
+
+  test('does nothing when it is there', () => {
+    assert.deepEqual(installRedis(folderWith({ 'redis-server': '' })), { status: 0, stderr: '' });
+  });
+
+  test('names the package when there is no apt-get', () => {
+    const { status, stderr } = installRedis(folderWith({}));
+    assert.equal(status, 1);
+    assert.match(stderr, /^sluice: redis-server is missing: install the package redis-server, .*\n$/);
+  });
+
+  test('installs it with apt-get, after updating the package lists when the first try fails', () => {
+    const folder = folderWith({
+      sudo: 'shift; exec "$@"',
+      'apt-get': [
+        'echo "$@" >> "$0.log"',
+        'case "$*" in *update*) : > "$0.updated";; esac',
+        '[ -e "$0.updated" ] || exit 100',
+        'case "$*" in *install*) : > "$(dirname "$0")/redis-server";; esac',
+      ].join('\n'),
+    });
+    const { status, stderr } = installRedis(`${folder}:${shellTools()}`);
+    assert.equal(status, 0, stderr);
+    assert.equal(stderr, 'sluice: installing redis-server (apt-get)\n');
+    const calls = readFileSync(join(folder, 'apt-get.log'), 'utf8').trim().split('\n');
+    assert.deepEqual(
+      calls.map((call) => /install|update/.exec(call)?.[0]),
+      ['install', 'update', 'install'],
+    );
+  });
+
+  /** The few programs that the stand-ins need, without the redis-server of this machine. */
+  function shellTools(): string {
+    const folder = tempDir('tools');
+    for (const program of ['env', 'dirname', 'true']) {
+      const path = spawnSync('which', [program], { encoding: 'utf8' }).stdout.trim();
+      symlinkSync(path, join(folder, program));
+    }
+    return folder;
+  }
+});

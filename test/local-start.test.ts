@@ -1,0 +1,315 @@
+// `npm start` from outside: what it prints, what it survives, what it leaves behind.
+
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { launch } from '../deploy/local/launch.js';
+import { isRunning, type ProcessIdentity } from '../deploy/local/process-identity.js';
+import { plainEnvironment } from './support/environment.js';
+import { freePort } from './support/free-port.js';
+import { tempDir } from './support/temp-dir.js';
+import { until, within } from './support/wait.js';
+
+const startScript = fileURLToPath(new URL('../../deploy/local/start.mjs', import.meta.url));
+const supervisorScript = fileURLToPath(new URL('../deploy/local/main.js', import.meta.url));
+
+type Start = {
+  readonly process: ChildProcess;
+  readonly exited: Promise<number | null>;
+  output(): string;
+};
+
+const starts: Start[] = [];
+after(async () => {
+  for (const { process } of starts) process.kill('SIGKILL');
+  await Promise.all(starts.map(({ exited }) => exited));
+});
+
+/** Runs it as a terminal does: leading a process group, to which Ctrl-C goes. */
+function start(env: NodeJS.ProcessEnv, script = supervisorScript): Start {
+  const program = { command: process.execPath, args: [script], env: { ...plainEnvironment(), ...env } };
+  const supervisor = launch(program, ['ignore', 'pipe', 'pipe'], 'KILL');
+  let output = '';
+  for (const stream of [supervisor.stdout, supervisor.stderr]) {
+    stream?.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+  }
+  const exited = new Promise<number | null>((settle) => supervisor.on('close', (code) => settle(code)));
+  const started = { process: supervisor, exited, output: () => output };
+  starts.push(started);
+  return started;
+}
+
+async function deployment(): Promise<NodeJS.ProcessEnv & { DATA_DIR: string }> {
+  return {
+    DATA_DIR: tempDir('start'),
+    PORT: String(await freePort()),
+    ADMIN_PORT: String(await freePort()),
+    REDIS_PORT: String(await freePort()),
+    CLICKHOUSE_PORT: String(await freePort()),
+  };
+}
+
+async function untilUp(started: Start): Promise<void> {
+  const up = () => started.output().includes('Read it back');
+  await until(() => up() || started.process.exitCode !== null, {
+    deadlineMs: 120_000,
+    what: 'the start is up',
+  });
+  assert.ok(up(), started.output());
+}
+
+function ctrlC(started: Start): void {
+  process.kill(-(started.process.pid as number), 'SIGINT');
+}
+
+/** Everything that the start of this DATA_DIR runs or ran. */
+function children(env: { DATA_DIR: string }): ProcessIdentity[] {
+  return (JSON.parse(readFileSync(join(env.DATA_DIR, 'lock'), 'utf8')) as { children: ProcessIdentity[] })
+    .children;
+}
+
+function child(env: { DATA_DIR: string }, name: string): ProcessIdentity {
+  const found = children(env).find((candidate) => candidate.name === name);
+  assert.ok(found, `there is a child ${name}`);
+  return found;
+}
+
+async function readyStatus(env: NodeJS.ProcessEnv): Promise<number> {
+  const reply = await fetch(`http://127.0.0.1:${env.PORT}/health/ready`, {
+    headers: { connection: 'close' },
+  });
+  await reply.arrayBuffer();
+  return reply.status;
+}
+
+function query(env: NodeJS.ProcessEnv, sql: string): Promise<string> {
+  return fetch(`http://127.0.0.1:${env.CLICKHOUSE_PORT}/?database=sluice`, {
+    method: 'POST',
+    body: sql,
+  }).then((reply) => reply.text());
+}
+
+function appIds(started: Start): string[] {
+  return [...started.output().matchAll(/^ {2}app_id +(\S+)/gm)].map((match) => match[1] as string);
+}
+
+describe('one start after another on the same data', () => {
+  let env: NodeJS.ProcessEnv & { DATA_DIR: string };
+  let running: Start;
+  let firstAppIds: string[];
+
+  before(async () => {
+    env = await deployment();
+    running = start(env, startScript);
+    await untilUp(running);
+    firstAppIds = appIds(running);
+  });
+
+  test('the first start prints both app_ids, the API key, and where everything listens', () => {
+    const output = running.output();
+    assert.equal(new Set(firstAppIds).size, 2);
+    for (const appId of firstAppIds) assert.match(appId, /^\d+$/);
+    assert.match(output, /^ {2}API key +\S+ +\(shown only now\)$/m);
+    for (const variable of ['PORT', 'ADMIN_PORT', 'REDIS_PORT', 'CLICKHOUSE_PORT']) {
+      assert.match(output, new RegExp(`^ {2}.*://127\\.0\\.0\\.1:${env[variable]}\\b`, 'm'));
+    }
+  });
+
+  test('the printed commands track an event and read it back', async () => {
+    const output = running.output();
+    const track = /curl -s (\S+) -H 'content-type: application\/json' -d '(.*)'$/m.exec(output);
+    assert.ok(track?.[1] && track[2], output);
+    const reply = await fetch(track[1], {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: track[2],
+    });
+    assert.deepEqual([reply.status, await reply.json()], [200, {}]);
+
+    const readBack = /curl -s '(\S+)' -d "(.*)"$/m.exec(output);
+    assert.ok(readBack?.[1] && readBack[2], output);
+    const [url, sql] = [readBack[1], readBack[2]];
+    const rows = await until(
+      async () => {
+        const text = await (await fetch(url, { method: 'POST', body: sql })).text();
+        return text.includes('ada@example.com') && text;
+      },
+      { deadlineMs: 20_000, what: 'the event is in ClickHouse' },
+    );
+    assert.match(rows, /order_completed/);
+  });
+
+  test('a start on the same DATA_DIR names it and ends with code 1', async () => {
+    const second = start({ ...(await deployment()), DATA_DIR: env.DATA_DIR });
+    assert.equal(await within(second.exited, 20_000), 1);
+    assert.match(second.output(), /^sluice: DATA_DIR \S+ is used by a running start \(pid \d+\)\n$/);
+    assert.equal(await readyStatus(env), 200);
+  });
+
+  test('a start on the port of a running API names PORT and ends with code 1', async () => {
+    const other = await deployment();
+    const second = start({ ...other, PORT: env.PORT });
+    assert.equal(await within(second.exited, 20_000), 1);
+    assert.match(second.output(), new RegExp(`^sluice: PORT ${env.PORT} is taken: .*\\n$`));
+  });
+
+  for (const name of ['api', 'worker', 'redis', 'clickhouse']) {
+    test(`${name} is started again when it was killed`, async () => {
+      const victim = child(env, name);
+      process.kill(victim.pid, 'SIGKILL');
+      await until(() => child(env, name).pid !== victim.pid, {
+        deadlineMs: 30_000,
+        what: `${name} is another process`,
+      });
+      await until(() => running.output().includes(`${name} runs again (pid ${child(env, name).pid})`), {
+        deadlineMs: 60_000,
+        what: `${name} is healthy again`,
+      });
+      assert.match(
+        running.output(),
+        new RegExp(`^sluice: ${name} was ended by SIGKILL, starting it again`, 'm'),
+      );
+      await until(async () => (await readyStatus(env)) === 200, {
+        deadlineMs: 60_000,
+        what: 'the API is ready',
+      });
+    });
+  }
+
+  test('Ctrl-C stops everything, the API first, and ends with code 0', async () => {
+    const before = children(env);
+    ctrlC(running);
+    assert.equal(await within(running.exited, 60_000), 0, running.output());
+    assert.match(running.output(), /sluice: stopped\n$/);
+    assert.doesNotMatch(running.output(), /did not stop in time/);
+    assert.deepEqual(before.filter(isRunning), []);
+  });
+
+  test('the next start finds the accounts and the events, and shows no API key', async () => {
+    running = start(env);
+    await untilUp(running);
+    assert.deepEqual(appIds(running), firstAppIds);
+    assert.doesNotMatch(running.output(), /API key/);
+    assert.equal(
+      (await query(env, "SELECT count() FROM events WHERE identity = 'ada@example.com'")).trim(),
+      '1',
+    );
+  });
+
+  test('kill -9 of the supervisor leaves no child behind, and the next start works', async () => {
+    const before = children(env);
+    running.process.kill('SIGKILL');
+    await running.exited;
+    await until(() => before.every((identity) => !isRunning(identity)), {
+      deadlineMs: 15_000,
+      what: 'all children have ended',
+    });
+    running = start(env);
+    await untilUp(running);
+    assert.deepEqual(appIds(running), firstAppIds);
+  });
+
+  test('a second Ctrl-C does not wait for a child that hangs', async () => {
+    process.kill(child(env, 'worker').pid, 'SIGSTOP');
+    const before = children(env);
+    ctrlC(running);
+    await until(() => running.output().includes('SIGINT: stopping'), { deadlineMs: 5_000, what: 'it stops' });
+    ctrlC(running);
+    assert.equal(await within(running.exited, 20_000), 0, running.output());
+    assert.deepEqual(before.filter(isRunning), []);
+  });
+});
+
+test('two API processes and two workers share the ports of one deployment', async () => {
+  const env = await deployment();
+  const running = start({ ...env, API_PROCESSES: '2', WORKER_PROCESSES: '2' });
+  await untilUp(running);
+  const names = children(env)
+    .filter(isRunning)
+    .map(({ name }) => name);
+  assert.deepEqual(names, ['redis', 'clickhouse', 'worker-1', 'worker-2', 'api-1', 'api-2']);
+  ctrlC(running);
+  assert.equal(await within(running.exited, 60_000), 0, running.output());
+});
+
+test('children of a killed start that are still there are ended by the next start', async () => {
+  const env = await deployment();
+  // Without setpriv the kernel does not end Redis together with the supervisor.
+  const bin = join(tempDir('bin'), 'bin');
+  mkdirSync(bin);
+  for (const program of ['redis-server', 'flock']) {
+    const path = spawnSync('which', [program], { encoding: 'utf8' }).stdout.trim();
+    if (path !== '') symlinkSync(path, join(bin, program));
+  }
+  const first = start({ ...env, PATH: bin });
+  await untilUp(first);
+  const redis = child(env, 'redis');
+  first.process.kill('SIGKILL');
+  await first.exited;
+  assert.ok(isRunning(redis));
+
+  const second = start({ ...env, PATH: bin });
+  await untilUp(second);
+  assert.match(
+    second.output(),
+    /^sluice: waiting for what an earlier start left running: .*redis \(pid \d+\)/m,
+  );
+  assert.ok(!isRunning(redis));
+  assert.deepEqual(appIds(second), appIds(first));
+  ctrlC(second);
+  assert.equal(await within(second.exited, 60_000), 0, second.output());
+});
+
+describe('a start that cannot work says why in one line and ends with code 1', () => {
+  async function assertRefused(env: NodeJS.ProcessEnv, line: RegExp): Promise<void> {
+    const refused = start(env);
+    assert.equal(await within(refused.exited, 30_000), 1);
+    assert.match(refused.output(), line);
+    assert.equal(refused.output().trim().split('\n').length, 1);
+  }
+
+  for (const variable of ['PORT', 'ADMIN_PORT', 'REDIS_PORT', 'CLICKHOUSE_PORT']) {
+    test(`${variable} is taken`, async () => {
+      const env = await deployment();
+      const server = createServer().listen(Number(env[variable]), '127.0.0.1');
+      try {
+        await assertRefused(env, new RegExp(`^sluice: ${variable} ${env[variable]} is taken`));
+      } finally {
+        server.close();
+      }
+    });
+  }
+
+  test('two ports are the same', async () => {
+    const env = await deployment();
+    await assertRefused({ ...env, ADMIN_PORT: env.PORT }, /^sluice: ADMIN_PORT and PORT are both \d+/);
+  });
+
+  test('a value is bad', async () => {
+    const env = await deployment();
+    await assertRefused({ ...env, API_PROCESSES: 'many' }, /^sluice: API_PROCESSES must be a whole number/);
+  });
+
+  test('DATA_DIR is a file', async () => {
+    const env = await deployment();
+    const file = join(env.DATA_DIR, 'file');
+    writeFileSync(file, '');
+    await assertRefused({ ...env, DATA_DIR: file }, /^sluice: DATA_DIR \S+ cannot be written/);
+  });
+
+  test('nobody answers at REDIS_URL', async () => {
+    const env = await deployment();
+    const nobody = await freePort();
+    await assertRefused(
+      { ...env, REDIS_URL: `redis://:secret@127.0.0.1:${nobody}` },
+      /^sluice: REDIS_URL: no Redis answers there \(ECONNREFUSED\)\n$/,
+    );
+  });
+});
