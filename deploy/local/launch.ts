@@ -2,6 +2,7 @@
 // starter alone, which stops its children in its own order. Used by the supervisor and by the tests.
 
 import { type ChildProcess, type StdioOptions, spawn, spawnSync } from 'node:child_process';
+import { delimiter, join } from 'node:path';
 
 export type Program = {
   readonly command: string;
@@ -20,18 +21,25 @@ export function launch(
   stdio: StdioOptions,
   parentDeathSignal: 'TERM' | 'KILL',
 ): ChildProcess {
-  const wrapped = hasParentDeathSignal()
-    ? ['setpriv', '--pdeathsig', parentDeathSignal, '--', program.command, ...program.args]
-    : [program.command, ...program.args];
-  const [command = program.command, ...args] = wrapped;
+  const setpriv = setprivPath();
+  const [command, ...args] =
+    setpriv === undefined
+      ? ([program.command, ...program.args] as const)
+      : ([setpriv, '--pdeathsig', parentDeathSignal, '--', program.command, ...program.args] as const);
   return spawn(command, args, { cwd: program.cwd, env: program.env, stdio, detached: true });
 }
 
-let parentDeathSignalWorks: boolean | undefined;
+let found: { readonly path: string | undefined } | undefined;
 
-function hasParentDeathSignal(): boolean {
-  parentDeathSignalWorks ??=
-    process.platform === 'linux' &&
-    spawnSync('setpriv', ['--pdeathsig', 'TERM', '--', 'true'], { stdio: 'ignore' }).status === 0;
-  return parentDeathSignalWorks;
+/** A path, since the program's environment may have another PATH. Absent where it does not work. */
+function setprivPath(): string | undefined {
+  found ??= {
+    path: (process.env.PATH ?? '')
+      .split(delimiter)
+      .map((folder) => join(folder, 'setpriv'))
+      .find(
+        (path) => spawnSync(path, ['--pdeathsig', 'TERM', '--', 'true'], { stdio: 'ignore' }).status === 0,
+      ),
+  };
+  return found.path;
 }
