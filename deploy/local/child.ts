@@ -119,8 +119,10 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     return false;
   }
 
+  /** Of Redis, whose log is not shown on the console as it grows. */
   function lastWords(): string {
     log.flush();
+    if (spec.ipc) return '';
     const line = log.lastLines(1)[0];
     return line === undefined ? '' : `: ${logLineText(line) ?? line}`;
   }

@@ -8,7 +8,8 @@ const levelNames = new Map([
 
 /** Short text of a warning, an error, or a line that is no log entry (a stack); undefined for all else. */
 export function logLineText(line: string): string | undefined {
-  if (!line.startsWith('{')) return line.trim() === '' ? undefined : line.slice(0, 300);
+  if (!line.startsWith('{'))
+    return line.trim() === '' ? undefined : line.replace(/^sluice: /, '').slice(0, 300);
   const entry = parse(line);
   const level = levelNames.get(Number(entry?.level));
   if (entry === undefined || level === undefined) return undefined;
