@@ -2,9 +2,13 @@
 
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
+/** What this process counted itself. */
 export const registry = new Registry();
+/** What is true of the whole deployment. */
+export const deploymentRegistry = new Registry();
 
 const registers = [registry];
+const deploymentRegisters = [deploymentRegistry];
 
 export const recordsAccepted = new Counter({
   name: 'sluice_records_accepted_total',
@@ -67,31 +71,31 @@ export const commitWaitingBytes = new Gauge({
   registers,
 });
 
-// One value a shard, set by whichever process ran the shard's last tick.
+// Properties of the deployment, not of a process: read from Redis when the metrics are asked for.
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',
     help: 'Segments that ClickHouse does not have yet.',
     labelNames: ['shard'],
-    registers,
+    registers: deploymentRegisters,
   }),
   rows: new Gauge({
     name: 'sluice_backlog_rows',
     help: 'Rows that ClickHouse does not have yet.',
     labelNames: ['shard'],
-    registers,
+    registers: deploymentRegisters,
   }),
   bytes: new Gauge({
     name: 'sluice_backlog_bytes',
     help: 'Bytes of rows in Redis that ClickHouse does not have yet.',
     labelNames: ['shard'],
-    registers,
+    registers: deploymentRegisters,
   }),
   oldestSeconds: new Gauge({
     name: 'sluice_backlog_oldest_seconds',
     help: 'Age of the oldest segment that ClickHouse does not have yet.',
     labelNames: ['shard'],
-    registers,
+    registers: deploymentRegisters,
   }),
 };
 
@@ -99,7 +103,7 @@ export const claimWindowSeconds = new Gauge({
   name: 'sluice_claim_window_seconds',
   help: 'How long idempotency keys are remembered at the present rate.',
   labelNames: ['shard'],
-  registers,
+  registers: deploymentRegisters,
 });
 
 export const insertSeconds = new Histogram({

@@ -1,7 +1,7 @@
 // The binary layout in which groups of records travel to the commit script: one argument instead of several
 // a record, since Redis and Lua pay for each. All integers are big-endian.
 //
-//   group   u8 limits, { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
+//   group   u16 limits, { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
 //           u16 records, u32 bytes of the records that follow
 //   record  u8 table (+128 when it claims), u32 bytes of its row, [14 B of its event id], row
 
@@ -34,7 +34,7 @@ export type Group = {
 };
 
 const limitBytes = 28;
-const groupBytes = 7;
+const groupBytes = 8;
 const recordBytes = 19;
 const rowNumberBytesMax = 5;
 
@@ -53,7 +53,7 @@ export function packGroups(groups: readonly Group[]): Buffer {
   let at = 0;
   let rowNumber = 0;
   for (const group of groups) {
-    at = packed.writeUInt8(group.limits.length, at);
+    at = packed.writeUInt16BE(group.limits.length, at);
     for (const check of group.limits) {
       at += packed.write(check.digest, at, 12, 'hex');
       at = packed.writeUInt32BE(check.cost, at);

@@ -124,7 +124,7 @@ local answers, appends = {}, {}
 local at, size = 1, #packed
 while at <= size do
   local limit_count
-  limit_count, at = unpack_struct('B', packed, at)
+  limit_count, at = unpack_struct('>I2', packed, at)
   local wait_ms, wait_limit = 0, 0
   local charged = {}
   for i = 1, limit_count do

@@ -30,6 +30,8 @@ export const shardKeys = {
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
+  /** Present while the shard's ticks run. */
+  ticked: (shard: number) => `${shardTag(shard)}:ticked`,
   /** The answer of a process's last commit. */
   answer: (shard: number, processId: string) => `${shardTag(shard)}:answer:${processId}`,
 } as const;

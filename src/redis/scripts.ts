@@ -18,6 +18,7 @@ export const scripts = {
   quarantine: load('quarantine-4'),
   writeRegistry: load('write-registry-4'),
   mirrored: load('mirrored-2'),
+  loadShard: load('load-shard-1'),
 } as const;
 
 /**

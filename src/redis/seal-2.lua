@@ -5,23 +5,22 @@
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)
 -- ARGV  1  epoch of the deployment     2  age in ms from which an open segment is sealed
 --       3  how many to list            4… names of the tables
--- Returns {now_ms, backlog bytes, backlog rows, outstanding segments, oldest number or "", member…},
--- or {} when this Redis is not that deployment's. A member is "<table>:<number>".
--- Cost in commands: 5, + 1 a sealed segment.
+-- Returns the members, "<table>:<number>" each, or nil when this Redis is not that deployment's.
+-- Cost in commands: 3, + 1 a sealed segment.
 
 local state_key, segments_key = KEYS[1], KEYS[2]
 local epoch, age_ms, list_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local fields = { 'epoch', 'bytes', 'rows' }
+local fields = { 'epoch' }
 for i = 4, #ARGV do fields[#fields + 1] = 'open.' .. ARGV[i] end
 local state = redis.call('HMGET', state_key, unpack(fields))
-if state[1] ~= epoch then return {} end
+if state[1] ~= epoch then return nil end
 
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local open_members = {}
 for i = 4, #ARGV do
-  local open = state[i]
+  local open = state[i - 2]
   if open and open ~= '' then
     local number, _, opened_ms = string.match(open, '^(%d+) (%d+) (%d+)$')
     local open_ms = now_ms - tonumber(opened_ms)
@@ -34,12 +33,9 @@ for i = 4, #ARGV do
   end
 end
 
-local count = redis.call('ZCARD', segments_key)
 -- As many more as may be open, so that skipping those leaves enough.
-local members = redis.call('ZRANGE', segments_key, 0, list_max + #ARGV - 4)
-local oldest = members[1] and string.match(members[1], ':(%d+)$') or ''
-local result = { string.format('%.0f', now_ms), state[2] or '0', state[3] or '0', count, oldest }
-for _, member in ipairs(members) do
-  if not open_members[member] and #result < 5 + list_max then result[#result + 1] = member end
+local sealed = {}
+for _, member in ipairs(redis.call('ZRANGE', segments_key, 0, list_max + #ARGV - 4)) do
+  if not open_members[member] and #sealed < list_max then sealed[#sealed + 1] = member end
 end
-return result
+return sealed

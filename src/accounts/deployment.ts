@@ -1,0 +1,110 @@
+// The life of a deployment's state: made at the first start, found at the next ones, and loaded again from
+// ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
+
+import { randomBytes } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { storedTable, tables } from '../clickhouse/tables.js';
+import { claims } from '../contract/limits.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { AdministrationError, createAccount, createApiKey, listAccounts } from './accounts.js';
+import { type Deployment, deploymentKey } from './documents.js';
+import { mirrorRegistry, readMirror } from './mirror.js';
+import { readRegistry } from './registry.js';
+
+export type LoadOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly shards: number;
+  readonly claimBytesMax: number;
+};
+
+/** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
+export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly deployment: Deployment };
+
+/** Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. */
+export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
+  const { redis, clickhouse, shards } = options;
+  const loaded = await findOrRestore(options);
+  if (loaded.deployment.shards !== shards) {
+    throw new AdministrationError(
+      `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
+    );
+  }
+  const numberFloor = await highestNumber(clickhouse);
+  const bucketCount = claimBuckets(options.claimBytesMax / shards);
+  for (let shard = 0; shard < shards; shard++) {
+    await runScript(
+      redis,
+      scripts.loadShard,
+      [shardKeys.state(shard)],
+      [loaded.deployment.epoch, numberFloor, bucketCount],
+    );
+  }
+  // The epoch of the registry comes last: who finds it finds everything.
+  await redis.set(registryKeys.epoch, loaded.deployment.epoch);
+  if (loaded.how !== 'found') await mirrorRegistry(redis, clickhouse);
+  return loaded;
+}
+
+/** The account that a first start creates, with its environments and, this once, its API key. */
+export async function createDemoAccount(redis: Redis) {
+  const account = await createAccount(redis, demoAccountName, ['Main Production', 'Development']);
+  const main = account.environments[0];
+  if (main === undefined) throw new Error('an account was created without environments');
+  const { api_key } = await createApiKey(redis, main.app_id);
+  return { account, apiKey: api_key };
+}
+
+export const demoAccountName = 'demo';
+
+/** The demo account, unless an administrator removed it. */
+export async function findDemoAccount(redis: Redis) {
+  return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
+}
+
+async function findOrRestore({ redis, clickhouse, shards }: LoadOptions): Promise<Loaded> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment !== undefined) return { how: 'found', deployment };
+
+  const mirror = await readMirror(clickhouse);
+  const mirrored = mirror.documents[deploymentKey];
+  if (mirrored !== undefined) {
+    await redis.hset(registryKeys.documents, mirror.documents);
+    // Readers that knew an older version must see that this is another one.
+    await redis.set(registryKeys.version, (BigInt(mirror.version) + 1n).toString());
+    return { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
+  }
+
+  const created: Deployment = {
+    epoch: randomBytes(16).toString('hex'),
+    secret: randomBytes(32).toString('hex'),
+    shards,
+    created_at: new Date().toISOString(),
+  };
+  // Only the first of several first starts at once creates it; the others find its document.
+  await redis.hsetnx(registryKeys.documents, deploymentKey, JSON.stringify(created));
+  await redis.sadd(registryKeys.unmirrored, deploymentKey);
+  await redis.setnx(registryKeys.version, '1');
+  const stands = JSON.parse((await redis.hget(registryKeys.documents, deploymentKey)) ?? '') as Deployment;
+  return { how: stands.epoch === created.epoch ? 'created' : 'found', deployment: stands };
+}
+
+/** The highest segment number in any table of ClickHouse. */
+async function highestNumber(clickhouse: ClickHouseClient): Promise<string> {
+  const sources = [...tables.map(storedTable), 'failed_events'];
+  const result = await clickhouse.query({
+    query: sources
+      .map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`)
+      .join(' UNION ALL '),
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ number: string }>();
+  return rows.reduce((highest, { number }) => (BigInt(number) > BigInt(highest) ? number : highest), '0');
+}
+
+/** So many buckets that each holds about a hundred claims when the budget is used up; a power of two. */
+function claimBuckets(bytes: number): number {
+  return 2 ** Math.max(4, Math.round(Math.log2(bytes / claims.bytesPerClaim / 100)));
+}

@@ -1,0 +1,111 @@
+// Storing one segment: the insert, the marker that proves it, and whether an insert of it is still running.
+// The bytes go as they are: one block, one partition, one token.
+
+import { createHash, randomBytes } from 'node:crypto';
+import { Readable } from 'node:stream';
+import type { ClickHouseClient } from './client.js';
+import { columns, storedTable, type TableName } from './tables.js';
+
+export type SegmentName = { readonly table: TableName; readonly number: string };
+
+// The same for every attempt: a retry with other settings may be cut into other blocks, and a block has the
+// token, not the insert. `async_insert` is on by default in new servers and has other rules.
+const insertSettings = {
+  async_insert: 0,
+  insert_deduplicate: 1,
+  input_format_parallel_parsing: 0,
+  max_insert_block_size: '1048449',
+  min_insert_block_size_rows: '1048449',
+  min_insert_block_size_bytes: '268402944',
+  max_insert_threads: '1',
+  input_format_json_read_numbers_as_strings: 1,
+  input_format_null_as_default: 1,
+  input_format_defaults_for_omitted_fields: 1,
+} as const;
+
+/**
+ * A token of a segment: its number, what is in it, and how many of its tokens were burnt before. Other bytes
+ * have another token, since rows under a known token are dropped without a word.
+ */
+export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): string {
+  const content = createHash('sha256').update(bytes).digest('hex').slice(0, 32);
+  return `${segment.number}-${content}-${burnt}`;
+}
+
+/** Inserts a segment's rows under a token. Settles when ClickHouse answered OK, stored or known. */
+export async function insertSegment(
+  client: ClickHouseClient,
+  segment: SegmentName,
+  bytes: Buffer,
+  token: string,
+): Promise<void> {
+  await client
+    .exec({
+      query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
+      values: Readable.from([bytes]),
+      query_id: `${queryIdPrefix(segment)}${randomBytes(6).toString('hex')}`,
+      clickhouse_settings: { ...insertSettings, insert_deduplication_token: token },
+    })
+    .then(drain);
+}
+
+/** Whether the segment's marker row is there, and so all of its rows. */
+export async function isStored(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
+  const result = await client.query({
+    query: `SELECT count() AS markers FROM ${storedTable(segment.table)}
+      WHERE app_id = '' AND segment = {number:UInt64}
+      AND toYYYYMM(fromUnixTimestamp64Micro(toInt64(segment), 'UTC'))
+        = toYYYYMM(fromUnixTimestamp64Micro(toInt64({number:UInt64}), 'UTC'))`,
+    query_params: { number: segment.number },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ markers: string | number }>();
+  return Number(rows[0]?.markers) > 0;
+}
+
+/** Whether some insert of the segment, by whomever, is still running in ClickHouse. */
+export async function isInsertRunning(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
+  const result = await client.query({
+    query: 'SELECT count() AS running FROM system.processes WHERE startsWith(query_id, {prefix:String})',
+    query_params: { prefix: queryIdPrefix(segment) },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ running: string | number }>();
+  return Number(rows[0]?.running) > 0;
+}
+
+/** Parses rows as an insert would, storing nothing. Rejects as the insert would. */
+export async function parseRows(client: ClickHouseClient, table: TableName, bytes: Buffer): Promise<void> {
+  await client
+    .exec({
+      query: `INSERT INTO FUNCTION null('${await structureOf(client, table)}') FORMAT JSONCompactEachRow`,
+      values: Readable.from([bytes]),
+      clickhouse_settings: insertSettings,
+    })
+    .then(drain);
+}
+
+async function structureOf(client: ClickHouseClient, table: TableName): Promise<string> {
+  const result = await client.query({
+    query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
+    query_params: { table: storedTable(table) },
+    format: 'JSONEachRow',
+  });
+  const types = new Map(
+    (await result.json<{ name: string; type: string }>()).map((row) => [row.name, row.type]),
+  );
+  return columns[table]
+    .map((column) => `${column} ${types.get(column) ?? 'String'}`.replaceAll("'", "\\'"))
+    .join(', ');
+}
+
+function queryIdPrefix(segment: SegmentName): string {
+  return `store-${segment.table}-${segment.number}-`;
+}
+
+/** An unread response keeps its connection. */
+async function drain(result: { stream: NodeJS.ReadableStream }): Promise<void> {
+  for await (const _ of result.stream) {
+    // Nothing to keep.
+  }
+}

@@ -1,0 +1,111 @@
+// One request and its answer. Keeps the rules of uWebSockets.js in one place: handlers for data and abortion
+// are attached at once, the request is read before its handler returns, an aborted response is never
+// touched, and every answer is written inside one cork.
+
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { overloadedRetrySeconds } from '../contract/limits.js';
+import { type OutcomeCode, outcomes, type Rejection } from '../contract/outcomes.js';
+import { type Framing, readFraming } from './framing.js';
+
+const statusLines: Readonly<Record<number, string>> = {
+  200: '200 OK',
+  201: '201 Created',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  413: '413 Payload Too Large',
+  415: '415 Unsupported Media Type',
+  429: '429 Too Many Requests',
+  503: '503 Service Unavailable',
+};
+
+export type Headers = readonly (readonly [name: string, value: string])[];
+
+export class Exchange {
+  /** Whether an answer was sent or can no longer be. */
+  ended = false;
+  readonly framing: Framing;
+  readonly query: string;
+  readonly head: boolean;
+  #res: HttpResponse;
+  #closeAfter: boolean;
+  #release: (() => void) | undefined;
+
+  constructor(res: HttpResponse, req: HttpRequest) {
+    this.#res = res;
+    this.framing = readFraming(req);
+    this.query = req.getQuery() ?? '';
+    this.head = req.getMethod() === 'head';
+    // Malformed chunks cannot be seen from here; a closed connection cannot be desynchronised by them.
+    this.#closeAfter = this.framing.chunked;
+    openExchanges.count += 1;
+    res.onAborted(() => this.#end());
+  }
+
+  /** Hands the chunks of the body to `take`, each a view that dies when `take` returns. */
+  onData(take: (chunk: Buffer, last: boolean) => void): void {
+    this.#res.onData((chunk, last) => {
+      if (!this.ended) take(Buffer.from(chunk), last);
+    });
+  }
+
+  /** Calls `release` when the request is answered or aborted. */
+  onGone(release: () => void): void {
+    this.#release = release;
+  }
+
+  /** Sends an answer, unless one was sent or the client is gone. */
+  reply(status: number, body: string, headers: Headers = [], type = 'application/json'): void {
+    if (this.ended) return;
+    this.#end();
+    const res = this.#res;
+    res.cork(() => {
+      if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
+      res.writeHeader('Content-Type', type);
+      for (const [name, value] of headers) res.writeHeader(name, value);
+      if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
+      else res.end(body, this.#closeAfter);
+    });
+  }
+
+  /** Answers 200 `{}`. */
+  ok(): void {
+    this.reply(200, '{}');
+  }
+
+  /** Refuses the request for a reason of the table; `more` stands beside `err` in the body. */
+  refuse(reason: Rejection, more: object = {}, headers: Headers = []): void {
+    const { status } = outcomes[reason.code];
+    const body = JSON.stringify({ err: errorBody(reason), ...more });
+    this.reply(status, body, status === 503 ? [...headers, retryLater] : headers);
+  }
+
+  /** Refuses a request whose body is not wanted any more, and closes the connection. */
+  refuseAndClose(reason: Rejection): void {
+    this.#closeAfter = true;
+    this.refuse(reason);
+  }
+
+  #end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.#release?.();
+    openExchanges.count -= 1;
+    if (openExchanges.count === 0) for (const resolve of openExchanges.waiting.splice(0)) resolve();
+  }
+}
+
+const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
+
+const openExchanges = { count: 0, waiting: [] as (() => void)[] };
+
+/** Settles when every request that was begun is answered or aborted. */
+export async function allAnswered(): Promise<void> {
+  if (openExchanges.count > 0) await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
+}
+
+function errorBody(reason: Rejection): { message: string; code: OutcomeCode; field?: string } {
+  const { message, code, field } = reason;
+  return field === undefined ? { message, code } : { message, code, field };
+}

@@ -1,0 +1,70 @@
+// What the headers say of the body, checked more strictly than the HTTP parser does: it takes two different
+// Content-Lengths, any Transfer-Encoding and signed lengths, each of which lets a proxy and this server see
+// different requests. Headers are read in one pass.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { type Rejection, rejection } from '../contract/outcomes.js';
+
+export type Framing = {
+  /** Undefined for a chunked body. */
+  readonly length: number | undefined;
+  readonly chunked: boolean;
+  readonly encoding: 'identity' | 'gzip';
+  /** The media type is what endpoints with a JSON body take. */
+  readonly json: boolean;
+  /** The framing itself is at fault; the connection must be closed. */
+  readonly fault: Rejection | undefined;
+  readonly unsupportedEncoding: boolean;
+};
+
+const jsonType = /^application\/json *(?:; *charset="?utf-8"?)? *;?$/i;
+const decimal = /^\d{1,15}$/;
+
+export function readFraming(req: HttpRequest): Framing {
+  let lengths = 0;
+  let length: string | undefined;
+  let transferEncodings = 0;
+  let transferEncoding = '';
+  let contentTypes = 0;
+  let contentType = '';
+  let encodings = 0;
+  let encoding = 'identity';
+  req.forEach((name, value) => {
+    switch (name) {
+      case 'content-length':
+        lengths += 1;
+        length = value;
+        break;
+      case 'transfer-encoding':
+        transferEncodings += 1;
+        transferEncoding = value;
+        break;
+      case 'content-type':
+        contentTypes += 1;
+        contentType = value;
+        break;
+      case 'content-encoding':
+        encodings += 1;
+        encoding = value.toLowerCase();
+        break;
+    }
+  });
+  const chunked = transferEncodings > 0;
+  const sound =
+    lengths + transferEncodings <= 1 &&
+    (length === undefined || decimal.test(length)) &&
+    (!chunked || transferEncoding.toLowerCase() === 'chunked');
+  return {
+    length: chunked ? undefined : Number(length ?? 0),
+    chunked,
+    encoding: encoding === 'gzip' ? 'gzip' : 'identity',
+    json: contentTypes === 1 && (contentType === 'application/json' || jsonType.test(contentType)),
+    fault: sound ? undefined : ambiguous,
+    unsupportedEncoding: encodings > 1 || (encoding !== 'gzip' && encoding !== 'identity'),
+  };
+}
+
+const ambiguous = rejection(
+  'invalid_framing',
+  'The request needs exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
+);

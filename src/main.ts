@@ -1,0 +1,107 @@
+// The API process: wiring and signals.
+
+import { followEnvironments } from './accounts/environments.js';
+import { readConfigOrExit } from './config.js';
+import { commits } from './contract/limits.js';
+import { adminRoutes } from './http/admin.js';
+import { healthRoutes } from './http/health.js';
+import { listen, PortTaken, type Server } from './http/server.js';
+import { createTrack, type Ingestion } from './http/track.js';
+import { createCommitter } from './ingest/commit.js';
+import { createLimitKeys } from './ingest/limit-key.js';
+import { countMendingsInto } from './ingest/mending-counts.js';
+import { createLog } from './log.js';
+import { deploymentRegistry } from './metrics.js';
+import { observeBacklog } from './redis/backlog.js';
+import { connect, connectForCommits, ready } from './redis/client.js';
+import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
+import { stopRequested } from './stop.js';
+
+const config = readConfigOrExit();
+const log = createLog('api', config.logLevel);
+const processName = `api-${process.pid}`;
+
+const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
+const redis = connect(config.redisUrl, log);
+await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
+const environments = await followEnvironments(redis, log);
+const mendings = countMendingsInto(redis, log);
+
+let made: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
+
+/** Commits can be made once the deployment is known; it never changes while the process lives. */
+function ingestion(): Ingestion | undefined {
+  const deployment = environments.deployment();
+  if (made !== undefined || deployment === undefined) return made;
+  const committers = Array.from({ length: deployment.shards }, (_, shard) =>
+    createCommitter({
+      redis: commitRedis,
+      shard,
+      epoch: deployment.epoch,
+      backlogBytesMax: Math.floor(config.backlogBytesMax / deployment.shards),
+      segmentBytesMax: config.segmentBytesMax,
+      log,
+    }),
+  );
+  made = {
+    limitKeys: createLimitKeys(deployment.secret),
+    committerOf: (shard) => {
+      const committer = committers[shard];
+      if (committer === undefined) throw new Error('there is no such shard');
+      return committer;
+    },
+    close: async () => {
+      await Promise.all(committers.map((committer) => committer.close()));
+    },
+  };
+  return made;
+}
+
+function missing(): string[] {
+  if (stopping) return ['running: the process is stopping'];
+  if (commitRedis.status !== 'ready') return ['redis'];
+  return environments.loaded() ? [] : ['state: run "npm run admin -- restore" or start again'];
+}
+
+async function readMetrics(): Promise<string> {
+  const shards = environments.deployment()?.shards ?? 0;
+  const deployment = await observeBacklog(redis, shards)
+    .then(() => deploymentRegistry.metrics())
+    .catch(() => '');
+  return `${await readSharedMetrics(redis, processName)}\n${deployment}`;
+}
+
+let stopping = false;
+const servers: Server[] = [];
+try {
+  const shared = config.apiProcesses > 1;
+  const track = {
+    method: 'post',
+    path: '/api/track',
+    handle: createTrack({ environments, ingestion, countMendings: mendings.count }),
+  } as const;
+  servers.push(await listen(config.host, config.port, 'PORT', shared, [track, ...healthRoutes(missing)]));
+  servers.push(
+    await listen(config.host, config.adminPort, 'ADMIN_PORT', shared, adminRoutes(readMetrics, log)),
+  );
+} catch (error) {
+  if (!(error instanceof PortTaken)) throw error;
+  process.stderr.write(`sluice: ${error.message}\n`);
+  process.exit(1);
+}
+const stopSharing = shareMetrics(redis, processName, log);
+log.info({ port: config.port, adminPort: config.adminPort }, 'listening');
+
+await stopRequested();
+stopping = true;
+log.info('stopping');
+// Accepted requests are answered before anything they need is closed.
+await Promise.all(servers.map((server) => server.close()));
+await made?.close();
+await mendings.close();
+await stopSharing();
+environments.close();
+commitRedis.disconnect();
+redis.disconnect();
+log.info('stopped');
+process.exit(0);

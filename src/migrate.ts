@@ -1,0 +1,19 @@
+// `npm run migrate`: brings ClickHouse to the schema of this version, then ends.
+
+import { migrate } from './clickhouse/migrate.js';
+import { readConfigOrExit } from './config.js';
+import { createLog, describeError } from './log.js';
+
+const config = readConfigOrExit();
+const log = createLog('migrate', config.logLevel);
+try {
+  const applied = await migrate({
+    url: config.clickhouseUrl,
+    database: config.clickhouseDatabase,
+    cluster: config.clickhouseCluster,
+  });
+  log.info({ applied }, 'schema is up to date');
+} catch (error) {
+  process.stderr.write(`sluice: CLICKHOUSE_URL: migrations failed: ${describeError(error).message}\n`);
+  process.exitCode = 1;
+}

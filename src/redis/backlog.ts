@@ -1,0 +1,45 @@
+// How much a shard holds that ClickHouse does not have yet, and how long it remembers keys.
+
+import type { Redis } from 'ioredis';
+import { backlog, claimWindowSeconds } from '../metrics.js';
+import { segmentOfMember, shardKeys } from './keys.js';
+
+export type Backlog = {
+  readonly segments: number;
+  readonly rows: number;
+  readonly bytes: number;
+  /** Age of the oldest outstanding segment by the clock of Redis; 0 when there is none. */
+  readonly oldestMs: number;
+  readonly claimWindowMinutes: number;
+};
+
+export async function readBacklog(redis: Redis, shard: number): Promise<Backlog> {
+  const [state, segments, oldest, time] = await Promise.all([
+    redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes'),
+    redis.zcard(shardKeys.segments(shard)),
+    redis.zrange(shardKeys.segments(shard), '0', '0'),
+    redis.time(),
+  ]);
+  const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
+  const openedMs = oldest[0] === undefined ? nowMs : Number(segmentOfMember(oldest[0]).number) / 1000;
+  return {
+    segments,
+    rows: Number(state[1] ?? 0),
+    bytes: Number(state[0] ?? 0),
+    oldestMs: Math.max(0, nowMs - openedMs),
+    claimWindowMinutes: Number(state[2] ?? 24 * 60),
+  };
+}
+
+/** Sets the deployment's gauges from Redis. */
+export async function observeBacklog(redis: Redis, shards: number): Promise<void> {
+  for (let shard = 0; shard < shards; shard++) {
+    const labels = { shard: String(shard) };
+    const now = await readBacklog(redis, shard);
+    backlog.segments.set(labels, now.segments);
+    backlog.rows.set(labels, now.rows);
+    backlog.bytes.set(labels, now.bytes);
+    backlog.oldestSeconds.set(labels, now.oldestMs / 1000);
+    claimWindowSeconds.set(labels, now.claimWindowMinutes * 60);
+  }
+}

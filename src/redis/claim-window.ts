@@ -1,0 +1,48 @@
+// How long claims are remembered: as long as their byte budget lasts, at most a day, never shorter than a
+// quarter of an hour nor than the oldest segment is outstanding. The commit script drops what is older.
+
+import type { Redis } from 'ioredis';
+import { claims } from '../contract/limits.js';
+import { readBacklog } from './backlog.js';
+import { shardKeys } from './keys.js';
+
+const minuteMs = 60_000;
+
+/** Computes a shard's window anew from its counts a minute; settles with it, in minutes. */
+export async function updateClaimWindow(redis: Redis, shard: number, claimBytesMax: number): Promise<number> {
+  const [counts, { oldestMs }, time] = await Promise.all([
+    redis.hgetall(shardKeys.claimCounts(shard)),
+    readBacklog(redis, shard),
+    redis.time(),
+  ]);
+  const nowMinute = Math.floor(Number(time[0]) / 60);
+  const byMinute = new Map(Object.entries(counts).map(([minute, count]) => [Number(minute), Number(count)]));
+  const minutes = claimWindowMinutes(byMinute, nowMinute, claimBytesMax, oldestMs);
+
+  // What no window can reach any more is not counted again.
+  const old = [...byMinute.keys()].filter((minute) => nowMinute - minute > Math.max(minutes, maxMinutes));
+  if (old.length > 0) await redis.hdel(shardKeys.claimCounts(shard), ...old.map(String));
+  await redis.hset(shardKeys.state(shard), 'claim_window_minutes', minutes);
+  return minutes;
+}
+
+const minMinutes = claims.windowMsMin / minuteMs;
+const maxMinutes = claims.windowMsMax / minuteMs;
+
+/** The window for claims counted by minute. `oldestMs`: age of the oldest outstanding segment. */
+export function claimWindowMinutes(
+  countByMinute: ReadonlyMap<number, number>,
+  nowMinute: number,
+  claimBytesMax: number,
+  oldestMs: number,
+): number {
+  const claimsMax = claimBytesMax / claims.bytesPerClaim;
+  let held = 0;
+  let minutes = 0;
+  while (minutes < maxMinutes) {
+    held += countByMinute.get(nowMinute - minutes) ?? 0;
+    if (held > claimsMax) break;
+    minutes += 1;
+  }
+  return Math.max(minutes, minMinutes, Math.ceil(oldestMs / minuteMs) + 1);
+}

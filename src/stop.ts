@@ -1,0 +1,16 @@
+// When a process is asked to end: by SIGTERM, by SIGINT, or because the supervisor that started it is gone.
+
+/** Settles at the first request to stop. A second one ends the process at once. */
+export function stopRequested(): Promise<void> {
+  return new Promise((resolve) => {
+    let asked = false;
+    const stop = () => {
+      if (asked) process.exit(1);
+      asked = true;
+      resolve();
+    };
+    process.on('SIGTERM', stop);
+    process.on('SIGINT', stop);
+    if (process.channel !== undefined) process.on('disconnect', () => (asked ? undefined : stop()));
+  });
+}

@@ -1,0 +1,135 @@
+// The worker process: wiring and signals. Runs the ticks and the store jobs of every shard.
+
+import { type Job, type Queue, Worker } from 'bullmq';
+import { mirrorRegistry } from '../src/accounts/mirror.js';
+import { readRegistry } from '../src/accounts/registry.js';
+import { connectClickHouse } from '../src/clickhouse/client.js';
+import { readConfigOrExit } from '../src/config.js';
+import { createLog, describeError } from '../src/log.js';
+import { updateClaimWindow } from '../src/redis/claim-window.js';
+import { connect, connectForQueue, ready } from '../src/redis/client.js';
+import { type Segment, shardKeys } from '../src/redis/keys.js';
+import { shareMetrics } from '../src/redis/shared-metrics.js';
+import { stopRequested } from '../src/stop.js';
+import { openQueue, storeQueueName, tickEveryMs, tickQueueName, workerOptions } from './queues.js';
+import { storeSegment } from './store.js';
+import { tick } from './tick.js';
+
+const config = readConfigOrExit();
+const log = createLog('worker', config.logLevel);
+const redis = connect(config.redisUrl, log);
+const queueRedis = connectForQueue(config.redisUrl, log);
+const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+const stop = stopRequested();
+let stopping = false;
+void stop.then(() => {
+  stopping = true;
+});
+
+/** Waits for the deployment: a worker may start before the first start has made it. */
+async function waitForDeployment() {
+  for (;;) {
+    try {
+      await ready(redis, 2_000);
+      const { deployment } = await readRegistry(redis);
+      if (deployment !== undefined) return deployment;
+      log.warn('waiting for the state to be loaded');
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'waiting for redis');
+    }
+    if (stopping) process.exit(0);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+}
+
+const { epoch, shards } = await waitForDeployment();
+
+/** Starts the ticks and the store jobs of one shard; the function returned ends them when they are done. */
+function serveShard(shard: number): {
+  readonly everySecond: () => Promise<void>;
+  readonly close: () => Promise<void>;
+} {
+  const storeQueue = openQueue(storeQueueName, shard, queueRedis);
+  const tickQueue = openQueue(tickQueueName, shard, queueRedis);
+  const runTick = () =>
+    tick({
+      redis,
+      storeQueue,
+      shard,
+      epoch,
+      segmentAgeMsMax: config.segmentAgeMsMax,
+      jobsMax: 4 * config.storeConcurrency * config.workerProcesses,
+      log,
+    });
+  const options = workerOptions(shard, queueRedis, config);
+  const storeWorker = new Worker<Segment>(
+    storeQueueName,
+    async (job: Job<Segment>) => {
+      await storeSegment({ redis, clickhouse, shard, log }, job.data);
+    },
+    { ...options, concurrency: config.storeConcurrency },
+  );
+  const tickWorker = new Worker(tickQueueName, runTick, { ...options, concurrency: 1 });
+  for (const worker of [storeWorker, tickWorker]) {
+    worker.on('error', (error) => log.warn({ shard, error: describeError(error) }, 'queue fails'));
+    worker.on('failed', (job, error) =>
+      log.warn(
+        { shard, job: job?.id, attempt: job?.attemptsMade, error: describeError(error) },
+        'job failed',
+      ),
+    );
+  }
+  return {
+    // Ticks that stopped (a killed worker held one, an emptied Redis forgot them) are started again.
+    everySecond: async () => {
+      if ((await redis.exists(shardKeys.ticked(shard))) === 0) {
+        await scheduleTicks(tickQueue);
+        await runTick();
+      }
+      await updateClaimWindow(redis, shard, config.claimBytesMax / shards);
+    },
+    close: async () => {
+      await Promise.all([tickWorker.close(), storeWorker.close()]);
+      await Promise.all([tickQueue.close(), storeQueue.close()]);
+    },
+  };
+}
+
+async function scheduleTicks(tickQueue: Queue): Promise<void> {
+  await tickQueue.upsertJobScheduler(
+    'tick',
+    { every: tickEveryMs },
+    { name: 'tick', opts: { removeOnComplete: true, removeOnFail: 10 } },
+  );
+}
+
+const served = Array.from({ length: shards }, (_, shard) => serveShard(shard));
+const stopSharing = shareMetrics(redis, `worker-${process.pid}`, log);
+
+async function everySecond(): Promise<void> {
+  await Promise.all(served.map((shard) => shard.everySecond()));
+  await mirrorRegistry(redis, clickhouse);
+}
+
+let round: Promise<void> | undefined;
+const timer = setInterval(() => {
+  round ??= everySecond()
+    .catch((error: unknown) => log.warn({ error: describeError(error) }, 'upkeep failed'))
+    .finally(() => {
+      round = undefined;
+    });
+}, 1_000);
+log.info({ shards }, 'working');
+
+await stop;
+log.info('stopping');
+clearInterval(timer);
+// A job that does not end in time is given to another worker; nothing is lost by leaving it.
+const bound = new Promise((resolve) => setTimeout(resolve, 20_000).unref());
+await Promise.race([Promise.all([round, ...served.map((shard) => shard.close())]), bound]);
+await stopSharing();
+await clickhouse.close();
+redis.disconnect();
+queueRedis.disconnect();
+log.info('stopped');
+process.exit(0);

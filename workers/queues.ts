@@ -1,0 +1,60 @@
+// The BullMQ queues of a shard: names, options, and the job of a segment. Jobs are derived from the set of
+// outstanding segments and can be lost without harm; their options only decide how soon work is done.
+
+import {
+  type ConnectionOptions,
+  type JobsOptions,
+  Queue,
+  type QueueOptions,
+  type WorkerOptions,
+} from 'bullmq';
+import type { Config } from '../src/config.js';
+import { type Segment, shardTag } from '../src/redis/keys.js';
+
+export const storeQueueName = 'store';
+export const tickQueueName = 'tick';
+
+/** A tick seals what is old enough and makes the jobs. */
+export const tickEveryMs = 250;
+
+const retryMsMin = 200;
+const retryMsMax = 5_000;
+
+export function queueOptions(shard: number, connection: ConnectionOptions): QueueOptions {
+  return { connection, prefix: shardTag(shard), streams: { events: { maxLen: 100 } } };
+}
+
+/**
+ * A worker killed twice on one job would by default make that job fail for good, and a removed failed job
+ * would be gone: so stalls are counted without end and failed jobs stay, for the tick to drive them again.
+ */
+export function workerOptions(shard: number, connection: ConnectionOptions, config: Config): WorkerOptions {
+  return {
+    connection,
+    prefix: shardTag(shard),
+    lockDuration: config.jobLockMs,
+    stalledInterval: config.jobLockMs,
+    maxStalledCount: 1_000_000_000,
+    settings: {
+      backoffStrategy: (attempts) =>
+        Math.min(retryMsMin * 2 ** Math.min(attempts - 1, 10), retryMsMax) * (0.75 + Math.random() / 2),
+    },
+  };
+}
+
+export const storeJobOptions: JobsOptions = {
+  attempts: 1_000_000_000,
+  backoff: { type: 'custom' },
+  removeOnComplete: true,
+  removeOnFail: false,
+  stackTraceLimit: 1,
+};
+
+/** The same id for the same segment, so that adding its job again changes nothing. No colon: BullMQ refuses it. */
+export function storeJobId(segment: Segment): string {
+  return `segment-${segment.table}-${segment.number}`;
+}
+
+export function openQueue(name: string, shard: number, connection: ConnectionOptions): Queue {
+  return new Queue(name, queueOptions(shard, connection));
+}

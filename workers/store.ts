@@ -1,0 +1,114 @@
+// Stores one sealed segment in ClickHouse exactly once, though its job may run any number of times, at once
+// in several workers, or go on after a long stop. A segment is forgotten only when its marker row was read.
+
+import type { Redis } from 'ioredis';
+import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
+import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
+import type { TableName } from '../src/clickhouse/tables.js';
+import { describeError, type Log } from '../src/log.js';
+import { insertRows, insertSeconds, tokensBurnt } from '../src/metrics.js';
+import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { quarantine } from './quarantine.js';
+
+export type StoreOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly shard: number;
+  readonly log: Log;
+};
+
+/**
+ * `stored`: by this call. `found`: ClickHouse had it. `gone`: another call stored and forgot it.
+ * Rejects when it could not be stored now; call again later.
+ */
+export type StoreResult = 'stored' | 'found' | 'gone';
+
+const attemptsMax = 10;
+
+export async function storeSegment(options: StoreOptions, segment: Segment): Promise<StoreResult> {
+  const { redis, clickhouse, shard, log } = options;
+  const name = { table: segment.table as TableName, number: segment.number };
+
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    const bytes = await readSegment(redis, shard, segment);
+    if (bytes === undefined) return 'gone';
+    if (await isStored(clickhouse, name)) return forget(redis, shard, segment, 'found');
+
+    const burnt = await readBurnt(redis, shard, segment);
+    const started = performance.now();
+    try {
+      await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, burnt));
+    } catch (error) {
+      insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
+      if (classifyFault(error) !== 'poison') throw error;
+      log.warn({ segment, error: describeError(error) }, 'clickhouse refuses rows of a segment');
+      await quarantine(options, name, bytes, error);
+      continue;
+    }
+    if (await isStored(clickhouse, name)) {
+      insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
+      insertRows.inc({ table: name.table }, countRows(bytes) - 1);
+      return forget(redis, shard, segment, 'stored');
+    }
+
+    // ClickHouse logs a token before it publishes the rows: after a crash in between, it answers OK and has
+    // nothing. While some insert of the segment runs, the rows may still come under the present token.
+    if (await isInsertRunning(clickhouse, name)) throw new Error('another insert of this segment is running');
+    if (await isStored(clickhouse, name)) continue;
+    tokensBurnt.inc();
+    log.warn({ segment, burnt: burnt + 1 }, 'token is burnt');
+    await writeBurnt(redis, shard, segment, burnt + 1);
+  }
+  throw new Error('the segment could not be stored');
+}
+
+async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Buffer | undefined> {
+  const bytes = await redis.getBuffer(shardKeys.segment(shard, segment));
+  if (bytes !== null) return bytes;
+  const outstanding = await redis.zscore(shardKeys.segments(shard), memberOf(segment));
+  if (outstanding !== null) throw new Error('an outstanding segment has no bytes');
+  return undefined;
+}
+
+async function forget(
+  redis: Redis,
+  shard: number,
+  segment: Segment,
+  result: StoreResult,
+): Promise<StoreResult> {
+  await runScript(
+    redis,
+    scripts.forget,
+    [
+      shardKeys.state(shard),
+      shardKeys.segments(shard),
+      shardKeys.segmentRows(shard),
+      shardKeys.segment(shard, segment),
+    ],
+    [memberOf(segment)],
+  );
+  await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
+  return result;
+}
+
+async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise<number> {
+  return Number((await redis.hget(shardKeys.burntTokens(shard), memberOf(segment))) ?? 0);
+}
+
+/**
+ * Two workers that find the same token burnt must go on with the same next one, so the number is written,
+ * not incremented.
+ */
+async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
+  await redis.hset(shardKeys.burntTokens(shard), memberOf(segment), burnt);
+}
+
+const lineFeed = 0x0a;
+
+/** Rows of a segment, its marker included. */
+export function countRows(bytes: Buffer): number {
+  let rows = 0;
+  for (let at = bytes.indexOf(lineFeed); at !== -1; at = bytes.indexOf(lineFeed, at + 1)) rows++;
+  return rows;
+}

@@ -1,0 +1,52 @@
+// The tick of a shard: seals open segments that are old enough, makes a job for each of the oldest
+// outstanding ones, and drives failed jobs again. Running it twice, or at once in two processes, does no harm.
+
+import type { Queue } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { tables } from '../src/clickhouse/tables.js';
+import type { Log } from '../src/log.js';
+import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { storeJobId, storeJobOptions } from './queues.js';
+
+export type TickOptions = {
+  readonly redis: Redis;
+  readonly storeQueue: Queue;
+  readonly shard: number;
+  readonly epoch: string;
+  readonly segmentAgeMsMax: number;
+  /** How many segments get jobs at a time. */
+  readonly jobsMax: number;
+  readonly log: Log;
+};
+
+/** Settles when the segments are sealed and their jobs are in the queue. */
+export async function tick(options: TickOptions): Promise<void> {
+  const { redis, storeQueue, shard } = options;
+  const members = await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(shard), shardKeys.segments(shard)],
+    [options.epoch, options.segmentAgeMsMax, options.jobsMax, ...tables],
+  );
+  if (members === null) {
+    options.log.error(
+      { shard },
+      'redis does not hold this deployment; nothing is stored until it is restored',
+    );
+    return;
+  }
+  await redis.set(shardKeys.ticked(shard), '1', 'PX', 2_000);
+  const segments = (members as string[]).map(segmentOfMember);
+  if (segments.length === 0) return;
+
+  await storeQueue.addBulk(
+    segments.map((segment) => ({
+      name: 'store',
+      data: segment,
+      opts: { ...storeJobOptions, jobId: storeJobId(segment) },
+    })),
+  );
+  // Adding a job whose id failed earlier is ignored without a word.
+  if ((await storeQueue.getFailedCount()) > 0) await storeQueue.retryJobs({ state: 'failed' });
+}
