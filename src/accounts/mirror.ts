@@ -32,7 +32,7 @@ export type MirroredRegistry = { readonly version: string; readonly documents: R
 /** The second copy: every document's latest form, and the highest version. */
 export async function readMirror(clickhouse: ClickHouseClient): Promise<MirroredRegistry> {
   const result = await clickhouse.query({
-    query: `SELECT document_key, argMax(document, (version, written_at)) AS document, toString(max(version)) AS version
+    query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
       FROM registry GROUP BY document_key`,
     format: 'JSONEachRow',
   });

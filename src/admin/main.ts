@@ -17,7 +17,7 @@ try {
     throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');
   });
   const result = await runCommand({ redis, clickhouse, config, log }, process.argv.slice(2));
-  process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  process.stdout.write(`${JSON.stringify(result, null, process.stdout.isTTY ? 2 : undefined)}\n`);
 } catch (error) {
   const known = error instanceof AdministrationError || error instanceof StateNotLoaded;
   process.stderr.write(`${known ? error.message : `sluice: ${describeError(error).message}`}\n`);

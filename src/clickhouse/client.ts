@@ -1,7 +1,7 @@
 // The connection to ClickHouse, embedded or a server alike, and the one place where its faults get a kind.
 
 import { Agent } from 'node:http';
-import { type ClickHouseClient, ClickHouseError, createClient } from '@clickhouse/client';
+import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
 
 export type { ClickHouseClient } from '@clickhouse/client';
 
@@ -23,6 +23,8 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
     // On one machine the processor is scarcer than the loopback.
     compression: { request: false, response: false },
     clickhouse_settings: { wait_end_of_query: 1 },
+    // Its faults reach the caller, who logs them.
+    log: { level: ClickHouseLogLevel.OFF },
     ...(options.url.startsWith('http:')
       ? { http_agent: new Agent({ keepAlive: true, maxSockets: 16 }) }
       : {}),

@@ -1,7 +1,7 @@
 // Storing one segment: the insert, the marker that proves it, and whether an insert of it is still running.
 // The bytes go as they are: one block, one partition, one token.
 
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { ClickHouseClient } from './client.js';
 import { columns, storedTable, type TableName } from './tables.js';
@@ -39,14 +39,16 @@ export async function insertSegment(
   bytes: Buffer,
   token: string,
 ): Promise<void> {
-  await client
-    .exec({
-      query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
-      values: Readable.from([bytes]),
-      query_id: `${queryIdPrefix(segment)}${randomBytes(6).toString('hex')}`,
-      clickhouse_settings: { ...insertSettings, insert_deduplication_token: token },
-    })
-    .then(drain);
+  const { stream } = await client.exec({
+    query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
+    values: Readable.from([bytes]),
+    clickhouse_settings: {
+      ...insertSettings,
+      insert_deduplication_token: token,
+      log_comment: nameOf(segment),
+    },
+  });
+  await drain(stream);
 }
 
 /** Whether the segment's marker row is there, and so all of its rows. */
@@ -66,8 +68,8 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
 /** Whether some insert of the segment, by whomever, is still running in ClickHouse. */
 export async function isInsertRunning(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
   const result = await client.query({
-    query: 'SELECT count() AS running FROM system.processes WHERE startsWith(query_id, {prefix:String})',
-    query_params: { prefix: queryIdPrefix(segment) },
+    query: "SELECT count() AS running FROM system.processes WHERE Settings['log_comment'] = {name:String}",
+    query_params: { name: nameOf(segment) },
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ running: string | number }>();
@@ -76,13 +78,12 @@ export async function isInsertRunning(client: ClickHouseClient, segment: Segment
 
 /** Parses rows as an insert would, storing nothing. Rejects as the insert would. */
 export async function parseRows(client: ClickHouseClient, table: TableName, bytes: Buffer): Promise<void> {
-  await client
-    .exec({
-      query: `INSERT INTO FUNCTION null('${await structureOf(client, table)}') FORMAT JSONCompactEachRow`,
-      values: Readable.from([bytes]),
-      clickhouse_settings: insertSettings,
-    })
-    .then(drain);
+  const { stream } = await client.exec({
+    query: `INSERT INTO FUNCTION null('${await structureOf(client, table)}') FORMAT JSONCompactEachRow`,
+    values: Readable.from([bytes]),
+    clickhouse_settings: insertSettings,
+  });
+  await drain(stream);
 }
 
 async function structureOf(client: ClickHouseClient, table: TableName): Promise<string> {
@@ -99,13 +100,14 @@ async function structureOf(client: ClickHouseClient, table: TableName): Promise<
     .join(', ');
 }
 
-function queryIdPrefix(segment: SegmentName): string {
-  return `store-${segment.table}-${segment.number}-`;
+/** What every insert of the segment is marked with in system.processes. */
+function nameOf(segment: SegmentName): string {
+  return `store ${segment.table} ${segment.number}`;
 }
 
 /** An unread response keeps its connection. */
-async function drain(result: { stream: NodeJS.ReadableStream }): Promise<void> {
-  for await (const _ of result.stream) {
+async function drain(stream: NodeJS.ReadableStream): Promise<void> {
+  for await (const _ of stream) {
     // Nothing to keep.
   }
 }

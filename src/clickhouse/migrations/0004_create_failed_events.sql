@@ -25,4 +25,3 @@ SETTINGS
   cleanup_delay_period = 1,
   cleanup_delay_period_random_add = 0,
   max_cleanup_delay_period = 1
-SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
