@@ -2,10 +2,9 @@
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../deploy/local/launch.js';
@@ -58,9 +57,9 @@ async function deployment(): Promise<NodeJS.ProcessEnv & { DATA_DIR: string }> {
 
 async function untilUp(started: Start): Promise<void> {
   const up = () => started.output().includes('Read it back');
-  await until(() => up() || started.process.exitCode !== null, {
-    deadlineMs: 120_000,
-    what: 'the start is up',
+  const ended = () => started.process.exitCode !== null;
+  await until(() => up() || ended(), { deadlineMs: 60_000, what: 'the start is up' }).catch((error) => {
+    throw new Error(`it printed:\n${started.output()}`, { cause: error });
   });
   assert.ok(up(), started.output());
 }
@@ -239,15 +238,22 @@ test('two API processes and two workers share the ports of one deployment', asyn
   assert.equal(await within(running.exited, 60_000), 0, running.output());
 });
 
+/** A folder with links to every program of PATH but one. */
+function pathWithout(program: string): string {
+  const folder = tempDir('path');
+  for (const from of (process.env.PATH ?? '').split(delimiter).filter(existsSync)) {
+    for (const name of readdirSync(from)) {
+      const link = join(folder, name);
+      if (name !== program && !existsSync(link)) symlinkSync(join(from, name), link);
+    }
+  }
+  return folder;
+}
+
 test('children of a killed start that are still there are ended by the next start', async () => {
   const env = await deployment();
   // Without setpriv the kernel does not end Redis together with the supervisor.
-  const bin = join(tempDir('bin'), 'bin');
-  mkdirSync(bin);
-  for (const program of ['redis-server', 'flock']) {
-    const path = spawnSync('which', [program], { encoding: 'utf8' }).stdout.trim();
-    if (path !== '') symlinkSync(path, join(bin, program));
-  }
+  const bin = pathWithout('setpriv');
   const first = start({ ...env, PATH: bin });
   await untilUp(first);
   const redis = child(env, 'redis');
