@@ -1,0 +1,133 @@
+// Real data through the whole service: 20,000 flights loaded in bulk come out of ClickHouse as they went in.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { type SluiceHandle, startSluice } from './support/services.js';
+import { until } from './support/wait.js';
+
+type Flight = {
+  /** `2001/01/01 00:47`, taken as UTC. */
+  readonly date: string;
+  /** Minutes; below zero when early. */
+  readonly delay: number;
+  readonly distance: number;
+  readonly origin: string;
+  readonly destination: string;
+};
+
+type Origin = {
+  origin: string;
+  flights: number;
+  delay: number;
+  distance: number;
+  destinations: number;
+  first: string;
+  last: string;
+};
+
+const eventsPerRequest = 1000;
+const data = fileURLToPath(
+  new URL('../../node_modules/vega-datasets/data/flights-20k.json', import.meta.url),
+);
+const flights = JSON.parse(readFileSync(data, 'utf8')) as Flight[];
+
+let sluice: SluiceHandle;
+before(async () => {
+  sluice = await startSluice();
+  const off = ['track=none', 'bulk_identity=none', 'bulk_app=none'];
+  await sluice.admin('environments', 'set', sluice.appId, ...off.flatMap((limit) => ['--limit', limit]));
+});
+after(() => sluice?.stop());
+
+test('stores 20,000 flights sent in bulk once each, with their own times and properties', async () => {
+  const batches: Flight[][] = [];
+  for (let at = 0; at < flights.length; at += eventsPerRequest) {
+    batches.push(flights.slice(at, at + eventsPerRequest));
+  }
+  await Promise.all(batches.map(sendUntilTaken));
+
+  await until(async () => (await countStored()) >= flights.length, {
+    deadlineMs: 60_000,
+    what: 'all flights are in ClickHouse',
+  });
+  const stored = await sluice.rows<Origin>(`SELECT
+      identity AS origin,
+      toUInt32(count()) AS flights,
+      sum(toFloat64OrNull(properties['delay'])) AS delay,
+      sum(toFloat64OrNull(properties['distance'])) AS distance,
+      toUInt32(uniqExact(properties['destination'])) AS destinations,
+      toString(min(time)) AS first,
+      toString(max(time)) AS last
+    FROM events WHERE app_id = '${sluice.appId}' AND event = 'Flight' GROUP BY identity ORDER BY identity`);
+  assert.deepEqual(stored, expectedOrigins());
+  assert.equal(await countStored(), flights.length);
+});
+
+/** The API process learns within a second that the limits are off; until then it refuses requests whole. */
+async function sendUntilTaken(batch: readonly Flight[]): Promise<void> {
+  const answer = await until(
+    async () => {
+      const latest = await send(batch);
+      return latest.status === 429 ? undefined : latest;
+    },
+    { deadlineMs: 30_000, what: 'the limits are off' },
+  );
+  assert.deepEqual(answer, { status: 200, body: '{}' });
+}
+
+async function send(batch: readonly Flight[]): Promise<{ status: number; body: string }> {
+  const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ app_id: sluice.appId, events: batch.map(eventOf) }),
+  });
+  return { status: reply.status, body: await reply.text() };
+}
+
+function eventOf({ date, origin, destination, distance, delay }: Flight): object {
+  return {
+    event: 'Flight',
+    identity: origin,
+    timestamp: `${date.replaceAll('/', '-').replace(' ', 'T')}:00Z`,
+    properties: { destination, distance, delay },
+  };
+}
+
+async function countStored(): Promise<number> {
+  const rows = await sluice.rows<{ events: number }>(
+    `SELECT toUInt32(count()) AS events FROM events WHERE app_id = '${sluice.appId}'`,
+  );
+  return rows[0]?.events ?? 0;
+}
+
+/** What the file says of every origin. */
+function expectedOrigins(): Origin[] {
+  const destinations = new Map<string, Set<string>>();
+  const origins = new Map<string, Origin>();
+  for (const { date, origin, destination, distance, delay } of flights) {
+    const time = `${date.replaceAll('/', '-')}:00.000`;
+    const known = origins.get(origin) ?? {
+      origin,
+      flights: 0,
+      delay: 0,
+      distance: 0,
+      destinations: 0,
+      first: time,
+      last: time,
+    };
+    const seen = destinations.get(origin) ?? new Set<string>();
+    destinations.set(origin, seen.add(destination));
+    origins.set(origin, {
+      origin,
+      flights: known.flights + 1,
+      delay: known.delay + delay,
+      distance: known.distance + distance,
+      destinations: seen.size,
+      first: time < known.first ? time : known.first,
+      last: time > known.last ? time : known.last,
+    });
+  }
+  return [...origins.values()].sort((a, b) => (a.origin < b.origin ? -1 : 1));
+}
