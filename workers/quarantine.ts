@@ -6,6 +6,7 @@ import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { parseRows } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
+import { isUserId } from '../src/ingest/check.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';
@@ -121,7 +122,7 @@ function userOfRow(
     const userId = values[userAt];
     return {
       app_id: String(values[0]),
-      user_id: userId === null ? null : String(userId),
+      user_id: isUserId(String(userId)) ? String(userId) : null,
       identity: String(values[identityAt]).toWellFormed(),
     };
   } catch {

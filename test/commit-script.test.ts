@@ -1,0 +1,446 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import type { LimitCheck } from '../src/ingest/pack.js';
+import { readBacklog } from '../src/redis/backlog.js';
+import { claimWindowMinutes } from '../src/redis/claim-window.js';
+import { shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { type RedisHandle, startRedis } from './support/services.js';
+import { commit, dumpAll, epoch, eventRecord, group, loadShard } from './support/shard.js';
+import { until } from './support/wait.js';
+
+let server: RedisHandle;
+let redis: Redis;
+
+before(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+});
+
+after(async () => {
+  redis.disconnect();
+  await server.remove();
+});
+
+beforeEach(async () => {
+  await redis.flushall();
+  await loadShard(redis);
+});
+
+async function outstanding(): Promise<string[]> {
+  return redis.zrange(shardKeys.segments(0), '0', '-1');
+}
+
+async function bytesOf(member: string | undefined): Promise<string> {
+  return (await redis.get(`{s0}:segment:${member}`)) ?? '';
+}
+
+async function sealAll(ageMs = 0, listMax = 100): Promise<string[]> {
+  return (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, ageMs, listMax, 'events', 'user_properties', 'user_identities'],
+  )) as string[];
+}
+
+function limit(name: string, max: number, windowMs: number, cost = 1, granularityMs = 1): LimitCheck {
+  return {
+    digest: Buffer.from(name.padEnd(12, '.')).toString('hex'),
+    cost,
+    limit: { max, windowMs, granularityMs },
+  };
+}
+
+test('opens a segment with a marker row and stamps every row with segment, commit and time', async () => {
+  assert.equal(
+    await commit(redis, [group([eventRecord('a')]), group([eventRecord('b'), eventRecord('c')])]),
+    's,ss',
+  );
+  assert.equal(await commit(redis, [group([eventRecord('d')])]), 's');
+  const [member] = await outstanding();
+  const number = member?.split(':')[1];
+  const rows = (await bytesOf(member))
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as unknown[]);
+  assert.deepEqual(
+    rows.map((row) => [row[0], row[2], row[8], String(row[9]), row[10]]),
+    [
+      ['', '', 0, number, 0],
+      ['1000000001', 'a', 0, number, 1],
+      ['1000000001', 'b', 1, number, 1],
+      ['1000000001', 'c', 2, number, 1],
+      ['1000000001', 'd', 0, number, 2],
+    ],
+  );
+  const receivedMs = Number(rows[1]?.[11]) * 1000;
+  assert.ok(
+    Math.abs(receivedMs - Date.now()) < 60_000,
+    'the time of acceptance is in seconds with three decimals',
+  );
+});
+
+test('counts the backlog in segments, rows and bytes, and forgets a segment once', async () => {
+  await commit(redis, [group([eventRecord('a'), eventRecord('b')])]);
+  const [member] = await sealAll();
+  const bytes = (await bytesOf(member)).length;
+  const before = await readBacklog(redis, 0);
+  assert.deepEqual([before.segments, before.rows, before.bytes], [1, 2, bytes]);
+  await commit(redis, [group([eventRecord('c')])]);
+  const keys = [
+    shardKeys.state(0),
+    shardKeys.segments(0),
+    shardKeys.segmentRows(0),
+    `{s0}:segment:${member}`,
+  ];
+  assert.equal(await runScript(redis, scripts.forget, keys, [String(member)]), 1);
+  assert.equal(await runScript(redis, scripts.forget, keys, [String(member)]), 0);
+  const left = await readBacklog(redis, 0);
+  assert.deepEqual([left.segments, left.rows], [1, 1]);
+  assert.equal(left.bytes, (await bytesOf((await outstanding())[0])).length);
+});
+
+test('answers a repeated commit as the first time and appends nothing', async () => {
+  const groups = [group([eventRecord('a', 'key')])];
+  assert.equal(await commit(redis, groups, { sequence: 1_000_001 }), 's');
+  const state = await dumpAll(redis);
+  assert.equal(
+    await commit(redis, groups, { sequence: 1_000_001 }),
+    's',
+    'not r: it recognises its own claim',
+  );
+  assert.deepEqual(await dumpAll(redis), state);
+});
+
+test('refuses a late copy of a commit that is older than the last one', async () => {
+  await commit(redis, [group([eventRecord('a')])], { sequence: 2_000_001 });
+  await commit(redis, [group([eventRecord('b')])], { sequence: 2_000_002 });
+  const state = await dumpAll(redis);
+  assert.equal(await commit(redis, [group([eventRecord('a')])], { sequence: 2_000_001 }), 'x');
+  assert.deepEqual(await dumpAll(redis), state);
+  assert.equal(await commit(redis, [group([eventRecord('c')])], { sequence: 1, process: 'another' }), 's');
+});
+
+test('refuses every commit while Redis does not hold the deployment', async () => {
+  await redis.flushall();
+  assert.equal(await commit(redis, [group([eventRecord('a')])]), 'e');
+  assert.equal(await redis.dbsize(), 0, 'nothing was written');
+  await loadShard(redis);
+  assert.equal(await commit(redis, [group([eventRecord('a')])], { epoch: 'f'.repeat(32) }), 'e');
+  assert.equal(await commit(redis, [group([eventRecord('a')])]), 's');
+});
+
+test('refuses a commit that the backlog has no room for, and writes nothing', async () => {
+  await commit(redis, [group([eventRecord('a')])]);
+  const { bytes } = await readBacklog(redis, 0);
+  const next = group([eventRecord('b', 'key')], [limit('l', 10, 60_000)]);
+  const state = await dumpAll(redis);
+  assert.equal(await commit(redis, [next], { backlogBytesMax: bytes + 20 }), 'o');
+  assert.deepEqual(await dumpAll(redis), state);
+  assert.equal(await commit(redis, [next], { backlogBytesMax: bytes + next.bytes }), 's');
+});
+
+test('takes an equal key once in a commit and in later ones, whatever the row', async () => {
+  const first = [
+    group([eventRecord('first', 'k1'), eventRecord('second', 'k1'), eventRecord('other', 'k2')]),
+  ];
+  assert.equal(await commit(redis, first), 'srs');
+  assert.equal(
+    await commit(redis, [group([eventRecord('third', 'k1')]), group([eventRecord('new', 'k3')])]),
+    'r,s',
+  );
+  const names = (await bytesOf((await outstanding())[0])).match(/"(first|second|third|other|new)"/g);
+  assert.deepEqual(names, ['"first"', '"other"', '"new"']);
+});
+
+test('a limited group consumes nothing: neither its limits nor its keys', async () => {
+  const full = limit('full', 1, 60_000);
+  const roomy = limit('roomy', 2, 60_000);
+  assert.equal(await commit(redis, [group([eventRecord('a')], [full])]), 's');
+  for (let i = 0; i < 5; i++) {
+    assert.match(await commit(redis, [group([eventRecord('b', 'key')], [roomy, full])]), /^l1:\d+$/);
+  }
+  assert.equal(
+    await commit(redis, [group([eventRecord('c', 'key')], [roomy])]),
+    's',
+    'the key was not claimed',
+  );
+  assert.equal(
+    await commit(redis, [group([eventRecord('d')], [roomy])]),
+    's',
+    'the other limit was not charged',
+  );
+  assert.match(await commit(redis, [group([eventRecord('e')], [roomy])]), /^l0:/);
+});
+
+test('groups of one commit see each other: exactly as many pass as the limit allows', async () => {
+  const groups = Array.from({ length: 50 }, (_, i) =>
+    group([eventRecord(`e${i}`)], [limit('one', 30, 30_000)]),
+  );
+  const answers = (await commit(redis, groups)).split(',');
+  assert.equal(answers.filter((answer) => answer === 's').length, 30);
+  assert.ok(answers.slice(30).every((answer) => answer.startsWith('l0:')));
+});
+
+test('a group of several events passes whole or not at all', async () => {
+  const five = (cost: number) =>
+    group([eventRecord('a'), eventRecord('b')], [limit('five', 5, 60_000, cost)]);
+  assert.equal(await commit(redis, [five(3)]), 'ss');
+  assert.match(await commit(redis, [five(3)]), /^l0:/);
+  assert.equal(await commit(redis, [five(2)]), 'ss');
+  assert.match(await commit(redis, [five(1)]), /^l0:/);
+});
+
+test('waiting as long as a refusal says is enough', async () => {
+  const one = () => group([eventRecord('a')], [limit('wait', 2, 150)]);
+  await commit(redis, [one()]);
+  await commit(redis, [one()]);
+  const waitMs = Number((await commit(redis, [one()])).split(':')[1]);
+  assert.ok(waitMs > 0 && waitMs <= 151, `${waitMs} ms`);
+  const refusedAt = await timeMs();
+  await until(async () => (await timeMs()) >= refusedAt + waitMs, {
+    deadlineMs: 5_000,
+    what: 'the wait is over',
+    everyMs: 1,
+  });
+  assert.equal(await commit(redis, [one()]), 's');
+});
+
+test('random arrivals: never more than the limit in any window, never refused when there was room', async () => {
+  const max = 5;
+  const windowMs = 40;
+  const arrivals = fc.array(
+    fc.record({ pauseMs: fc.integer({ min: 0, max: 15 }), cost: fc.integer({ min: 1, max: 3 }) }),
+    {
+      minLength: 20,
+      maxLength: 40,
+    },
+  );
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(arrivals, async (steps) => {
+      run += 1;
+      const accepted: { beforeMs: number; afterMs: number; cost: number }[] = [];
+      for (const { pauseMs, cost } of steps) {
+        const wakeMs = (await timeMs()) + pauseMs;
+        await until(async () => (await timeMs()) >= wakeMs, {
+          deadlineMs: 5_000,
+          what: 'the pause is over',
+          everyMs: 1,
+        });
+        const beforeMs = await timeMs();
+        const answer = await commit(redis, [
+          group([eventRecord('a')], [limit(`r${run}`, max, windowMs, cost)]),
+        ]);
+        const afterMs = await timeMs();
+        if (answer === 's') {
+          accepted.push({ beforeMs, afterMs, cost });
+        } else {
+          // A refusal needs a full window, however late the refusal was decided and the others accepted.
+          const used = accepted
+            .filter((a) => a.afterMs > beforeMs - windowMs - 2)
+            .reduce((sum, a) => sum + a.cost, 0);
+          assert.ok(used + cost > max, `refused ${cost} with ${used} of ${max} used`);
+        }
+      }
+      for (const last of accepted) {
+        // Every acceptance that is surely within the window that ends with `last`.
+        const used = accepted
+          .filter((a) => a.beforeMs > last.afterMs - windowMs && a.afterMs <= last.afterMs)
+          .reduce((sum, a) => sum + a.cost, 0);
+        assert.ok(used <= max, `${used} accepted in one window`);
+      }
+    }),
+    { numRuns: 8 },
+  );
+});
+
+async function timeMs(): Promise<number> {
+  const [seconds, micros] = (await redis.time()) as unknown as [string, string];
+  return Number(seconds) * 1000 + Number(micros) / 1000;
+}
+
+test('an entry of a coarse limit leaves the window only when all it stands for has left', async () => {
+  const coarse = () => group([eventRecord('a')], [limit('coarse', 1, 100, 1, 1000)]);
+  await commit(redis, [coarse()]);
+  const waitMs = Number((await commit(redis, [coarse()])).split(':')[1]);
+  assert.ok(waitMs > 100 && waitMs <= 1100, `the oldest second is counted whole: ${waitMs} ms`);
+});
+
+test('numbers rise even when the clock was set back, and above what ClickHouse has seen', async () => {
+  const future = String((Date.now() + 3_600_000) * 1000);
+  await loadShard(redis, 0, future);
+  await commit(redis, [group([eventRecord('a')])]);
+  await sealAll();
+  await commit(redis, [group([eventRecord('b')])]);
+  const numbers = (await outstanding()).map((member) => BigInt(member.split(':')[1] ?? 0));
+  assert.deepEqual(numbers, [BigInt(future) + 1n, BigInt(future) + 2n]);
+  await loadShard(redis, 0, '5');
+  assert.equal(
+    await redis.hget(shardKeys.state(0), 'last_number'),
+    String(BigInt(future) + 2n),
+    'never lowered',
+  );
+});
+
+test('a segment over its size takes no further commit', async () => {
+  await commit(redis, [group([eventRecord('a')])], { segmentBytesMax: 10 });
+  await commit(redis, [group([eventRecord('b')])], { segmentBytesMax: 10 });
+  assert.equal((await outstanding()).length, 2);
+});
+
+test('keeps a segment a table, and one sequence of numbers over all tables', async () => {
+  const identity = { table: 2, row: '["1000000001",7,"ada",', claim: undefined };
+  const properties = { table: 1, row: '["1000000001",null,"ada",{},', claim: undefined };
+  assert.equal(
+    await commit(redis, [group([eventRecord('a'), identity, properties, eventRecord('b')])]),
+    'ssss',
+  );
+  const members = await outstanding();
+  assert.deepEqual(members.map((member) => member.split(':')[0]).sort(), [
+    'events',
+    'user_identities',
+    'user_properties',
+  ]);
+  assert.equal(new Set(members.map((member) => member.split(':')[1])).size, 3);
+  for (const member of members) {
+    assert.match(await bytesOf(member), /^\["",/, 'each begins with a marker row');
+  }
+});
+
+test('seals only what is old enough, and never lists an open segment', async () => {
+  await commit(redis, [group([eventRecord('a')])]);
+  assert.deepEqual(await sealAll(60_000), []);
+  const [member] = await outstanding();
+  assert.deepEqual(await sealAll(0), [member]);
+  const sealedBytes = await bytesOf(member);
+  await commit(redis, [group([eventRecord('b')])]);
+  assert.equal(await bytesOf(member), sealedBytes, 'a sealed segment never changes');
+  assert.deepEqual(await sealAll(60_000), [member], 'the new one is open');
+  assert.equal((await sealAll(0)).length, 2);
+  assert.equal((await sealAll(0, 1)).length, 1, 'no more than asked for');
+});
+
+test('seals a segment that was opened before the clock was set back', async () => {
+  await redis.hset(shardKeys.state(0), 'clock_us', String((Date.now() + 3_600_000) * 1000));
+  await commit(redis, [group([eventRecord('a')])]);
+  assert.equal((await sealAll(60_000)).length, 1);
+});
+
+test('commits under way while segments are sealed all end up in exactly one listed segment', async () => {
+  const writers = Array.from({ length: 4 }, () => new Redis(server.url));
+  let writing = true;
+  let committed = 0;
+  const work = writers.map(async (writer, process) => {
+    for (let i = 1; writing; i++) {
+      await commit(writer, [group([eventRecord(`p${process}-${i}`)])], {
+        process: `w${process}`,
+        sequence: i,
+      });
+      committed += 1;
+    }
+  });
+  // What is listed is read at once and must be final: it is compared with what it is in the end.
+  const listed = new Map<string, string>();
+  while (committed < 2_000) {
+    for (const member of await sealAll(0)) if (!listed.has(member)) listed.set(member, await bytesOf(member));
+  }
+  writing = false;
+  await Promise.all(work);
+  for (const member of await sealAll(0, 1e6))
+    if (!listed.has(member)) listed.set(member, await bytesOf(member));
+  let rows = 0;
+  for (const [member, bytes] of listed) {
+    assert.equal(await bytesOf(member), bytes);
+    rows += bytes.split('\n').length - 2;
+  }
+  assert.equal(rows, committed);
+  for (const writer of writers) writer.disconnect();
+});
+
+test('remembers claims for their window and drops what is older', async () => {
+  const nowMinute = Math.floor(Date.now() / 60_000);
+  const entry = (minutesAgo: number, claim: string) => {
+    const id = Buffer.from(claim.padEnd(16, '.')).subarray(0, 14);
+    const minute = Buffer.alloc(2);
+    minute.writeUInt16BE((nowMinute - minutesAgo) % 65_536);
+    return Buffer.concat([minute, id]);
+  };
+  await redis.flushall();
+  await loadShard(redis, 0, '0', 1);
+  await redis.hset(shardKeys.state(0), 'claim_window_minutes', 20);
+  await redis.set(
+    '{s0}:claims:0',
+    Buffer.concat([entry(40, 'older'), entry(30, 'old'), entry(10, 'young'), entry(1, 'fresh')]),
+  );
+  assert.equal(await commit(redis, [group([eventRecord('a', 'young'), eventRecord('b', 'new')])]), 'rs');
+  const bucket = (await redis.getBuffer('{s0}:claims:0')) ?? Buffer.alloc(0);
+  assert.equal(bucket.length, 3 * 16, 'the two oldest are gone');
+  assert.equal(await commit(redis, [group([eventRecord('c', 'fresh'), eventRecord('d', 'old')])]), 'rs');
+  assert.ok((await redis.ttl('{s0}:claims:0')) > 6 * 24 * 3600);
+});
+
+test('a claim takes less than 40 bytes of memory', async () => {
+  await redis.flushall();
+  await loadShard(redis, 0, '0', 256);
+  const claims = 40_000;
+  const used = async () => Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
+  const before = await used();
+  for (let i = 0; i < claims; i += 1000) {
+    const records = Array.from({ length: 1000 }, (_, j) =>
+      eventRecord(
+        'a',
+        `${Math.imul(i + j, 2_654_435_761) >>> 0}`.padStart(14, 'x').split('').reverse().join(''),
+      ),
+    );
+    await commit(redis, [group(records)]);
+    for (const member of await sealAll(0)) {
+      const keys = [
+        shardKeys.state(0),
+        shardKeys.segments(0),
+        shardKeys.segmentRows(0),
+        `{s0}:segment:${member}`,
+      ];
+      await runScript(redis, scripts.forget, keys, [member]);
+    }
+  }
+  const bytesPerClaim = ((await used()) - before) / claims;
+  assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
+});
+
+test('the window of claims follows the byte budget between a quarter of an hour and a day', () => {
+  const now = 30_000_000;
+  const perMinute = (count: number) => new Map(Array.from({ length: 2000 }, (_, i) => [now - i, count]));
+  assert.equal(claimWindowMinutes(new Map(), now, 26_000, 0), 24 * 60, 'idle: a day');
+  assert.equal(
+    claimWindowMinutes(perMinute(10), now, 26 * 1000, 0),
+    100,
+    'a thousand claims last 100 minutes',
+  );
+  assert.equal(claimWindowMinutes(perMinute(1000), now, 26 * 1000, 0), 15, 'never shorter than 15 minutes');
+  assert.equal(
+    claimWindowMinutes(perMinute(1000), now, 26 * 1000, 3_600_000),
+    61,
+    'nor than a segment is outstanding',
+  );
+});
+
+test('a commit that Redis has no memory for writes nothing at all', async () => {
+  const limits = [limit('m', 100, 60_000)];
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    const state = await dumpAll(redis);
+    await assert.rejects(commit(redis, [group([eventRecord('a', 'oom')], limits)]), /OOM/);
+    assert.deepEqual(await dumpAll(redis), state);
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+  assert.equal(
+    await commit(redis, [group([eventRecord('a', 'oom')], limits)]),
+    's',
+    'the key was not claimed',
+  );
+});

@@ -1,0 +1,312 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { Redis } from 'ioredis';
+import { loadDeployment } from '../src/accounts/deployment.js';
+import { retryFailed } from '../src/admin/failed.js';
+import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
+import { migrate, readMigrations, renderSql } from '../src/clickhouse/migrate.js';
+import { insertSegment, tokenOf } from '../src/clickhouse/store.js';
+import { columns, markerRows, storedTable, type TableName, tables } from '../src/clickhouse/tables.js';
+import { readConfig } from '../src/config.js';
+import { createLog } from '../src/log.js';
+import { readBacklog } from '../src/redis/backlog.js';
+import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { storeSegment } from '../workers/store.js';
+import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
+import { commit, epoch, eventRecord, group, loadShard } from './support/shard.js';
+import { until } from './support/wait.js';
+
+const database = 'store_test';
+const log = createLog('test', 'silent');
+let redisServer: RedisHandle;
+let clickhouseServer: ClickHouseHandle;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+
+before(async () => {
+  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
+  redis = new Redis(redisServer.url);
+  await migrate({ url: clickhouseServer.url, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
+});
+
+after(async () => {
+  await clickhouse?.close();
+  redis?.disconnect();
+  await redisServer?.remove();
+  await clickhouseServer?.remove();
+});
+
+beforeEach(async () => {
+  await redis.flushall();
+  await loadShard(redis);
+  for (const table of tables) await run(`TRUNCATE TABLE ${storedTable(table)}`);
+  await run('TRUNCATE TABLE failed_events');
+});
+
+async function run(query: string): Promise<void> {
+  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
+}
+
+async function rowsOf(query: string): Promise<unknown[]> {
+  const result = await clickhouse.query({ query, format: 'JSONCompactEachRow' });
+  return result.json();
+}
+
+async function names(): Promise<unknown[]> {
+  return (await rowsOf('SELECT event FROM events ORDER BY segment, commit_number, row_number')).flat();
+}
+
+/** Commits events of these names, seals them and returns their segment and its bytes. */
+async function sealedSegment(
+  ...events: string[]
+): Promise<{ segment: Segment; bytes: Buffer; name: { table: TableName; number: string } }> {
+  await commit(redis, [group(events.map((event) => eventRecord(event)))]);
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  const segment = segmentOfMember(String(members.at(-1)));
+  const bytes = (await redis.getBuffer(shardKeys.segment(0, segment))) ?? Buffer.alloc(0);
+  return { segment, bytes, name: { table: 'events', number: segment.number } };
+}
+
+/** Makes ClickHouse know the segment's first token without having its rows, as a crash can. */
+async function burn(name: { table: TableName; number: string }, bytes: Buffer): Promise<void> {
+  const another = BigInt(name.number) + 1n;
+  const stranger = Buffer.from(`${markerRows.events},${another},0,"1795255200.123"]\n`);
+  await insertSegment(clickhouse, name, stranger, tokenOf(name, bytes, 0));
+}
+
+const store = (segment: Segment) => storeSegment({ redis, clickhouse, shard: 0, log }, segment);
+
+test('stores a segment, proves it by its marker, and forgets it', async () => {
+  const { segment } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+  assert.equal(await redis.exists(shardKeys.segment(0, segment)), 0);
+  assert.equal(await store(segment), 'gone');
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('marker rows show in no view and no count', async () => {
+  const identity = { table: 2, row: '["1000000001",7,"ada",', claim: undefined };
+  const properties = {
+    table: 1,
+    row: '["1000000001",null,"ada",{"email":"ada@example.com"},',
+    claim: undefined,
+  };
+  await commit(redis, [group([eventRecord('a'), identity, properties])]);
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  for (const member of members) assert.equal(await store(segmentOfMember(member)), 'stored');
+  for (const table of tables) {
+    assert.deepEqual(await rowsOf(`SELECT count(), countIf(app_id = '') FROM ${table}`), [[1, 0]]);
+    assert.deepEqual(await rowsOf(`SELECT count() FROM ${storedTable(table)}`), [[2]]);
+  }
+  assert.deepEqual(await rowsOf('SELECT identity, user_ids, email FROM users'), [
+    ['ada', [7], 'ada@example.com'],
+  ]);
+  assert.deepEqual(await rowsOf("SELECT identity, user_properties['email'] FROM user_events"), [
+    ['ada', 'ada@example.com'],
+  ]);
+});
+
+test('finds a segment stored whose insert was never confirmed, and inserts nothing', async () => {
+  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, bytes, 'a token that nobody knows');
+  assert.equal(await store(segment), 'found');
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('two workers with the same segment at once store it once', async () => {
+  for (let round = 0; round < 5; round++) {
+    const { segment } = await sealedSegment(`a${round}`, `b${round}`);
+    const results = await Promise.allSettled([store(segment), store(segment), store(segment)]);
+    assert.ok(results.some(({ status }) => status === 'fulfilled'));
+    if ((await redis.zcard(shardKeys.segments(0))) > 0) await store(segment);
+  }
+  assert.equal((await names()).length, 10);
+});
+
+test('goes on to the next token when ClickHouse knows a token but not its rows', async () => {
+  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  await burn(name, bytes);
+  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), [], 'the burnt token swallows the rows without a word');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+  assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'forgotten with its segment');
+});
+
+test('takes no token for burnt while an insert of the segment is running', async () => {
+  const { segment, bytes, name } = await sealedSegment('a');
+  await burn(name, bytes);
+  const running = clickhouse.command({
+    query: "INSERT INTO FUNCTION null('x UInt8') SELECT sleepEachRow(0.25) FROM numbers(8)",
+    clickhouse_settings: { log_comment: `store events ${segment.number}`, max_block_size: '1' },
+  });
+  await until(
+    async () =>
+      (await rowsOf("SELECT 1 FROM system.processes WHERE Settings['log_comment'] LIKE 'store events%'"))
+        .length > 0,
+    { deadlineMs: 5_000, what: 'the insert is running' },
+  );
+  await assert.rejects(store(segment), /another insert of this segment is running/);
+  assert.deepEqual(await names(), []);
+  await running;
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a']);
+});
+
+test('a worker that wakes up after the segment was stored and its users deleted brings nothing back', async () => {
+  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' AND identity = 'ada'");
+  assert.deepEqual(await names(), []);
+  // What the stopped worker had decided to do before: its insert, with its token.
+  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), []);
+});
+
+test('without its marker row a part that was emptied would let the same insert back in', async () => {
+  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' OR app_id = ''");
+  await until(
+    async () => {
+      await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+      return (await names()).length > 0;
+    },
+    { deadlineMs: 30_000, what: 'the token of the emptied part is erased', everyMs: 200 },
+  );
+  assert.deepEqual(await names(), ['a', 'b'], 'this is what the marker row prevents');
+});
+
+test('a token lets the same bytes in once, and other bytes have another token', async () => {
+  const { bytes, name } = await sealedSegment('a', 'b');
+  const other = Buffer.concat([bytes, Buffer.from(bytes.subarray(bytes.lastIndexOf('\n[') + 1))]);
+  assert.notEqual(tokenOf(name, other, 0), tokenOf(name, bytes, 0));
+  for (let i = 0; i < 3; i++) await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('puts rows that ClickHouse refuses into failed_events and stores the others', async () => {
+  const records = Array.from({ length: 500 }, (_, i) => eventRecord(`e${i}`));
+  const poison = (at: number, row: string) => records.splice(at, 1, { table: 0, row, claim: undefined });
+  poison(123, '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},');
+  poison(377, '["1000000001","00000000000000000000000000000002","bad",null,"eve","","no time",{},');
+  await commit(redis, [group(records)]);
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  assert.equal(await store(segmentOfMember(String(members[0]))), 'stored');
+  const stored = await names();
+  assert.equal(stored.length, 498);
+  assert.ok(!stored.includes('bad'));
+  const failed = await rowsOf(
+    'SELECT line, app_id, identity, error_code > 0, length(error) > 0 FROM failed_events ORDER BY line',
+  );
+  assert.deepEqual(failed, [
+    [124, '1000000001', '', 1, 1],
+    [378, '1000000001', 'eve', 1, 1],
+  ]);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+});
+
+test('retries failed rows once: mended ones are stored, the list is empty', async () => {
+  const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6 });
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
+  const row =
+    '["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},0,77,1,"1795255200.123"]\n';
+  await clickhouse.insert({
+    table: 'failed_events',
+    values: [
+      {
+        table_name: 'events',
+        segment: '77',
+        line: 1,
+        app_id: '1000000001',
+        user_id: null,
+        identity: 'ada',
+        row,
+        error_code: 1,
+        error: 'x',
+      },
+    ],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  const context = { redis, clickhouse, config, log };
+  assert.deepEqual(await retryFailed(context), { retried: 1, left: 0 });
+  assert.deepEqual(await retryFailed(context), { retried: 0, left: 0 });
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [loaded.deployment.epoch, 0, 100, ...tables],
+  )) as string[];
+  for (const member of members) await store(segmentOfMember(member));
+  assert.deepEqual(await names(), ['mended']);
+  assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[0]]);
+});
+
+test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {
+  const { segment } = await sealedSegment('a', 'b');
+  await run('RENAME TABLE stored_events TO stored_events_kept');
+  await run('CREATE TABLE stored_events AS stored_events_kept ENGINE = Null');
+  await run('ALTER TABLE stored_events MODIFY COLUMN app_id UInt64');
+  try {
+    await assert.rejects(store(segment));
+    assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[0]]);
+    assert.equal(await redis.exists(shardKeys.segment(0, segment)), 1);
+  } finally {
+    await run('DROP TABLE stored_events SYNC');
+    await run('RENAME TABLE stored_events_kept TO stored_events');
+  }
+  assert.equal(await store(segment), 'stored');
+});
+
+test('migrations can be run again, and refuse edited and newer ones', async () => {
+  const options = { url: clickhouseServer.url, database };
+  assert.deepEqual(await migrate(options), []);
+  const migrations = readMigrations();
+  const edited = migrations.map((migration, i) =>
+    i === 2 ? { ...migration, checksum: 'other' } : migration,
+  );
+  await assert.rejects(migrate(options, edited), /0003_create_stored_user_identities was edited/);
+  await assert.rejects(migrate(options, migrations.slice(0, -1)), /of a newer version/);
+});
+
+test('the columns of the encoders are those of the tables', async () => {
+  for (const table of tables) {
+    const stored = await rowsOf(
+      `SELECT name FROM system.columns WHERE database = '${database}' AND table = '${storedTable(table)}' ORDER BY position`,
+    );
+    assert.deepEqual(stored.flat(), [...columns[table]]);
+  }
+});
+
+test('with a cluster every migration is replicated and the engine parses it', async () => {
+  for (const { name, sql } of readMigrations()) {
+    const rendered = renderSql(sql, 'main');
+    assert.match(rendered, /ON CLUSTER main/, name);
+    assert.doesNotMatch(rendered, /\{\{|[^d]MergeTree\b(?!')/, name);
+    const statement = rendered.replace(/^(?:--.*\n)+/, '');
+    const parsed = await clickhouse.query({ query: `EXPLAIN AST ${statement}`, format: 'TabSeparated' });
+    assert.match(await parsed.text(), /Create/, name);
+  }
+});
