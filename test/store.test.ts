@@ -304,7 +304,8 @@ test('with a cluster every migration is replicated and the engine parses it', as
   for (const { name, sql } of readMigrations()) {
     const rendered = renderSql(sql, 'main');
     assert.match(rendered, /ON CLUSTER main/, name);
-    assert.doesNotMatch(rendered, /\{\{|[^d]MergeTree\b(?!')/, name);
+    assert.doesNotMatch(rendered, /\{\{/, name);
+    if (/CREATE TABLE/.test(rendered)) assert.match(rendered, /ENGINE = Replicated\w*MergeTree\('/, name);
     const statement = rendered.replace(/^(?:--.*\n)+/, '');
     const parsed = await clickhouse.query({ query: `EXPLAIN AST ${statement}`, format: 'TabSeparated' });
     assert.match(await parsed.text(), /Create/, name);

@@ -118,7 +118,7 @@ export async function setEnvironment(
 
 /** Reads `none`, `default` or a whole number as the value of a limit. */
 export function parseLimit(name: string, value: string): [LimitName, number | 'none' | 'default'] {
-  if (!(name in rateLimits)) {
+  if (!Object.hasOwn(rateLimits, name)) {
     throw new AdministrationError(
       `there is no limit ${name}; the limits are ${Object.keys(rateLimits).join(', ')}`,
     );

@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { Redis } from 'ioredis';
+import {
+  addEnvironment,
+  createAccount,
+  createApiKey,
+  hashApiKey,
+  listAccounts,
+  parseLimit,
+  revokeApiKey,
+  rotateApiKey,
+  setEnvironment,
+  showApiKey,
+} from '../src/accounts/accounts.js';
+import { createDemoAccount, loadDeployment } from '../src/accounts/deployment.js';
+import { followEnvironments } from '../src/accounts/environments.js';
+import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
+import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
+import { migrate } from '../src/clickhouse/migrate.js';
+import { createLog } from '../src/log.js';
+import { registryKeys, shardKeys } from '../src/redis/keys.js';
+import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
+import { until } from './support/wait.js';
+
+const database = 'deployment_test';
+const log = createLog('test', 'silent');
+let redisServer: RedisHandle;
+let clickhouseServer: ClickHouseHandle;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+
+before(async () => {
+  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
+  redis = new Redis(redisServer.url);
+  await migrate({ url: clickhouseServer.url, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
+});
+
+after(async () => {
+  await clickhouse?.close();
+  redis?.disconnect();
+  await redisServer?.remove();
+  await clickhouseServer?.remove();
+});
+
+beforeEach(async () => {
+  await redis.flushall();
+  await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
+});
+
+const load = (shards = 1) => loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6 });
+
+test('a first start creates the deployment once, later ones find it', async () => {
+  const first = await load(2);
+  assert.equal(first.how, 'created');
+  const again = await load(2);
+  assert.deepEqual([again.how, again.deployment], ['found', first.deployment]);
+  for (const shard of [0, 1]) {
+    assert.equal(await redis.hget(shardKeys.state(shard), 'epoch'), first.deployment.epoch);
+  }
+});
+
+test('several first starts at once create one deployment', async () => {
+  const loaded = await Promise.all(Array.from({ length: 5 }, () => load()));
+  assert.equal(new Set(loaded.map(({ deployment }) => deployment.epoch)).size, 1);
+  assert.equal(loaded.filter(({ how }) => how === 'created').length, 1);
+});
+
+test('refuses another number of shards than the first start had, naming the variable', async () => {
+  await load(2);
+  await assert.rejects(load(3), /SHARDS is 3, but this deployment was first started with 2/);
+});
+
+test('an emptied Redis gets everything back from ClickHouse: accounts, settings, keys, numbers', async () => {
+  const { deployment } = await load();
+  const { account, apiKey } = await createDemoAccount(redis);
+  const appId = account.environments[1]?.app_id ?? '';
+  await setEnvironment(redis, appId, { validation: 'lenient', limits: { track: 'none', bulk_app: 7 } });
+  await mirrorRegistry(redis, clickhouse);
+  const kept = await readRegistry(redis);
+  const highest = String((Date.now() + 3_600_000) * 1000);
+  await clickhouse.command({ query: `INSERT INTO stored_events (segment) VALUES (${highest})` });
+
+  await redis.flushall();
+  await assert.rejects(createAccount(redis, 'while it is away', ['Main']), StateNotLoaded);
+  const restored = await load();
+
+  assert.deepEqual([restored.how, restored.deployment], ['restored', deployment]);
+  const found = await readRegistry(redis);
+  assert.deepEqual(found.accounts, kept.accounts);
+  assert.deepEqual(found.environments, kept.environments);
+  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.hash, hashApiKey(apiKey));
+  assert.notEqual(found.version, kept.version, 'who read before must see a change');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
+});
+
+test('a removed document stays removed after a restore', async () => {
+  await load();
+  const { account } = await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  const appId = account.environments[0]?.app_id ?? '';
+  await revokeApiKey(redis, appId);
+  await mirrorRegistry(redis, clickhouse);
+  await redis.flushall();
+  await load();
+  assert.equal((await showApiKey(redis, appId)).created_at, null);
+});
+
+test('every change reaches ClickHouse, also one made while another is copied', async () => {
+  await load();
+  const copying = mirrorRegistry(redis, clickhouse);
+  const accounts = await Promise.all(
+    Array.from({ length: 5 }, (_, i) => createAccount(redis, `account ${i}`, ['Main'])),
+  );
+  await copying;
+  await mirrorRegistry(redis, clickhouse);
+  const { documents } = await readMirror(clickhouse);
+  for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
+  assert.equal(await redis.scard(registryKeys.unmirrored), 0);
+  assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
+});
+
+test('an account has exactly one main environment, whichever was set last', async () => {
+  await load();
+  const account = await createAccount(redis, 'shop', ['Main Production', 'Staging']);
+  const other = await createAccount(redis, 'other', ['Main Production']);
+  const added = await addEnvironment(redis, account.account_id, 'Test');
+  await setEnvironment(redis, added.app_id, { main: true });
+  const [shop, second] = await listAccounts(redis);
+  assert.deepEqual(
+    shop?.environments.map(({ name, main }) => [name, main]),
+    [
+      ['Test', true],
+      ['Main Production', false],
+      ['Staging', false],
+    ],
+  );
+  assert.deepEqual(second, other, 'another account is untouched');
+});
+
+test('an API key is shown at its creation only, and stored as a hash', async () => {
+  await load();
+  const account = await createAccount(redis, 'shop', ['Main']);
+  const appId = account.environments[0]?.app_id ?? '';
+  await assert.rejects(rotateApiKey(redis, appId), /has no API key/);
+  const { api_key: first } = await createApiKey(redis, appId);
+  await assert.rejects(createApiKey(redis, appId), /has an API key/);
+  const { api_key: second } = await rotateApiKey(redis, appId);
+  assert.notEqual(first, second);
+  const documents = JSON.stringify(await redis.hgetall(registryKeys.documents));
+  assert.ok(!documents.includes(first) && !documents.includes(second));
+  assert.ok(documents.includes(hashApiKey(second)));
+  assert.deepEqual(Object.keys(await showApiKey(redis, appId)), ['app_id', 'created_at']);
+});
+
+test('refuses limits that are none', () => {
+  assert.deepEqual(parseLimit('track', '5'), ['track', 5]);
+  assert.deepEqual(parseLimit('track', 'none'), ['track', 'none']);
+  for (const [name, value] of [
+    ['trak', '5'],
+    ['track', '0'],
+    ['track', '-1'],
+    ['track', '1.5'],
+    ['track', ''],
+    ['__proto__', '5'],
+  ] as const) {
+    assert.throws(() => parseLimit(name, value), /limit/);
+  }
+});
+
+test('an API process sees a new environment at once and a changed one within a second', async () => {
+  await load();
+  const environments = await followEnvironments(redis, log);
+  try {
+    assert.equal(await environments.find('1234567890'), undefined);
+    const account = await createAccount(redis, 'late', ['Main']);
+    const appId = account.environments[0]?.app_id ?? '';
+    await until(async () => (await environments.find(appId)) !== undefined, {
+      deadlineMs: 300,
+      what: 'the new one is found',
+    });
+    await setEnvironment(redis, appId, { limits: { track: 'none' } });
+    await until(() => environments.get(appId)?.limits.track === undefined, {
+      deadlineMs: 1_500,
+      what: 'the change is seen',
+    });
+    assert.equal(environments.loaded(), true);
+    await redis.flushall();
+    await until(() => !environments.loaded(), { deadlineMs: 1_500, what: 'the emptied Redis is noticed' });
+    assert.ok(environments.get(appId) !== undefined, 'the copy stays');
+  } finally {
+    environments.close();
+  }
+});
+
+test('unknown app_ids cost Redis a bounded number of reads', async () => {
+  await load();
+  const environments = await followEnvironments(redis, log);
+  try {
+    const before = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+    for (let i = 0; i < 2_000; i++) await environments.find(`9${i}`);
+    const after = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+    assert.ok(after - before < 200, `${after - before} commands for 2000 unknown app_ids`);
+  } finally {
+    environments.close();
+  }
+});
