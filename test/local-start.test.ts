@@ -30,8 +30,12 @@ after(async () => {
 });
 
 /** Runs it as a terminal does: leading a process group, to which Ctrl-C goes. */
-function start(env: NodeJS.ProcessEnv, script = supervisorScript): Start {
-  const program = { command: process.execPath, args: [script], env: { ...plainEnvironment(), ...env } };
+function start(env: NodeJS.ProcessEnv, ...script: string[]): Start {
+  const program = {
+    command: process.execPath,
+    args: script.length > 0 ? script : [supervisorScript],
+    env: { ...plainEnvironment(), ...env },
+  };
   const supervisor = launch(program, ['ignore', 'pipe', 'pipe'], 'KILL');
   let output = '';
   for (const stream of [supervisor.stdout, supervisor.stderr]) {
@@ -195,7 +199,7 @@ describe('one start after another on the same data', () => {
     running = start(env);
     await untilUp(running);
     assert.deepEqual(appIds(running), firstAppIds);
-    assert.doesNotMatch(running.output(), /API key/);
+    assert.doesNotMatch(running.output(), /^ {2}API key/m);
     assert.equal(
       (await query(env, "SELECT count() FROM events WHERE identity = 'ada@example.com'")).trim(),
       '1',
@@ -219,10 +223,47 @@ describe('one start after another on the same data', () => {
     process.kill(child(env, 'worker').pid, 'SIGSTOP');
     const before = children(env);
     ctrlC(running);
-    await until(() => running.output().includes('SIGINT: stopping'), { deadlineMs: 5_000, what: 'it stops' });
+    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 10_000, what: 'the API has ended' });
+    for (const name of ['worker', 'clickhouse', 'redis']) assert.ok(isRunning(child(env, name)), name);
     ctrlC(running);
     assert.equal(await within(running.exited, 20_000), 0, running.output());
     assert.deepEqual(before.filter(isRunning), []);
+  });
+});
+
+test('a start waits for one on the same DATA_DIR that is stopping', async () => {
+  const env = await deployment();
+  const first = start(env);
+  await untilUp(first);
+  process.kill(child(env, 'worker').pid, 'SIGSTOP');
+  ctrlC(first);
+  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 5_000, what: 'it stops' });
+  const second = start(env);
+  await until(() => second.output().includes('waiting for'), { deadlineMs: 10_000, what: 'it waits' });
+  assert.match(
+    second.output(),
+    /^sluice: waiting for what an earlier start left running: .*worker \(pid \d+\)/,
+  );
+  ctrlC(first);
+  await untilUp(second);
+  assert.equal(await first.exited, 0);
+  ctrlC(second);
+  assert.equal(await within(second.exited, 60_000), 0, second.output());
+});
+
+test('everything stops when npm, or its shell, is killed', async () => {
+  const env = await deployment();
+  const main = JSON.stringify(supervisorScript);
+  // As npm does: a shell that starts the program and waits for it.
+  const code = `require('node:child_process').spawn(process.execPath, [${main}], { stdio: 'inherit' })`;
+  const shell = start({ ...env, npm_lifecycle_event: 'start' }, '-e', code);
+  await untilUp(shell);
+  const before = children(env);
+  shell.process.kill('SIGKILL');
+  await until(() => !before.some(isRunning), { deadlineMs: 20_000, what: 'all children have ended' });
+  await until(() => shell.output().endsWith('sluice: stopped\n'), {
+    deadlineMs: 5_000,
+    what: 'it has ended',
   });
 });
 

@@ -82,6 +82,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
       }
 
       await ended(child);
+      killGroup(child);
       log.flush();
       if (stopping.signal.aborted) return onHealthy();
       if (healthy && performance.now() - healthySince > recoveredAfterMs) backoffMs = backoffMsMin;
@@ -140,6 +141,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
         child.kill('SIGKILL');
         await ended(child);
       }
+      killGroup(child);
     }
     await run;
     log.close();
@@ -161,6 +163,16 @@ function isAlive(child: ChildProcess): boolean {
 
 async function ended(child: ChildProcess): Promise<void> {
   if (isAlive(child)) await once(child, 'exit');
+}
+
+/** What a child started itself (an engine, a rewrite of the append-only file) must not outlive it. */
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 function whatHappened(child: ChildProcess): string {

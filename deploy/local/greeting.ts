@@ -35,7 +35,7 @@ export function greeting(config: Config, { environments, api_key }: Bootstrap): 
     '',
     ...table([
       ['API', config.publicBaseUrl],
-      ['Admin, metrics', `http://${host}:${config.adminPort}`],
+      ['Metrics, admin', `http://${host}:${config.adminPort}/metrics`],
       ['Redis', withoutSecrets(config.redisUrl)],
       ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
       ['', `${clickhouse} -d 'SELECT count() FROM events'`],
@@ -48,6 +48,8 @@ export function greeting(config: Config, { environments, api_key }: Bootstrap): 
     `  curl -s http://${host}:${config.port}/api/track -H 'content-type: application/json' -d '${JSON.stringify(event)}'`,
     'Read it back, a moment later:',
     `  ${clickhouse} -d "${lookup}"`,
+    'Administer accounts, environments and API keys (with the same environment variables):',
+    '  npm run --silent admin -- accounts list',
     '',
   ];
 }

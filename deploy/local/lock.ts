@@ -16,20 +16,27 @@ export type DataDirLock = {
   readonly fd: number;
   /** Notes a child under its name, in the place of an earlier one of that name. */
   note(name: string, pid: number): void;
+  /** A start from now on waits for the end of this one instead of giving up. */
+  noteStopping(): void;
   /** Call it when the children are gone. */
   release(): void;
 };
 
-type Holders = { readonly supervisor: ProcessIdentity; readonly children: ProcessIdentity[] };
+type Holders = {
+  readonly supervisor: ProcessIdentity;
+  readonly stopping: boolean;
+  readonly children: ProcessIdentity[];
+};
 
-/** An earlier start's children end by themselves when it is gone; after this they are told to, then killed. */
+/** A killed start's children end by themselves; after this they are told to, then killed. */
 const terminateAfterMs = 1_000;
 const killAfterMs = 20_000;
-const giveUpAfterMs = 30_000;
+/** A start that stops may take as long as all its children may, one kind after another. */
+const giveUpAfterMs = 100_000;
 
 /**
- * Takes the lock; settles when it is held. Throws StartError when another supervisor holds it. Waits for the
- * children of a supervisor that is gone, and ends them if they don't end by themselves.
+ * Takes the lock; settles when it is held. Throws StartError when another supervisor holds it. Waits for one
+ * that is stopping, and for the children of one that is gone, and ends those if they don't end by themselves.
  */
 export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
   const file = join(dataDir, 'lock');
@@ -38,8 +45,11 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
   const told = new Set<NodeJS.Signals>();
   for (let waited = false; !tryLock(fd, file); waited = true) {
     const holders = readHolders(file);
-    if (holders !== undefined && isRunning(holders.supervisor)) {
-      throw new StartError(`DATA_DIR ${dataDir} is used by a running start (pid ${holders.supervisor.pid})`);
+    const supervisor = [holders?.supervisor].find(
+      (identity) => identity !== undefined && isRunning(identity),
+    );
+    if (supervisor !== undefined && !holders?.stopping) {
+      throw new StartError(`DATA_DIR ${dataDir} is used by a running start (pid ${supervisor.pid})`);
     }
     const left = holders?.children.filter(isRunning) ?? [];
     const names = left.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ') || 'a process';
@@ -49,21 +59,29 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
       if (!told.has(signal)) for (const child of left) signalProcess(child, signal);
       told.add(signal);
     };
-    if (waitedMs > terminateAfterMs) tell('SIGTERM');
-    if (waitedMs > killAfterMs) tell('SIGKILL');
+    if (supervisor === undefined && waitedMs > terminateAfterMs) tell('SIGTERM');
+    if (supervisor === undefined && waitedMs > killAfterMs) tell('SIGKILL');
     if (waitedMs > giveUpAfterMs) throw new StartError(`DATA_DIR ${dataDir} is still used by ${names}`);
     await pause(100);
   }
 
-  let holders: Holders = { supervisor: identifyProcess('supervisor', process.pid), children: [] };
-  writeHolders(fd, holders);
+  let holders: Holders = {
+    supervisor: identifyProcess('supervisor', process.pid),
+    stopping: false,
+    children: [],
+  };
+  const write = (changes: Partial<Holders>) => {
+    holders = { ...holders, ...changes };
+    writeHolders(fd, holders);
+  };
+  write({});
   return {
     fd,
     note(name, pid) {
       const others = holders.children.filter((child) => child.name !== name);
-      holders = { ...holders, children: [...others, identifyProcess(name, pid)] };
-      writeHolders(fd, holders);
+      write({ children: [...others, identifyProcess(name, pid)] });
     },
+    noteStopping: () => write({ stopping: true }),
     release() {
       ftruncateSync(fd, 0);
       closeSync(fd);

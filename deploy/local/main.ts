@@ -21,23 +21,25 @@ let running: Promise<unknown> | undefined;
 let stopped: Promise<void> | undefined;
 
 process.stdout.on('error', () => undefined);
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => onSignal(signal));
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => onStop(signal));
+if (process.env.npm_lifecycle_event === 'start') stopWithParent();
 
 try {
   lock = await lockDataDir(config.dataDir, say);
   await checkPorts(config);
   await startAll(config, lock);
 } catch (error) {
-  say(error instanceof StartError ? error.message : String((error as Error).stack));
+  const interrupted = stopping.signal.aborted;
+  if (!interrupted) say(error instanceof StartError ? error.message : String((error as Error).stack));
   await stopAll();
-  process.exit(1);
+  process.exit(interrupted ? 0 : 1);
 }
 
 async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   let bootstrap: Bootstrap | undefined;
   const start = (spec: ChildSpec) => startChild(spec, lock);
   const run = (name: string, ...args: [string, ...string[]]) => {
-    const output = runOnce(name, nodeProgram(...args), lock, stopping.signal);
+    const output = runOnce(name, nodeProgram(...args), lock, stopping.signal, say);
     running = output;
     return output;
   };
@@ -76,21 +78,34 @@ async function startChild(spec: ChildSpec, lock: DataDirLock): Promise<void> {
   say(`${spec.name} runs (pid ${child.pid}, ${Math.round(performance.now() - startedAt)} ms)`);
 }
 
-function onSignal(signal: NodeJS.Signals): void {
+function onStop(reason: string): void {
   if (stopping.signal.aborted) {
     hurry.abort();
     return;
   }
-  say(`${signal}: stopping`);
+  say(`${reason}: stopping`);
   void stopAll().then(() => {
     say('stopped');
     process.exit(0);
   });
 }
 
+/** npm passes some signals on to its shell only, and cannot pass on SIGKILL: then its end is the signal. */
+function stopWithParent(): void {
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    // After Ctrl-C npm and its shell may well end before this: no second signal.
+    if (!stopping.signal.aborted) onStop('npm has ended');
+  }, 200);
+  timer.unref();
+}
+
 /** Ends all children, the last started kind first; settles when they are gone. */
 function stopAll(): Promise<void> {
   stopping.abort();
+  lock?.noteStopping();
   stopped ??= (async () => {
     await Promise.allSettled([running]);
     for (const kind of ['api', 'worker', 'clickhouse', 'redis']) {

@@ -8,6 +8,7 @@ import { logLineText } from './log-line.js';
 import { StartError } from './start-error.js';
 
 const stopMsMax = 5_000;
+const waitingLineEveryMs = 10_000;
 
 /** Settles with what it printed on stdout. Throws StartError, with its last words, when it fails. */
 export async function runOnce(
@@ -15,7 +16,9 @@ export async function runOnce(
   program: Program,
   lock: DataDirLock,
   stopping: AbortSignal,
+  say: (line: string) => void,
 ): Promise<string> {
+  const waiting = setInterval(() => say(`still waiting for ${name}`), waitingLineEveryMs);
   const child = launch(program, ['ignore', 'pipe', 'pipe', lock.fd, 'ipc'], 'TERM');
   if (child.pid !== undefined) lock.note(name, child.pid);
   let killTimer: NodeJS.Timeout | undefined;
@@ -28,6 +31,7 @@ export async function runOnce(
   const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
   stopping.removeEventListener('abort', stop);
   clearTimeout(killTimer);
+  clearInterval(waiting);
   if (code === 0 || stopping.aborted) return output();
   const said = errors()
     .split('\n')
