@@ -5,11 +5,14 @@ import { readConfigOrExit } from './config.js';
 import { commits } from './contract/limits.js';
 import { adminRoutes } from './http/admin.js';
 import { healthRoutes } from './http/health.js';
-import { listen, PortTaken, type Server } from './http/server.js';
-import { createTrack, type Ingestion } from './http/track.js';
+import { type Ingestion, ingest } from './http/ingest.js';
+import { listen, PortTaken, type Route, type Server } from './http/server.js';
 import { createCommitter } from './ingest/commit.js';
+import { eventKind } from './ingest/event.js';
+import { identifyKind } from './ingest/identify.js';
 import { createLimitKeys } from './ingest/limit-key.js';
 import { countMendingsInto } from './ingest/mending-counts.js';
+import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
 import { deploymentRegistry } from './metrics.js';
 import { observeBacklog } from './redis/backlog.js';
@@ -75,12 +78,14 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const track = {
-    method: 'post',
-    path: '/api/track',
-    handle: createTrack({ environments, ingestion, countMendings: mendings.count }),
-  } as const;
-  servers.push(await listen(config.host, config.port, 'PORT', shared, [track, ...healthRoutes(missing)]));
+  const options = { environments, ingestion, countMendings: mendings.count };
+  const routes: Route[] = [
+    { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
+    { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
+    { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
+    ...healthRoutes(missing),
+  ];
+  servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(
     await listen(config.host, config.adminPort, 'ADMIN_PORT', shared, adminRoutes(readMetrics, log)),
   );

@@ -129,7 +129,9 @@ test('an account has exactly one main environment, whichever was set last', asyn
   const other = await createAccount(redis, 'other', ['Main Production']);
   const added = await addEnvironment(redis, account.account_id, 'Test');
   await setEnvironment(redis, added.app_id, { main: true });
-  const [shop, second] = await listAccounts(redis);
+  const accounts = await listAccounts(redis);
+  const shop = accounts.find(({ name }) => name === 'shop');
+  const second = accounts.find(({ name }) => name === 'other');
   assert.deepEqual(
     shop?.environments.map(({ name, main }) => [name, main]),
     [

@@ -6,7 +6,7 @@ import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { parseRows } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
-import { isUserId } from '../src/ingest/check.js';
+import { isUserId } from '../src/ingest/user-id.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';

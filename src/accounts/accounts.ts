@@ -22,7 +22,7 @@ export type EnvironmentView = { readonly app_id: string; readonly name: string; 
 export async function listAccounts(redis: Redis): Promise<AccountView[]> {
   const snapshot = await readRegistry(redis);
   return [...snapshot.accounts.values()]
-    .sort((a, b) => a.created_at.localeCompare(b.created_at))
+    .sort(byAge)
     .map((account) => viewAccount(account, [...snapshot.environments.values()]));
 }
 
@@ -80,6 +80,8 @@ export type EnvironmentSettings = {
   readonly main?: true;
   readonly validation?: 'strict' | 'lenient';
   readonly limits?: Partial<Record<LimitName, number | 'none' | 'default'>>;
+  /** Added to those that were allowed before. */
+  readonly allowIdentities?: readonly string[];
 };
 
 /** Changes an environment's settings; what is not named stays. */
@@ -101,6 +103,9 @@ export async function setEnvironment(
     const after: Environment = {
       ...before,
       limits,
+      allowed_identities: [
+        ...new Set([...(before.allowed_identities ?? []), ...(settings.allowIdentities ?? [])]),
+      ],
       ...(settings.validation === undefined ? {} : { validation: settings.validation }),
       ...(settings.main === undefined ? {} : { main: true }),
     };
@@ -242,13 +247,20 @@ function environmentChange(environment: Environment): Change {
   return { key: `environment:${environment.app_id}`, document: environment };
 }
 
+type Aged = { readonly created_at: string; readonly name: string };
+
+/** The oldest first; by name what is equally old. */
+function byAge(a: Aged, b: Aged): number {
+  return a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name);
+}
+
 function viewAccount(account: Account, environments: readonly Environment[]): AccountView {
   return {
     account_id: account.account_id,
     name: account.name,
     environments: environments
       .filter((environment) => environment.account_id === account.account_id)
-      .sort((a, b) => Number(b.main) - Number(a.main) || a.created_at.localeCompare(b.created_at))
+      .sort((a, b) => Number(b.main) - Number(a.main) || byAge(a, b))
       .map(viewEnvironment),
   };
 }

@@ -28,6 +28,8 @@ export type Environment = {
   readonly validation: 'strict' | 'lenient';
   /** Only what differs from the defaults; `none` switches a limit off. */
   readonly limits: Partial<Record<LimitName, number | 'none'>>;
+  /** Identities that identify takes although they look like words for nobody. */
+  readonly allowed_identities?: readonly string[];
   readonly created_at: string;
 };
 

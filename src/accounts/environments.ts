@@ -15,6 +15,8 @@ export type LiveEnvironment = {
   readonly accountId: string;
   readonly lenient: boolean;
   readonly shard: number;
+  /** Identities that may identify users although they look like words for nobody. */
+  readonly allowedIdentities: ReadonlySet<string>;
   /** A limit that is switched off is undefined. */
   readonly limits: Readonly<Record<LimitName, RateLimit | undefined>>;
 };
@@ -102,6 +104,7 @@ function liven(environment: Environment, shards: number): LiveEnvironment {
     accountId: environment.account_id,
     lenient: environment.validation === 'lenient',
     shard: shardOf(environment.app_id, shards),
+    allowedIdentities: new Set(environment.allowed_identities ?? []),
     limits: {
       track: limit('track'),
       user_properties: limit('user_properties'),

@@ -35,7 +35,7 @@ export const usage = `npm run admin -- COMMAND
   accounts list
   accounts create NAME --environment NAME [--environment NAME]…   the first one is Main Production
   environments add ACCOUNT_ID NAME
-  environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]…
+  environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]…
   environments stats APP_ID            what a lenient environment mended, by reason
   keys create|rotate|revoke|show APP_ID
   failed list [--limit NUMBER]         rows that ClickHouse refused for their data
@@ -66,7 +66,7 @@ const commands: Readonly<Record<string, Command>> = {
     return addEnvironment(redis, accountId, name);
   }),
   'environments set': changing(({ redis }, args) => {
-    const { positional, options, flags } = parse(args, ['validation', 'limit'], ['main']);
+    const { positional, options, flags } = parse(args, ['validation', 'limit', 'allow-identity'], ['main']);
     const validation = options.validation?.at(-1);
     if (validation !== undefined && validation !== 'strict' && validation !== 'lenient') {
       throw new AdministrationError('--validation must be strict or lenient');
@@ -79,6 +79,7 @@ const commands: Readonly<Record<string, Command>> = {
     ) as Partial<Record<LimitName, number | 'none' | 'default'>>;
     return setEnvironment(redis, one(positional, 'APP_ID'), {
       limits,
+      allowIdentities: options['allow-identity'] ?? [],
       ...(validation === undefined ? {} : { validation }),
       ...(flags.has('main') ? { main: true } : {}),
     });

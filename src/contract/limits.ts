@@ -29,6 +29,9 @@ export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
   'screen_name',
 ]);
 
+/** Keys that user properties must not use. */
+export const reservedUserPropertyKeys: ReadonlySet<string> = new Set(['user_id']);
+
 export const userIdMax = Number.MAX_SAFE_INTEGER;
 
 export const counts = {

@@ -35,6 +35,7 @@ export const outcomes = {
   invalid_timestamp: never(400, 'timestamp is not RFC 3339 with offset and seconds, or no real date.'),
   timestamp_out_of_range: never(400, 'timestamp is before 1970 or more than one day ahead.'),
   reserved_property: never(400, 'A property uses a key that is reserved.'),
+  merges_strangers: never(400, 'The identity is a word under which strangers would be merged.'),
   too_many_properties: never(400, 'An object has more properties than the contract takes.'),
   too_many_records: never(400, 'A bulk request has more elements than the contract takes.'),
   unknown_app_id: never(400, 'No environment has this app_id.'),

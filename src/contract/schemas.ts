@@ -80,3 +80,47 @@ export const envelopeSchema = Type.Object({ app_id: appId });
 export const bulkEventsSchema = Type.Object({
   events: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.bulkEventsMax }),
 });
+
+const identity = Type.String({
+  minLength: 1,
+  maxLength: lengths.identityMax,
+  description:
+    'Case-sensitive identity of the user; send e-mail addresses in lower case. Never a generic word.',
+  examples: ['ada@example.com'],
+});
+
+/** One call that sets user properties, without the app_id. */
+export const userPropertiesSchema = Type.Object({
+  identity,
+  properties: Type.Optional(
+    Type.Object(
+      {},
+      {
+        additionalProperties: Type.Union([
+          Type.Number(),
+          Type.String({ maxLength: lengths.userPropertyValueMax }),
+        ]),
+        description:
+          'Key-value pairs of the user, for all past and future activity; of each key the latest value stands. The lower-case key email fills the built-in e-mail property.',
+        examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
+      },
+    ),
+  ),
+});
+export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
+
+/** `POST /api/add_user_properties` for many users; each element is then checked by itself. */
+export const bulkUsersSchema = Type.Object({
+  users: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.bulkUsersMax }),
+});
+
+/** One identification, without the app_id. */
+export const identifySchema = Type.Object({
+  user_id: Type.String({
+    description: 'The anonymous user: decimal form of an integer from 0 to 2^53 - 1.',
+    examples: ['4503599627370496'],
+  }),
+  identity,
+  timestamp: Type.Optional(Type.String({ description: 'RFC 3339 with offset and seconds.' })),
+});
+export type IdentifyInput = Static<typeof identifySchema>;

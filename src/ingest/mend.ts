@@ -2,9 +2,9 @@
 // the same check that strict environments use. Every mending has a reason from a closed set, so that it can
 // be counted. Pure; never changes the value it was given, and never touches an identity's text.
 
-import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
-import { codePoints } from './check.js';
-import { cutToCodePoints } from './encode.js';
+import { lengths, reservedEventPropertyKeys, reservedUserPropertyKeys } from '../contract/limits.js';
+import { cutToCodePoints, isLongerThan } from './code-points.js';
+import { joinArray } from './properties.js';
 import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';
 
 export const mendings = [
@@ -17,6 +17,7 @@ export const mendings = [
   'null_property',
   'boolean_property',
   'nested_property',
+  'joined_array',
   'long_property',
   'reserved_property',
 ] as const;
@@ -26,25 +27,51 @@ export type Mending = (typeof mendings)[number];
 /** Counts one mending. */
 export type Note = (mending: Mending) => void;
 
+type PropertyRules = {
+  readonly reserved: ReadonlySet<string>;
+  readonly valueMax: number;
+  readonly arrays: boolean;
+};
+
+const eventRules: PropertyRules = {
+  reserved: reservedEventPropertyKeys,
+  valueMax: lengths.propertyValueMax,
+  arrays: true,
+};
+const userRules: PropertyRules = {
+  reserved: reservedUserPropertyKeys,
+  valueMax: lengths.userPropertyValueMax,
+  arrays: false,
+};
+
 /** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
 export function mendEvent(value: unknown, note: Note): unknown {
+  return mendRecord(value, eventRules, note);
+}
+
+/** The same for a call that sets user properties, where arrays are joined here. */
+export function mendUserProperties(value: unknown, note: Note): unknown {
+  return mendRecord(value, userRules, note);
+}
+
+function mendRecord(value: unknown, rules: PropertyRules, note: Note): unknown {
   if (!isObject(value)) return value;
-  const event: Record<string, unknown> = Object.create(null);
+  const record: Record<string, unknown> = Object.create(null);
   for (const [key, field] of Object.entries(value)) {
     if (field === null && mendableFields.has(key)) note('null_field');
-    else event[key] = field;
+    else record[key] = field;
   }
-  if (Number.isSafeInteger(event.identity)) {
-    event.identity = String(event.identity);
+  if (Number.isSafeInteger(record.identity)) {
+    record.identity = String(record.identity);
     note('numeric_identity');
   }
-  if (Number.isSafeInteger(event.user_id)) {
-    event.user_id = String(event.user_id);
+  if (Number.isSafeInteger(record.user_id)) {
+    record.user_id = String(record.user_id);
     note('numeric_user_id');
   }
-  if (event.timestamp !== undefined) event.timestamp = mendTimestamp(event.timestamp, note);
-  if (isObject(event.properties)) event.properties = mendProperties(event.properties, note);
-  return event;
+  if (record.timestamp !== undefined) record.timestamp = mendTimestamp(record.timestamp, note);
+  if (isObject(record.properties)) record.properties = mendProperties(record.properties, rules, note);
+  return record;
 }
 
 const mendableFields = new Set([
@@ -70,53 +97,56 @@ function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
-function mendProperties(properties: object, note: Note): Record<string, unknown> {
+function mendProperties(properties: object, rules: PropertyRules, note: Note): Record<string, unknown> {
   const mended: Record<string, unknown> = Object.create(null);
+  const put = (key: string, value: unknown): void => {
+    if (value === null) {
+      note('null_property');
+    } else if (typeof value === 'boolean') {
+      note('boolean_property');
+      mended[key] = String(value);
+    } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax)) {
+      note('long_property');
+      mended[key] = cutToCodePoints(value, rules.valueMax);
+    } else if (Array.isArray(value)) {
+      putArray(key, value);
+    } else if (isObject(value)) {
+      note('nested_property');
+      for (const [inner, element] of Object.entries(value)) put(`${key}.${inner}`, element);
+    } else {
+      mended[key] = value;
+    }
+  };
+  /** Keeps an array of scalars one value; one that holds objects or arrays is flattened by index. */
+  const putArray = (key: string, array: unknown[]): void => {
+    if (array.some((element) => typeof element === 'object' && element !== null)) {
+      note('nested_property');
+      for (const [index, element] of array.entries()) put(`${key}.${index}`, element);
+      return;
+    }
+    const scalars = array.flatMap((element) => mendElement(element, note));
+    if (rules.arrays) {
+      mended[key] = scalars;
+    } else {
+      note('joined_array');
+      mended[key] = cutToCodePoints(joinArray(scalars), rules.valueMax);
+    }
+  };
   for (const [key, value] of Object.entries(properties)) {
-    if (reservedEventPropertyKeys.has(key)) note('reserved_property');
-    else mendProperty(mended, key, value, note);
+    if (rules.reserved.has(key)) note('reserved_property');
+    else put(key, value);
   }
   return mended;
 }
 
-/** Writes one property, and of a nested object each of its leaves under keys joined with dots. */
-function mendProperty(into: Record<string, unknown>, key: string, value: unknown, note: Note): void {
-  if (value === null) {
+function mendElement(element: unknown, note: Note): (string | number)[] {
+  if (element === null) {
     note('null_property');
-  } else if (typeof value === 'boolean') {
-    note('boolean_property');
-    into[key] = String(value);
-  } else if (typeof value === 'string' && codePoints(value) > lengths.propertyValueMax) {
-    note('long_property');
-    into[key] = cutToCodePoints(value, lengths.propertyValueMax);
-  } else if (Array.isArray(value)) {
-    mendArray(into, key, value, note);
-  } else if (isObject(value)) {
-    note('nested_property');
-    for (const [inner, element] of Object.entries(value)) {
-      mendProperty(into, `${key}.${inner}`, element, note);
-    }
-  } else {
-    into[key] = value;
+    return [];
   }
-}
-
-/** Keeps an array of scalars an array; one that holds objects or arrays is flattened by index. */
-function mendArray(into: Record<string, unknown>, key: string, array: unknown[], note: Note): void {
-  if (array.some((element) => typeof element === 'object' && element !== null)) {
-    note('nested_property');
-    for (const [index, element] of array.entries()) mendProperty(into, `${key}.${index}`, element, note);
-    return;
-  }
-  into[key] = array.flatMap((element) => {
-    if (element === null) {
-      note('null_property');
-      return [];
-    }
-    if (typeof element !== 'boolean') return [element];
-    note('boolean_property');
-    return [String(element)];
-  });
+  if (typeof element !== 'boolean') return [element as string | number];
+  note('boolean_property');
+  return [String(element)];
 }
 
 function isObject(value: unknown): value is object {

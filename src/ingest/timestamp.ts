@@ -23,6 +23,9 @@ export function readTimestamp(value: string, nowMs: number): TimestampResult {
   return read(strictForm.exec(value), nowMs);
 }
 
+export const timestampAdvice =
+  'timestamp must be RFC 3339 with offset and seconds, a real date from 1970 to one day ahead.';
+
 /** The strict form of a timestamp that only lenient environments take, or undefined when it is none. */
 export function completeTimestamp(value: string): string | undefined {
   const match = lenientForm.exec(value);

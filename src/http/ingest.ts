@@ -1,15 +1,19 @@
-// POST /api/track, one event or many: body → document → environment → prepared group → commit → answer.
+// The ingestion endpoints, one record or many: body → document → environment → prepared group → commit →
+// answer.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { Compile } from 'typebox/compile';
 import type { Environments, LiveEnvironment } from '../accounts/environments.js';
 import { bodies } from '../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../contract/outcomes.js';
-import { checkEnvelope } from '../ingest/check.js';
+import { envelopeSchema } from '../contract/schemas.js';
 import type { CommitResult, Committer } from '../ingest/commit.js';
 import { type Document, parseDocument } from '../ingest/document.js';
+import { explain } from '../ingest/explain.js';
 import type { LimitKeys } from '../ingest/limit-key.js';
 import type { Mending } from '../ingest/mend.js';
-import { type Prepared, prepareBulk, prepareEvent } from '../ingest/track.js';
+import { isBulk, type PrepareContext, prepare, type Ready } from '../ingest/prepare.js';
+import type { Checked, RecordKind } from '../ingest/record-kind.js';
 import {
   recordsAccepted,
   recordsRejected,
@@ -18,9 +22,9 @@ import {
   requestsUnavailable,
 } from '../metrics.js';
 import { readJsonBody, tooLarge } from './body.js';
-import { Exchange } from './exchange.js';
+import { Exchange, type Headers } from './exchange.js';
 
-export type TrackOptions = {
+export type IngestOptions = {
   readonly environments: Environments;
   /** Undefined until Redis has told the deployment. */
   readonly ingestion: () => Ingestion | undefined;
@@ -30,14 +34,20 @@ export type TrackOptions = {
 /** What is needed to commit, once the deployment is known. */
 export type Ingestion = { readonly limitKeys: LimitKeys; readonly committerOf: (shard: number) => Committer };
 
-export function createTrack(options: TrackOptions): (res: HttpResponse, req: HttpRequest) => void {
+/** Makes the handler of the endpoint that takes records of this kind. */
+export function ingest<T extends Checked>(
+  kind: RecordKind<T>,
+  options: IngestOptions,
+): (res: HttpResponse, req: HttpRequest) => void {
   const { environments } = options;
-  const accepted = recordsAccepted.labels('track');
-  const repeated = recordsRepeated.labels('track');
+  const endpoint = kind.name;
+  const accepted = recordsAccepted.labels(endpoint);
+  const repeated = recordsRepeated.labels(endpoint);
+  const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
 
   function handle(res: HttpResponse, req: HttpRequest): void {
     const exchange = new Exchange(res, req);
-    readJsonBody(exchange, bodies.bulkBytesMax, (body) => receive(exchange, body));
+    readJsonBody(exchange, bytesMax, (body) => receive(exchange, body));
   }
 
   function receive(exchange: Exchange, body: Buffer): void {
@@ -45,34 +55,34 @@ export function createTrack(options: TrackOptions): (res: HttpResponse, req: Htt
     if ('code' in document) return refuse(exchange, document);
     const appId = appIdOf(document.value);
     if (typeof appId !== 'string') return refuse(exchange, appId);
-    const bulk = Object.hasOwn(document.value as object, 'events');
-    if (!bulk && body.length > bodies.singleBytesMax)
+    if (body.length > bodies.singleBytesMax && !isBulk(kind, document)) {
       return refuse(exchange, tooLarge(bodies.singleBytesMax));
+    }
 
     const environment = environments.get(appId);
-    if (environment !== undefined) return proceed(exchange, document, bulk, environment);
+    if (environment !== undefined) return proceed(exchange, document, environment);
     void environments.find(appId).then((found) => {
-      if (found === undefined) refuse(exchange, unknownAppId);
-      else proceed(exchange, document, bulk, found);
+      if (found !== undefined) proceed(exchange, document, found);
+      // While Redis is away or emptied, nobody can say that there is no such environment.
+      else if (!environments.loaded()) unavailable(exchange, 'overloaded', notLoaded);
+      else refuse(exchange, unknownAppId);
     });
   }
 
-  function proceed(
-    exchange: Exchange,
-    document: Document,
-    bulk: boolean,
-    environment: LiveEnvironment,
-  ): void {
+  function proceed(exchange: Exchange, document: Document, environment: LiveEnvironment): void {
     const ingestion = options.ingestion();
     if (ingestion === undefined) return unavailable(exchange, 'overloaded', notLoaded);
     // Only lenient environments take a number as app_id.
     if (!environment.lenient && typeof (document.value as { app_id: unknown }).app_id !== 'string') {
-      return refuse(exchange, rejection('invalid_type', 'app_id has the wrong type.', 'app_id'));
+      return refuse(exchange, numericAppId);
     }
-    const context = { environment, limitKeys: ingestion.limitKeys, nowMs: Date.now() };
-    const prepared = bulk
-      ? prepareBulk(document, isStrict(exchange.query), context)
-      : prepareEvent(document, context);
+    const context: PrepareContext = {
+      environment,
+      limitKeys: ingestion.limitKeys,
+      nowMs: Date.now(),
+      strictBulk: isStrict(exchange.query),
+    };
+    const prepared = prepare(kind, document, context);
     if (prepared.kind === 'refused') return refuse(exchange, prepared.reason, prepared.errors);
     ingestion
       .committerOf(environment.shard)
@@ -81,20 +91,15 @@ export function createTrack(options: TrackOptions): (res: HttpResponse, req: Htt
 
   function answer(
     exchange: Exchange,
-    prepared: Extract<Prepared, { kind: 'ready' }>,
+    prepared: Ready,
     result: CommitResult,
     environment: LiveEnvironment,
   ): void {
     switch (result.kind) {
       case 'committed':
         return acknowledge(exchange, prepared, result.letters, environment);
-      case 'limited': {
-        const limit = prepared.limitNames[result.limitIndex] ?? 'track';
-        requestsLimited.inc({ endpoint: 'track', limit });
-        const waitSeconds = Math.max(1, Math.ceil(result.waitMs / 1000));
-        const reason = rejection('rate_limited', `The limit ${limit} has no room for this request now.`);
-        return exchange.refuse(reason, {}, [['Retry-After', String(waitSeconds)]]);
-      }
+      case 'limited':
+        return limited(exchange, prepared, result.limitIndex, result.waitMs);
       case 'overloaded':
         return unavailable(
           exchange,
@@ -108,34 +113,55 @@ export function createTrack(options: TrackOptions): (res: HttpResponse, req: Htt
 
   function acknowledge(
     exchange: Exchange,
-    { errors, mendings, group }: Extract<Prepared, { kind: 'ready' }>,
+    prepared: Ready,
     letters: string,
     environment: LiveEnvironment,
   ): void {
+    const { errors, mendings } = prepared;
     let repeats = 0;
     for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeats += 1;
     if (letters.length > repeats) accepted.inc(letters.length - repeats);
     if (repeats > 0) repeated.inc(repeats);
     if (mendings.size > 0) options.countMendings(environment.appId, mendings);
     if (errors.length === 0) return exchange.ok();
-    for (const { code } of errors) recordsRejected.inc({ endpoint: 'track', code });
-    exchange.reply(200, JSON.stringify({ accepted: group.records.length, rejected: errors.length, errors }));
+    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
+    exchange.reply(200, JSON.stringify({ accepted: letters.length, rejected: errors.length, errors }));
+  }
+
+  function limited(exchange: Exchange, prepared: Ready, limitIndex: number, waitMs: number): void {
+    const name = prepared.limitNames[limitIndex] as Ready['limitNames'][number];
+    const check = prepared.group.limits[limitIndex] as Ready['group']['limits'][number];
+    requestsLimited.inc({ endpoint, limit: name });
+    const waitSeconds = Math.max(1, Math.ceil(waitMs / 1000));
+    // @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+    const headers: Headers = [
+      ['Retry-After', String(waitSeconds)],
+      ['RateLimit-Policy', `"${name}";q=${check.limit.max};w=${check.limit.windowMs / 1000}`],
+      ['RateLimit', `"${name}";r=0;t=${waitSeconds}`],
+    ];
+    exchange.refuse(
+      rejection('rate_limited', `The limit ${name} has no room for this request now.`),
+      {},
+      headers,
+    );
   }
 
   function refuse(exchange: Exchange, reason: Rejection, errors?: readonly object[]): void {
-    recordsRejected.inc({ endpoint: 'track', code: reason.code });
+    recordsRejected.inc({ endpoint, code: reason.code });
     exchange.refuse(reason, errors === undefined ? {} : { accepted: 0, rejected: errors.length, errors });
   }
 
   function unavailable(exchange: Exchange, code: 'overloaded' | 'unknown', message: string): void {
-    requestsUnavailable.inc({ endpoint: 'track', code });
+    requestsUnavailable.inc({ endpoint, code });
     exchange.refuse(rejection(code, message));
   }
 
   return handle;
 }
 
+const envelope = Compile(envelopeSchema);
 const unknownAppId = rejection('unknown_app_id', outcomes.unknown_app_id.meaning, 'app_id');
+const numericAppId = rejection('invalid_type', 'app_id has the wrong type.', 'app_id');
 const notLoaded = 'Nothing was stored: the state of the service is not loaded.';
 
 /** The app_id of a request, as text, or what is wrong with it. */
@@ -143,7 +169,7 @@ function appIdOf(value: unknown): string | Rejection {
   const appId =
     typeof value === 'object' && value !== null ? (value as { app_id?: unknown }).app_id : undefined;
   if (typeof appId === 'number' && Number.isSafeInteger(appId) && appId >= 0) return String(appId);
-  return checkEnvelope(value) ?? String(appId);
+  return explain(envelope, value) ?? String(appId);
 }
 
 function isStrict(query: string): boolean {

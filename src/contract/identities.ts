@@ -1,0 +1,47 @@
+// Words that programs send in place of an identity when they have none. Identifying users by one of them
+// merges strangers into one profile, which cannot be undone. The union of what comparable services refuse.
+// Imports nothing, since the client library reads it too.
+
+const words = new Set([
+  'anon',
+  'anonymous',
+  'distinct_id',
+  'distinctid',
+  'email',
+  'false',
+  'guest',
+  'id',
+  'identity',
+  'lmy47d',
+  'n/a',
+  'na',
+  'nan',
+  'nil',
+  'none',
+  'not_authenticated',
+  'null',
+  'true',
+  'undefined',
+  'unknown',
+  'user',
+  'user_id',
+  'userid',
+  '<nil>',
+  '0',
+  '-1',
+  '[]',
+  '{}',
+  '[object object]',
+  '00000000-0000-0000-0000-000000000000',
+]);
+
+/** Whether an identity, apart from case, quotes and white space around it, is such a word, or blank. */
+export function wouldMergeStrangers(identity: string): boolean {
+  if (identity.length > 64) return identity.trim() === '';
+  const word = identity
+    .trim()
+    .replace(/^(['"`])(.*)\1$/s, '$2')
+    .trim()
+    .toLowerCase();
+  return word === '' || words.has(word);
+}

@@ -1,0 +1,28 @@
+// Lengths of text, in Unicode code points. Pure.
+
+/** Unicode code points of a string. */
+export function codePoints(text: string): number {
+  let count = 0;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit >= 0xd800 && unit <= 0xdbff) i++;
+    count++;
+  }
+  return count;
+}
+
+/** Whether a string has more than `max` code points; nearly free for short ones. */
+export function isLongerThan(text: string, max: number): boolean {
+  return text.length > max && codePoints(text) > max;
+}
+
+/** The first `max` code points of a text. */
+export function cutToCodePoints(text: string, max: number): string {
+  if (text.length <= max) return text;
+  let units = 0;
+  for (let count = 0; count < max && units < text.length; count++) {
+    const unit = text.charCodeAt(units);
+    units += unit >= 0xd800 && unit <= 0xdbff ? 2 : 1;
+  }
+  return text.slice(0, units);
+}

@@ -1,0 +1,10 @@
+// The form of a user_id: what the client library makes, as text.
+
+import { userIdMax } from '../contract/limits.js';
+
+const form = /^(?:0|[1-9][0-9]{0,15})$/;
+
+/** Whether `text` is the canonical decimal form of an integer from 0 to 2^53 - 1. */
+export function isUserId(text: string): boolean {
+  return form.test(text) && (text.length < 16 || Number(text) <= userIdMax);
+}
