@@ -1,11 +1,48 @@
-// Owns the engine's server-level settings.
+// Owns the engine's server-level settings, which it reads from a file at the start. A file is given in any
+// case: without one the engine would take a config.xml of the working directory. No section of a system log
+// is in it, so the engine keeps none, and no SQL text is written anywhere.
 
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { availableParallelism, totalmem } from 'node:os';
 
-/** Writes the engine's configuration file into `directory` and returns the arguments that name it. */
-export function engineArguments(directory: string): string[] {
-  const file = join(directory, 'clickhouse.xml');
-  writeFileSync(file, '<clickhouse></clickhouse>\n');
+const MiB = 1024 * 1024;
+
+/** The engine shares the machine with Redis and the service. */
+const memoryShare = 0.4;
+
+function serverSettings(): Record<string, number> {
+  return {
+    max_server_memory_usage: Math.floor(memoryBytes() * memoryShare),
+    // Caches grow to these; the defaults are 5 GiB each.
+    mark_cache_size: 256 * MiB,
+    primary_index_cache_size: 256 * MiB,
+    index_mark_cache_size: 64 * MiB,
+    // Two slots each: merges and mutations at once, without taking all processors from queries.
+    background_pool_size: Math.max(2, Math.floor(availableParallelism() / 2)),
+    max_thread_pool_free_size: 16,
+  };
+}
+
+/** Settings that every statement has unless it says otherwise. */
+export function baseSettings(): ReadonlyMap<string, string> {
+  return new Map([
+    // Of a command line, not of a server.
+    ['implicit_select', '0'],
+    ['allow_introspection_functions', '0'],
+    // One query cannot take what the INSERTs need.
+    ['max_memory_usage', String(Math.floor(memoryBytes() * memoryShare * 0.6))],
+  ]);
+}
+
+/** Writes the engine's configuration to `file` and returns the arguments that name it. */
+export function writeEngineArguments(file: string): string[] {
+  const lines = Object.entries(serverSettings()).map(([name, value]) => `  <${name}>${value}</${name}>\n`);
+  writeFileSync(file, `<clickhouse>\n${lines.join('')}</clickhouse>\n`);
   return [`--config-file=${file}`];
+}
+
+/** What this process may use: the container's limit when it has one. */
+function memoryBytes(): number {
+  const limit = process.constrainedMemory() ?? 0;
+  return limit > 0 && limit < totalmem() ? limit : totalmem();
 }

@@ -1,145 +1,145 @@
-// Owns the engine: one data directory, a pool of sessions for queries and one for INSERTs, and the files
-// that stand between HTTP and the engine. INSERT data is a file that the engine reads (FROM INFILE): one
-// block, any format, never part of the SQL text. A large result is a named pipe that the engine writes
-// (INTO OUTFILE): the pipe's buffer is the back-pressure. Both run on libuv's threads, not on the event loop.
+// Owns the engine: one data directory, sessions for queries and others for INSERTs, and what a statement's
+// text becomes so that its data comes from a file and its result goes to a pipe.
 
-import { execFileSync } from 'node:child_process';
-import { closeSync, constants, mkdirSync, openSync, rmSync } from 'node:fs';
-import { type FileHandle, open, unlink } from 'node:fs/promises';
-import { Socket } from 'node:net';
+import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { drainPending } from 'chdb';
+import { DataFile } from './data-file.js';
 import { ClickHouseException, toException } from './errors.js';
-import * as limits from './limits.js';
-import { type EngineResult, EngineSession, type Scope, SessionPool } from './sessions.js';
-import { type InsertText, quote, type Token } from './sql-text.js';
+import { insertSessionsMax, readSessionsMax, waitingStatementsMax } from './limits.js';
+import { createPipes, readPipe, type Sink } from './result-pipe.js';
+import { type EngineResult, EngineSession, type OpenSession, type Scope, SessionPool } from './sessions.js';
+import { type InsertText, quote, type SelectText } from './sql-text.js';
 
-export type Summary = {
-  readonly rows: number;
+export type EngineOptions = {
+  /** The engine's data directory; one process at a time can have it. */
+  readonly path: string;
+  /** For pipes and the data of INSERTs. Emptied at the start; nothing in it outlives the process. */
+  readonly exchangePath: string;
+  readonly connectionArgs: readonly string[];
+  /** What every session has, unless a statement says otherwise. */
+  readonly baseSettings: ReadonlyMap<string, string>;
+};
+
+/** What a statement did, for ClickHouse's summary. */
+export type Outcome = {
+  readonly resultRows: number;
   readonly writtenRows: number;
   readonly elapsedSeconds: number;
 };
 
 export class Engine {
-  readonly #directory: string;
+  readonly version: string;
+  readonly #exchangePath: string;
+  readonly #openSession: OpenSession;
   readonly #reads: SessionPool;
   readonly #inserts: SessionPool;
-  readonly #pipes: string[] = [];
+  readonly #pipes: string[];
   #fileCount = 0;
   #running = 0;
-  #idle: (() => void) | undefined;
+  #whenIdle: (() => void)[] = [];
 
-  /**
-   * Opens the data directory; throws when it is locked or unusable.
-   * @param path the engine's directory
-   * @param directory for pipes and data files; emptied here, and nothing in it outlives the process
-   */
-  constructor(path: string, directory: string, connectionArgs: readonly string[]) {
-    this.#directory = directory;
-    rmSync(directory, { recursive: true, force: true });
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const openSession = () => new EngineSession(path, connectionArgs);
-    this.#reads = new SessionPool(openSession, limits.readSessionsMax, limits.waitingStatementsMax);
-    this.#inserts = new SessionPool(openSession, limits.insertSessionsMax, limits.waitingStatementsMax);
-    const pipes = Array.from({ length: limits.readSessionsMax }, (_, index) =>
-      join(directory, `result-${index}`),
-    );
-    execFileSync('mkfifo', ['-m', '600', ...pipes]);
+  private constructor(version: string, exchangePath: string, pipes: string[], openSession: OpenSession) {
+    this.version = version;
+    this.#exchangePath = exchangePath;
+    this.#openSession = openSession;
     this.#pipes = pipes;
+    this.#reads = new SessionPool(openSession, readSessionsMax, waitingStatementsMax);
+    this.#inserts = new SessionPool(openSession, insertSessionsMax, waitingStatementsMax);
   }
 
-  /** Runs a statement that is not an INSERT with data and not a large query; the result comes in one piece. */
-  async run(sql: string, scope: Scope, format: string, keepSession: boolean): Promise<EngineResult> {
-    return this.#track(async () =>
-      this.#reads.use(scope, sql, async (session) => {
-        try {
-          return await session.run(sql, format);
-        } finally {
-          if (!keepSession) session.usable = false;
-        }
+  /** Opens the data directory. Throws when another process has it or it cannot be used. */
+  static async open(options: EngineOptions): Promise<Engine> {
+    const { path, exchangePath, connectionArgs, baseSettings } = options;
+    mkdirSync(path, { recursive: true });
+    const openSession = () => new EngineSession(path, connectionArgs, baseSettings);
+    const first = openSession(); // takes the lock: before that the other files may be somebody else's
+    rmSync(exchangePath, { recursive: true, force: true });
+    mkdirSync(exchangePath, { recursive: true, mode: 0o700 });
+    const pipes = createPipes(exchangePath, readSessionsMax);
+    const { bytes } = await first.run('SELECT version()', 'TabSeparated');
+    const engine = new Engine(Buffer.from(bytes).toString().trim(), exchangePath, pipes, openSession);
+    engine.#reads.adopt(first);
+    return engine;
+  }
+
+  /** Runs a statement whose result is small; it comes in one piece. */
+  async run(sql: string, scope: Scope, format: string, changesSession: boolean): Promise<EngineResult> {
+    return this.#track(() =>
+      this.#reads.use(scope, sql, always, async (session) => {
+        if (changesSession) session.distrust();
+        return session.run(sql, format);
       }),
     );
   }
 
   /**
-   * Runs a query and hands its result to `consume` as a stream, while it runs. Settles after the engine has
-   * ended and the stream was read to its end or destroyed; rejects with the engine's exception, also after
-   * a part of the result was delivered.
+   * Runs a query and gives its result to the sink while it runs. Rejects with the engine's exception, also
+   * after a part of the result was given.
    */
-  async select(
-    sql: string,
-    statement: { readonly format: Token | undefined; readonly end: number },
-    scope: Scope,
-    format: string,
-    consume: (result: Socket) => void,
-  ): Promise<Summary> {
-    return this.#track(async () =>
-      this.#reads.use(scope, sql, async (session) => {
-        const pipe = this.#pipes.pop();
-        if (pipe === undefined) throw new Error('more queries than pipes');
-        const target = ` INTO OUTFILE ${quote(pipe)} APPEND `;
-        const text =
-          statement.format === undefined
-            ? `${sql.slice(0, statement.end)}${target}FORMAT ${format}`
-            : `${sql.slice(0, statement.format.start)}${target}${sql.slice(statement.format.start, statement.end)}`;
-        const reading = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
-        // Held open while the engine runs: without a writer the reader would see an end before the beginning.
-        const writing = openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK);
-        const result = new Socket({ fd: reading, readable: true, writable: false });
-        const closed = new Promise<void>((resolve) => result.once('close', () => resolve()));
-        result.on('error', () => undefined); // reported by the engine's side, or nobody is there any more
-        consume(result);
-        try {
-          const { rows, elapsedSeconds } = await session.run(text, format);
-          return { rows, writtenRows: 0, elapsedSeconds };
-        } finally {
-          closeSync(writing);
-          await closed;
-          this.#pipes.push(pipe);
-        }
-      }),
+  async select(sql: string, text: SelectText, scope: Scope, format: string, sink: Sink): Promise<Outcome> {
+    return this.#track(() =>
+      this.#reads.use(
+        scope,
+        sql,
+        () => !sink.isClosed,
+        async (session) => {
+          const pipe = this.#pipes.pop();
+          if (pipe === undefined) throw new Error('there are fewer pipes than sessions');
+          const statement = withOutfile(sql, text, pipe, format);
+          try {
+            const { rows, elapsedSeconds } = await readPipe(pipe, sink, () => session.run(statement, format));
+            return { resultRows: rows, writtenRows: 0, elapsedSeconds };
+          } finally {
+            this.#pipes.push(pipe);
+          }
+        },
+      ),
     );
   }
 
-  /** Runs an INSERT. `data` is undefined for an INSERT … SELECT that reads nothing from the request. */
-  async insert(sql: string, insert: InsertText, data: DataFile | undefined, scope: Scope): Promise<Summary> {
+  /**
+   * Runs an INSERT; its settings become part of the statement. `data` is undefined when it reads nothing
+   * from the request. Settles when the rows are stored (or were known by their token).
+   */
+  async insert(
+    sql: string,
+    text: InsertText,
+    data: DataFile | undefined,
+    scope: Scope,
+    isWanted: () => boolean,
+  ): Promise<Outcome> {
     return this.#track(async () => {
-      const own = insert.settings === undefined ? '' : sql.slice(insert.settings.start, insert.settings.end);
-      const given = [...scope.settings].map(([name, value]) => `${name} = ${quote(value)}`).join(', ');
-      const settings = [given, own].filter((part) => part !== '').join(', ');
-      const settingsClause = settings === '' ? '' : ` SETTINGS ${settings}`;
-      const head = sql.slice(0, insert.targetEnd);
+      const statement = withInfile(sql, text, data, scope.settings);
       const bare = { ...scope, settings: new Map<string, string>() };
-      const text = `${head} ${insertSource(sql, insert, data, settingsClause)}`;
-      return this.#inserts.use(bare, text, async (session) => {
-        const { rows, elapsedSeconds } = await session.run(text, 'Null');
-        return { rows, writtenRows: rows, elapsedSeconds };
+      return this.#inserts.use(bare, statement, isWanted, async (session) => {
+        const { rows, elapsedSeconds } = await session.run(statement, 'Null');
+        return { resultRows: rows, writtenRows: rows, elapsedSeconds };
       });
     });
   }
 
-  /** A file for the data of one INSERT. The caller removes it after the INSERT. */
+  /** A file for the data of one INSERT. The caller removes it. */
   async createDataFile(): Promise<DataFile> {
     this.#fileCount += 1;
-    const path = join(this.#directory, `insert-${this.#fileCount}`);
-    return new DataFile(path, await open(path, 'wx', 0o600));
+    return DataFile.create(join(this.#exchangePath, `insert-${this.#fileCount}`));
   }
 
-  /** Waits for running statements, at most `timeoutMs`, then closes. True: all had ended. */
-  async close(timeoutMs: number): Promise<boolean> {
-    if (this.#running > 0) {
-      const ended = await Promise.race([
-        new Promise<boolean>((resolve) => {
-          this.#idle = () => resolve(true);
-        }),
-        new Promise<boolean>((resolve) => setTimeout(() => resolve(false), timeoutMs).unref()),
-      ]);
-      if (!ended) return false;
+  /**
+   * Lets running statements end for `stopMs`, kills them, gives that `killMs`, and closes the engine.
+   * Settles with false when some would not end; the process can only be killed then.
+   */
+  async close(stopMs: number, killMs: number): Promise<boolean> {
+    if (!(await this.#idleWithin(stopMs))) {
+      const session = this.#openSession(); // those of the pools may all be taken
+      await session.run("KILL QUERY WHERE query NOT LIKE 'KILL QUERY%' ASYNC", 'Null');
+      session.close();
+      if (!(await this.#idleWithin(killMs))) return false;
     }
     this.#reads.close();
     this.#inserts.close();
     await drainPending();
-    rmSync(this.#directory, { recursive: true, force: true });
+    rmSync(this.#exchangePath, { recursive: true, force: true });
     return true;
   }
 
@@ -148,85 +148,56 @@ export class Engine {
     try {
       return await work();
     } catch (error) {
-      throw toException(error);
+      throw toException(error, this.#exchangePath);
     } finally {
       this.#running -= 1;
-      if (this.#running === 0) this.#idle?.();
+      if (this.#running === 0) for (const done of this.#whenIdle.splice(0)) done();
     }
+  }
+
+  async #idleWithin(milliseconds: number): Promise<boolean> {
+    if (this.#running === 0) return true;
+    await Promise.race([new Promise<void>((resolve) => this.#whenIdle.push(resolve)), pause(milliseconds)]);
+    return this.#running === 0;
   }
 }
 
-function insertSource(
+const always = () => true;
+
+/** Puts INTO OUTFILE where it belongs: before FORMAT, or at the end together with it. */
+function withOutfile(sql: string, text: SelectText, pipe: string, format: string): string {
+  const target = ` INTO OUTFILE ${quote(pipe)} APPEND `;
+  if (text.format === undefined) return `${sql.slice(0, text.end)}${target}FORMAT ${format}`;
+  return `${sql.slice(0, text.format.start)}${target}${sql.slice(text.format.start, text.end)}`;
+}
+
+/** Lets the INSERT read its data from the file. Its own settings win over the request's. */
+function withInfile(
   sql: string,
-  insert: InsertText,
+  text: InsertText,
   data: DataFile | undefined,
-  settingsClause: string,
+  settings: ReadonlyMap<string, string>,
 ): string {
-  const { source } = insert;
-  if (source.kind === 'select') {
-    if (source.input === undefined) return `${settingsClause} ${sql.slice(source.start, source.end)}`;
-    if (data === undefined) throw ClickHouseException.of(108, 'NO_DATA_TO_INSERT', 'No data to insert');
-    const { start, open: bracket, close, format, formatStart } = source.input;
-    const before = sql.slice(source.start, start);
-    const structure = sql.slice(bracket + 1, close);
-    const after = sql.slice(close + 1, formatStart);
-    const file = `file(${quote(data.path)}, ${quote(format)}, ${structure}, 'none')`;
-    return `${settingsClause} ${before}${file}${after}`;
+  const own = text.settings === undefined ? [] : [sql.slice(text.settings.start, text.settings.end)];
+  const all = [...[...settings].map(([name, value]) => `${name} = ${quote(value)}`), ...own];
+  const clause = all.length === 0 ? '' : ` SETTINGS ${all.join(', ')}`;
+  const target = sql.slice(0, text.targetEnd);
+  const { source } = text;
+  if (source.kind === 'select') return `${target}${clause} ${sql.slice(source.start, source.end)}`;
+  if (data === undefined || source.kind === 'open') {
+    throw ClickHouseException.of(108, 'NO_DATA_TO_INSERT', 'No data to insert');
   }
-  if (data === undefined) throw ClickHouseException.of(108, 'NO_DATA_TO_INSERT', 'No data to insert');
-  const format = source.kind === 'data' ? source.format : 'Values';
-  return `FROM INFILE ${quote(data.path)} COMPRESSION 'none'${settingsClause} FORMAT ${format}`;
+  if (source.kind === 'data') {
+    return `${target} FROM INFILE ${quote(data.path)} COMPRESSION 'none'${clause} FORMAT ${source.format}`;
+  }
+  // input() would read the process's standard input, and find nothing there.
+  const structure = sql.slice(source.open + 1, source.close);
+  const file = `file(${quote(data.path)}, ${quote(source.format)}, ${structure}, 'none')`;
+  const before = sql.slice(source.start, source.callStart);
+  const after = sql.slice(source.close + 1, source.formatStart);
+  return `${target}${clause} ${before}${file}${after}`;
 }
 
-/** Collects the data of one INSERT: a few MiB in memory, then written out in pieces. */
-export class DataFile {
-  readonly path: string;
-  readonly #handle: FileHandle;
-  #pending: Buffer[] = [];
-  #pendingBytes = 0;
-  bytes = 0;
-
-  constructor(path: string, handle: FileHandle) {
-    this.path = path;
-    this.#handle = handle;
-  }
-
-  async append(chunk: Buffer): Promise<void> {
-    this.bytes += chunk.length;
-    if (this.bytes > limits.insertDataBytesMax) {
-      throw ClickHouseException.of(
-        307,
-        'TOO_MANY_BYTES',
-        `INSERT data exceeds ${limits.insertDataBytesMax} bytes`,
-      );
-    }
-    this.#pending.push(chunk);
-    this.#pendingBytes += chunk.length;
-    if (this.#pendingBytes >= limits.insertBufferBytesMax) await this.#flush();
-  }
-
-  /** Writes the rest; after this the engine may read the file. */
-  async finish(): Promise<void> {
-    await this.#flush();
-    await this.#handle.close();
-  }
-
-  async remove(): Promise<void> {
-    this.#pending = [];
-    await this.#handle.close().catch(() => undefined); // already closed by finish()
-    await unlink(this.path);
-  }
-
-  async #flush(): Promise<void> {
-    let pending = this.#pending;
-    this.#pending = [];
-    this.#pendingBytes = 0;
-    while (pending.length > 0) {
-      const batch = pending.slice(0, 512); // IOV_MAX is 1024 on Linux
-      pending = pending.slice(512);
-      const bytes = batch.reduce((sum, chunk) => sum + chunk.length, 0);
-      const { bytesWritten } = await this.#handle.writev(batch);
-      if (bytesWritten < bytes) pending = [Buffer.concat(batch).subarray(bytesWritten), ...pending];
-    }
-  }
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

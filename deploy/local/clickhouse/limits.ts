@@ -5,8 +5,11 @@ const MiB = 1024 * KiB;
 
 /** Statements other than INSERT that run at once; each has its own engine session. */
 export const readSessionsMax = 8;
-/** INSERTs that run at once. They have sessions of their own, so that no query holds them up. */
-export const insertSessionsMax = 4;
+/**
+ * INSERTs that run at once. They have sessions of their own, so that no query holds them up, and enough of
+ * them that an INSERT hardly ever waits: one that waits is not in system.processes yet.
+ */
+export const insertSessionsMax = 16;
 /** Requests that wait for a session; the next one is refused with ClickHouse's TOO_MANY_SIMULTANEOUS_QUERIES. */
 export const waitingStatementsMax = 1000;
 
@@ -32,8 +35,12 @@ export const responseBufferBytesMax = 64 * MiB;
 
 /** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s), or requests meet a closing socket. */
 export const keepAliveMs = 30_000;
-/** How long running statements may go on after SIGTERM. */
-export const stopMsMax = 10_000;
+/** How long a start waits for the data directory: a process that was killed may still be on its way out. */
+export const lockMsMax = 3_000;
+/** How long running statements may go on after SIGTERM, before they are killed. */
+export const stopMsMax = 8_000;
+/** How long the engine may take after that until it has ended them. */
+export const killMsMax = 2_000;
 
 if (threadPoolSize <= readSessionsMax + insertSessionsMax) throw new Error('threadPoolSize is too small');
 if (insertBufferBytesMax > insertDataBytesMax) throw new Error('insertBufferBytesMax is too large');

@@ -1,25 +1,24 @@
 // Process entry of the embedded ClickHouse: CLICKHOUSE_PORT and DATA_DIR in, an HTTP server on 127.0.0.1
-// out. Statements run on libuv's threads, whose number is fixed before a process begins, so the process
-// starts itself again with UV_THREADPOOL_SIZE set when it is not.
+// out. Statements run on libuv's threads, whose number is fixed before the first module of a process is
+// loaded; so unless UV_THREADPOOL_SIZE says enough already, this process only starts the real one with it,
+// and shares its life.
 
-import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { launch } from '../launch.js';
 import { threadPoolSize } from './limits.js';
 
-if (Number(process.env.UV_THREADPOOL_SIZE ?? 4) >= threadPoolSize) {
+if (Number(process.env.UV_THREADPOOL_SIZE) >= threadPoolSize) {
+  process.env.TZ = 'UTC'; // the engine's time zone
   const { serve } = await import('./serve.js');
   await serve();
 } else {
-  startAgain();
-}
-
-/** Runs this file in a child with enough threads; its life is this process's life. */
-function startAgain(): void {
-  const child = spawn(process.execPath, [...process.execArgv, fileURLToPath(import.meta.url)], {
+  const program = {
+    command: process.execPath,
+    args: [...process.execArgv, fileURLToPath(import.meta.url)],
     env: { ...process.env, UV_THREADPOOL_SIZE: String(threadPoolSize) },
-    // The channel tells the child when this process is gone, also after a kill -9.
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
+  };
+  // Where the kernel does not end the child with its parent, the end of the channel does.
+  const child = launch(program, ['ignore', 'inherit', 'inherit', 'ipc'], 'KILL');
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => child.kill('SIGTERM'));
-  child.on('exit', (code, signal) => process.exit(signal === null ? (code ?? 1) : 1));
+  child.on('exit', (code) => process.exit(code ?? 1));
 }

@@ -3,7 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import type { Readable } from 'node:stream';
+import { pipeline, type Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { ClickHouseException } from './errors.js';
 import { queryBodyBytesMax } from './limits.js';
@@ -80,7 +80,7 @@ export function readOptions(request: IncomingMessage, url: URL): RequestOptions 
   };
 }
 
-/** The body without its compression. */
+/** The body without its compression; reading it rejects when the client goes away. */
 export function bodyOf(request: IncomingMessage): Readable {
   const encoding = header(request, 'content-encoding').trim().toLowerCase();
   if (encoding === '' || encoding === 'identity') return request;
@@ -93,11 +93,10 @@ export function bodyOf(request: IncomingMessage): Readable {
           ? createBrotliDecompress()
           : undefined;
   if (inflate === undefined) {
-    throw ClickHouseException.of(48, 'NOT_IMPLEMENTED', `Unsupported Content-Encoding ${encoding}`);
+    throw ClickHouseException.of(779, 'UNSUPPORTED_MEDIA_TYPE', `Unsupported Content-Encoding ${encoding}`);
   }
-  request.on('error', (error) => inflate.destroy(error));
-  request.on('aborted', () => inflate.destroy(new Error('The client closed the connection')));
-  return request.pipe(inflate);
+  pipeline(request, inflate, () => undefined); // an error of either reaches the reader of `inflate`
+  return inflate;
 }
 
 /** Reads a body that holds SQL text. */
@@ -118,20 +117,28 @@ export async function readBody(body: Readable): Promise<Buffer> {
   return chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
 }
 
-/** Takes `query` and `param_*` fields out of a multipart body, as ClickHouse does. */
-export function readMultipart(contentType: string, body: Buffer): Map<string, string> {
+export type Multipart = {
+  readonly query: string | undefined;
+  readonly parameters: ReadonlyMap<string, string>;
+};
+
+/** Reads a form with the fields `query` and `param_*`, as `@clickhouse/client` sends long parameters. */
+export function readMultipart(contentType: string, body: Buffer): Multipart {
   const boundary = /boundary="?([^";]+)"?/i.exec(contentType)?.[1];
   if (boundary === undefined)
-    throw ClickHouseException.of(36, 'BAD_ARGUMENTS', 'multipart/form-data without a boundary');
-  const fields = new Map<string, string>();
-  const text = `\r\n${body.toString('latin1')}`;
-  for (const part of text.split(`\r\n--${boundary}`).slice(1, -1)) {
-    const split = part.indexOf('\r\n\r\n');
-    const name = /name="([^"]*)"/i.exec(part.slice(0, split))?.[1];
-    if (split !== -1 && name !== undefined)
-      fields.set(name, Buffer.from(part.slice(split + 4), 'latin1').toString());
+    throw ClickHouseException.of(36, 'BAD_ARGUMENTS', 'multipart/form-data has no boundary');
+  const parameters = new Map<string, string>();
+  let query: string | undefined;
+  const parts = `\r\n${body.toString('latin1')}`.split(`\r\n--${boundary}`).slice(1, -1);
+  for (const part of parts) {
+    const headEnd = part.indexOf('\r\n\r\n');
+    const name = /name="([^"]*)"/i.exec(part.slice(0, headEnd))?.[1] ?? '';
+    const value = Buffer.from(part.slice(headEnd + 4), 'latin1').toString();
+    if (name === 'query') query = value;
+    else if (name.startsWith('param_')) parameters.set(checkName(name.slice(6)), value);
+    else throw ClickHouseException.of(48, 'NOT_IMPLEMENTED', `The form's field ${name} is not supported`);
   }
-  return fields;
+  return { query, parameters };
 }
 
 /** There is one user, `default`, without a password: anything else is refused as ClickHouse would. */

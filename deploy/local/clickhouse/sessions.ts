@@ -5,74 +5,103 @@
 
 import { Session } from 'chdb';
 import { ClickHouseException } from './errors.js';
-import { placeholderNames, quote } from './sql-text.js';
+import { placeholderNames, quote, quoteIdentifier } from './sql-text.js';
 
+/** What surrounds a statement: all of it comes from the request, none of it outlives the statement. */
 export type Scope = {
   readonly database: string;
   readonly settings: ReadonlyMap<string, string>;
+  /** Values of `{name:Type}` as the request has them: in ClickHouse's escaped form. */
   readonly parameters: ReadonlyMap<string, string>;
 };
 
 export type EngineResult = {
   readonly bytes: Uint8Array;
+  /** Rows of the result, or rows that an INSERT read. */
   readonly rows: number;
   readonly elapsedSeconds: number;
 };
 
-/** What a ClickHouse server has and the engine's command line has not. */
-const baseSettings: ReadonlyMap<string, string> = new Map([
-  ['implicit_select', '0'],
-  ['allow_introspection_functions', '0'],
-]);
+export type OpenSession = () => EngineSession;
 
 export class EngineSession {
   readonly #session: Session;
-  #database = 'default';
-  #settings = new Map<string, string>();
+  readonly #baseSettings: ReadonlyMap<string, string>;
+  #settings: ReadonlyMap<string, string> = new Map();
   #parameters = new Map<string, string>();
-  /** False: the session has to be closed after this statement. */
-  usable = true;
+  #database = 'default';
+  #known = true;
 
-  constructor(path: string, connectionArgs: readonly string[]) {
+  /** Opens a connection to the engine; the first one of the process opens the data directory. */
+  constructor(path: string, connectionArgs: readonly string[], baseSettings: ReadonlyMap<string, string>) {
     this.#session = new Session(path, { connectionArgs });
+    this.#baseSettings = baseSettings;
   }
 
-  /** Gives the session exactly this state. Rejects with the engine's error (unknown setting, unknown database). */
-  async enter(scope: Scope, sql: string): Promise<void> {
-    const wanted = new Map([...baseSettings, ...scope.settings]);
+  /** False: what the session's state is, is not certain, and it must be closed. */
+  get isKnown(): boolean {
+    return this.#known;
+  }
+
+  /** To be called when a statement may have changed the session itself. */
+  distrust(): void {
+    this.#known = false;
+  }
+
+  /** Gives the session exactly this state. Rejects with the engine's error: unknown setting, database. */
+  async enter(scope: Scope): Promise<void> {
+    const settings = new Map([...this.#baseSettings, ...scope.settings]);
     const changes: string[] = [];
-    for (const name of this.#settings.keys()) if (!wanted.has(name)) changes.push(`${name} = DEFAULT`);
-    for (const [name, value] of wanted) {
+    for (const name of this.#settings.keys()) if (!settings.has(name)) changes.push(`${name} = DEFAULT`);
+    for (const [name, value] of settings) {
       if (this.#settings.get(name) !== value) changes.push(`${name} = ${quote(value)}`);
     }
     for (const [name, value] of scope.parameters) {
       if (this.#parameters.get(name) !== value) changes.push(`param_${name} = ${quote(value)}`);
     }
     if (changes.length > 0) {
-      this.usable = false; // until it is certain that all of it was applied
+      this.#known = false;
       await this.run(`SET ${changes.join(', ')}`, 'Null');
-      this.#settings = wanted;
+      this.#known = true;
+      this.#settings = settings;
       for (const [name, value] of scope.parameters) this.#parameters.set(name, value);
-      this.usable = true;
     }
     if (scope.database !== this.#database) {
-      this.usable = false;
+      this.#known = false;
       await this.run(`USE ${quoteIdentifier(scope.database)}`, 'Null');
+      this.#known = true;
       this.#database = scope.database;
-      this.usable = true;
     }
-    void sql;
   }
 
-  /** True when a placeholder that this statement does not bind would find another statement's value. */
-  holdsForeignParameter(scope: Scope, sql: string): boolean {
+  /** True when a placeholder that this statement does not bind would find the value of an earlier one. */
+  hasStrangersParameter(scope: Scope, sql: string): boolean {
     if (this.#parameters.size === 0) return false;
     return placeholderNames(sql).some((name) => this.#parameters.has(name) && !scope.parameters.has(name));
   }
 
+  /** Runs one statement. Nothing can stop it but the engine: KILL QUERY, or a result that nobody reads. */
   async run(sql: string, format: string): Promise<EngineResult> {
-    const result = await this.#session.queryAsync(sql, { format });
-    return { bytes: result.bytes(), rows: result.rowsRead, elapsedSeconds: result.elapsed };
+    try {
+      const result = await this.#session.queryAsync(sql, { format });
+      return { bytes: result.bytes(), rows: result.rowsRead, elapsedSeconds: result.elapsed };
+    } catch (error) {
+      await this.#forgetFailed();
+      throw error;
+    }
+  }
+
+  /**
+   * The engine keeps a statement that failed or was killed in system.processes, with its locks, until its
+   * session gets another one: KILL QUERY … SYNC would wait for ever, and a dead INSERT would look alive.
+   */
+  async #forgetFailed(): Promise<void> {
+    try {
+      await this.#session.queryAsync("SET log_comment = ''", { format: 'Null' });
+      this.#settings = new Map([...this.#settings, ['log_comment', '']]);
+    } catch {
+      this.#known = false;
+    }
   }
 
   close(): void {
@@ -81,41 +110,53 @@ export class EngineSession {
 }
 
 export class SessionPool {
-  readonly #open: () => EngineSession;
+  readonly #open: OpenSession;
   readonly #sessionsMax: number;
   readonly #waitingMax: number;
   readonly #idle: EngineSession[] = [];
   readonly #waiting: ((session: EngineSession) => void)[] = [];
   #count = 0;
 
-  constructor(open: () => EngineSession, sessionsMax: number, waitingMax: number) {
+  constructor(open: OpenSession, sessionsMax: number, waitingMax: number) {
     this.#open = open;
     this.#sessionsMax = sessionsMax;
     this.#waitingMax = waitingMax;
   }
 
-  /** Runs `work` with a session in the given state; settles when the session is back in the pool. */
+  /**
+   * Runs `work` with a session in the given state; settles when the session is back. Requests that find no
+   * session wait in order. `isWanted` is asked when one is there: nobody's statement does not begin.
+   */
   async use<Result>(
     scope: Scope,
     sql: string,
+    isWanted: () => boolean,
     work: (session: EngineSession) => Promise<Result>,
   ): Promise<Result> {
     let session = await this.#take();
     try {
-      if (session.holdsForeignParameter(scope, sql)) session = this.#replace(session);
+      if (!isWanted()) throw ClickHouseException.of(210, 'NETWORK_ERROR', 'The client closed the connection');
+      if (session.hasStrangersParameter(scope, sql)) session = this.#replace(session);
       try {
-        await session.enter(scope, sql);
+        await session.enter(scope);
       } catch {
-        // Perhaps its own state is at fault (a database that was dropped): a fresh one says for certain.
+        // Its own past may be at fault, a database that was dropped since: a fresh session says for certain.
         session = this.#replace(session);
-        await session.enter(scope, sql);
+        await session.enter(scope);
       }
       return await work(session);
     } finally {
-      this.#give(session);
+      this.#give(session.isKnown ? session : this.#replace(session));
     }
   }
 
+  /** Adds a session that was opened elsewhere. */
+  adopt(session: EngineSession): void {
+    this.#count += 1;
+    this.#give(session);
+  }
+
+  /** Closes idle sessions. Call it when none is in use. */
   close(): void {
     for (const session of this.#idle.splice(0)) session.close();
   }
@@ -124,13 +165,9 @@ export class SessionPool {
     const idle = this.#idle.pop();
     if (idle !== undefined) return idle;
     if (this.#count < this.#sessionsMax) {
+      const session = this.#open();
       this.#count += 1;
-      try {
-        return this.#open();
-      } catch (error) {
-        this.#count -= 1;
-        throw error;
-      }
+      return session;
     }
     if (this.#waiting.length >= this.#waitingMax) {
       throw ClickHouseException.of(202, 'TOO_MANY_SIMULTANEOUS_QUERIES', 'Too many simultaneous queries');
@@ -139,18 +176,14 @@ export class SessionPool {
   }
 
   #give(session: EngineSession): void {
-    const next = session.usable ? session : this.#replace(session);
-    const waiting = this.#waiting.shift();
-    if (waiting === undefined) this.#idle.push(next);
-    else waiting(next);
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#idle.push(session);
+    else next(session);
   }
 
+  /** A connection costs 0.1 ms to open. */
   #replace(session: EngineSession): EngineSession {
     session.close();
     return this.#open();
   }
-}
-
-function quoteIdentifier(name: string): string {
-  return `\`${name.replace(/[\\`]/g, '\\$&')}\``;
 }

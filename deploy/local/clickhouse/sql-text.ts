@@ -23,7 +23,7 @@ export function* tokens(sql: string, from = 0): Generator<Token> {
   while (position < sql.length) {
     const char = sql[position] as string;
     const start = position;
-    if (/\s/.test(char) || char === '\0') {
+    if (isSpace(char)) {
       position += 1;
       continue;
     }
@@ -70,103 +70,117 @@ export function* tokens(sql: string, from = 0): Generator<Token> {
 
 export type Statement =
   /** A query whose result may be large: it can be written to a pipe with INTO OUTFILE. */
-  | { readonly kind: 'select'; readonly format: Token | undefined; readonly end: number }
-  | { readonly kind: 'insert'; readonly insert: InsertText }
+  | SelectText
+  | InsertText
   /** Everything else. `session` is true when it changes the session it runs in. */
-  | { readonly kind: 'other'; readonly end: number; readonly session: boolean; readonly kill: boolean }
+  | { readonly kind: 'other'; readonly end: number; readonly session: boolean }
   | { readonly kind: 'empty' }
   | { readonly kind: 'refused'; readonly code: number; readonly type: string; readonly message: string };
 
+export type SelectText = {
+  readonly kind: 'select';
+  /** The keyword of its FORMAT clause. */
+  readonly format: Token | undefined;
+  readonly end: number;
+};
+
 export type InsertText = {
+  readonly kind: 'insert';
   /** Behind `INSERT INTO target (columns)`: where `SETTINGS` and `FROM INFILE` go. */
   readonly targetEnd: number;
   /** What stands in an own SETTINGS clause, without the keyword. */
   readonly settings: { readonly start: number; readonly end: number } | undefined;
   readonly source:
     | { readonly kind: 'data'; readonly format: string; readonly dataStart: number }
+    | { readonly kind: 'select'; readonly start: number; readonly end: number }
+    | InputCall
     /** Neither FORMAT nor VALUES nor SELECT yet: the rest may be in the request's body. */
-    | { readonly kind: 'open' }
-    | {
-        readonly kind: 'select';
-        readonly start: number;
-        /** `input('structure')`: reads the request's data, of the format behind it. */
-        readonly input:
-          | {
-              readonly start: number;
-              readonly open: number;
-              readonly close: number;
-              readonly format: string;
-              readonly formatStart: number;
-              readonly dataStart: number;
-            }
-          | undefined;
-        readonly end: number;
-      };
+    | { readonly kind: 'open' };
+};
+
+/** `SELECT … FROM input('structure') … FORMAT name`: a query over the request's data. */
+export type InputCall = {
+  readonly kind: 'input';
+  /** Of the SELECT. */
+  readonly start: number;
+  /** Of `input`, its brackets, and the FORMAT clause. */
+  readonly callStart: number;
+  readonly open: number;
+  readonly close: number;
+  readonly formatStart: number;
+  readonly format: string;
+  readonly dataStart: number;
 };
 
 const selectWords = new Set(['SELECT', 'WITH', 'FROM', '(']);
+const expressionWords = new Set(
+  'SELECT DISTINCT BY WHERE PREWHERE HAVING ON AND OR NOT IN LIKE ILIKE BETWEEN CASE WHEN THEN ELSE AS'.split(
+    ' ',
+  ),
+);
 const sessionWords = new Set(['SET', 'USE', 'BEGIN', 'COMMIT', 'ROLLBACK']);
 
-/** Says what kind of statement a text is. Shell commands of the engine's command line are refused. */
+/** Says what kind of statement a text is. */
 export function readStatement(sql: string): Statement {
-  const trimmed = sql.trim().replace(/[;\s]+$/, '');
-  if (/^(\\|\?\?|\/)/.test(trimmed) && !trimmed.startsWith('/*')) return syntaxError(trimmed);
-  if (/^(exit|quit|logout|учше|йгше|дщпщге|exit;|quit;|logout;|q|й|:q|ls|clear)$/i.test(trimmed)) {
-    return syntaxError(trimmed);
+  if (isShellCommand(sql)) {
+    const message = `Syntax error: failed at position 1 (${sql.trim().slice(0, 40)})`;
+    return { kind: 'refused', code: 62, type: 'SYNTAX_ERROR', message };
   }
   const first = tokens(sql).next();
   if (first.done === true) return { kind: 'empty' };
   if (first.value.word === 'INSERT') {
     const insert = readInsert(sql);
-    return insert === undefined ? readOther(sql, first.value) : { kind: 'insert', insert };
+    return insert ?? readOther(sql, first.value);
   }
   return readOther(sql, first.value);
 }
 
 function readOther(sql: string, first: Token): Statement {
+  let before: Token | undefined;
+  let previous: Token | undefined;
+  /** A word FORMAT with a name behind it; a clause only if nothing but SETTINGS follows. */
   let format: Token | undefined;
-  let previous: Token = first;
+  let formatNameEnd = -1;
   let semicolon: Token | undefined;
   let end = first.end;
   let inserts = false;
   let temporary = false;
   for (const token of tokens(sql)) {
+    if (token.depth === 0 && token.word === ';') {
+      semicolon ??= token;
+      continue;
+    }
     if (semicolon !== undefined) {
-      if (token.word === ';') continue;
-      return {
-        kind: 'refused',
-        code: 62,
-        type: 'SYNTAX_ERROR',
-        message: `Syntax error (Multi-statements are not allowed): failed at position ${semicolon.start + 1} (end of query)`,
-      };
+      const place = `failed at position ${semicolon.start + 1} (end of query)`;
+      const message = `Syntax error (Multi-statements are not allowed): ${place}`;
+      return { kind: 'refused', code: 62, type: 'SYNTAX_ERROR', message };
     }
     if (token.depth === 0) {
-      if (token.word === ';') {
-        semicolon = token;
-        continue;
+      if (previous?.word === 'INTO' && token.word === 'OUTFILE') {
+        const message = 'INTO OUTFILE is not allowed';
+        return { kind: 'refused', code: 358, type: 'INTO_OUTFILE_NOT_ALLOWED', message };
       }
-      if (previous.word === 'FORMAT' && previous.kind === 'word' && token.kind === 'word') format = previous;
-      if (previous.word === 'INTO' && token.word === 'OUTFILE') {
-        return {
-          kind: 'refused',
-          code: 208,
-          type: 'INTO_OUTFILE_NOT_ALLOWED',
-          message: 'INTO OUTFILE is not allowed',
-        };
+      if (formatNameEnd === previous?.end && token.word !== 'SETTINGS') format = undefined;
+      if (previous?.word === 'FORMAT' && token.kind === 'word' && !awaitsExpression(before)) {
+        format = previous;
+        formatNameEnd = token.end;
       }
-      if (token.word === 'INSERT' || token.word === 'EXPLAIN') inserts = true;
+      if (token.word === 'INSERT') inserts = true;
       if (token.word === 'TEMPORARY') temporary = true;
+      before = previous;
       previous = token;
     }
     end = token.end;
   }
   if (selectWords.has(first.word) && !inserts) return { kind: 'select', format, end };
-  return {
-    kind: 'other',
-    end,
-    session: temporary || sessionWords.has(first.word),
-    kill: first.word === 'KILL',
-  };
+  return { kind: 'other', end, session: temporary || sessionWords.has(first.word) };
+}
+
+/** True when an expression has to follow, so that a word `format` there is a column. */
+function awaitsExpression(token: Token | undefined): boolean {
+  if (token === undefined) return true;
+  if (token.kind === 'word') return expressionWords.has(token.word);
+  return token.kind === 'punctuation' && !/[)\]}*]/.test(token.word);
 }
 
 /** Reads an INSERT up to its data. Undefined: not in a form that this knows; the engine says what is wrong. */
@@ -193,15 +207,22 @@ function readInsert(sql: string): InsertText | undefined {
     settings = { start, end: cursor.previousEnd };
   }
   const token = cursor.token;
-  if (token === undefined || token.word === ';') return { targetEnd, settings, source: { kind: 'open' } };
+  if (token === undefined || token.word === ';')
+    return { kind: 'insert', targetEnd, settings, source: { kind: 'open' } };
   if (token.word === 'VALUES') {
-    return { targetEnd, settings, source: { kind: 'data', format: 'Values', dataStart: token.end } };
+    return {
+      kind: 'insert',
+      targetEnd,
+      settings,
+      source: { kind: 'data', format: 'Values', dataStart: token.end },
+    };
   }
   if (token.word === 'FORMAT') {
     cursor.next();
     const name = cursor.token;
     if (name === undefined || name.kind !== 'word') return undefined;
     return {
+      kind: 'insert',
       targetEnd,
       settings,
       source: {
@@ -212,41 +233,36 @@ function readInsert(sql: string): InsertText | undefined {
     };
   }
   if (token.word === 'SELECT' || token.word === 'WITH' || token.word === '(') {
-    return { targetEnd, settings, source: readInsertSelect(sql, cursor) };
+    return { kind: 'insert', targetEnd, settings, source: readInsertSelect(sql, cursor) };
   }
   return undefined;
 }
 
 function readInsertSelect(sql: string, cursor: Cursor): InsertText['source'] {
   const start = cursor.token?.start ?? sql.length;
-  let call: { start: number; open: number; close: number } | undefined;
-  let end = cursor.previousEnd;
+  let call: { callStart: number; open: number; close: number } | undefined;
+  let end = start;
   while (cursor.token !== undefined) {
     const token = cursor.token;
     cursor.next();
     if (token.word === 'INPUT' && cursor.is('(')) {
       const open = cursor.token.start;
-      const depth = cursor.token.depth;
-      while (cursor.token !== undefined && !(cursor.is(')') && cursor.token.depth === depth)) cursor.next();
-      call = { start: token.start, open, close: cursor.token?.start ?? sql.length };
+      cursor.skipBrackets();
+      call = { callStart: token.start, open, close: cursor.previousEnd - 1 };
     } else if (
       call !== undefined &&
       token.word === 'FORMAT' &&
       token.depth === 0 &&
-      cursor.token?.kind === 'word'
+      cursor.token !== undefined
     ) {
       const name = cursor.token;
-      const input = {
-        ...call,
-        format: sql.slice(name.start, name.end),
-        formatStart: token.start,
-        dataStart: dataStartBehind(sql, name.end),
-      };
-      return { kind: 'select', start, input, end: token.start };
+      const format = sql.slice(name.start, name.end);
+      const dataStart = dataStartBehind(sql, name.end);
+      return { kind: 'input', start, ...call, formatStart: token.start, format, dataStart };
     }
     if (token.word !== ';') end = cursor.previousEnd;
   }
-  return { kind: 'select', start, input: undefined, end };
+  return { kind: 'select', start, end };
 }
 
 /** Names of placeholders `{name:Type}` in a text, and perhaps a few more. */
@@ -259,9 +275,25 @@ export function quote(text: string): string {
   return `'${text.replace(/[\\'\0]/g, (char) => (char === '\0' ? '\\0' : `\\${char}`))}'`;
 }
 
+/** An identifier, safe for any content. */
+export function quoteIdentifier(name: string): string {
+  return `\`${name.replace(/[\\`]/g, '\\$&')}\``;
+}
+
 /** True for a name that may stand in SQL text unquoted (settings, formats). */
 export function isPlainName(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
+}
+
+/** Words that the engine's command line takes as commands of its own; to a server they are no SQL. */
+function isShellCommand(sql: string): boolean {
+  if (sql.length > 1000) return false;
+  const text = sql.replace(/^[;\s]+|[;\s]+$/g, '');
+  return /^(exit|quit|logout|учше|йгше|дщпщге|q|й|:q|ls|clear|\/clear|\\.*|\?\?.*)$/is.test(text);
+}
+
+function isSpace(char: string): boolean {
+  return char === ' ' || (char >= '\t' && char <= '\r') || char === '\0' || char === '\ufeff';
 }
 
 /** Data begins behind the format's name, optional spaces and one line break. */
@@ -291,11 +323,6 @@ function quotedEnd(sql: string, start: number): number {
 function match(pattern: RegExp, sql: string, position: number): string | undefined {
   pattern.lastIndex = position;
   return pattern.exec(sql)?.[0];
-}
-
-function syntaxError(text: string): Statement {
-  const message = `Syntax error: failed at position 1 (${text.slice(0, 40)})`;
-  return { kind: 'refused', code: 62, type: 'SYNTAX_ERROR', message };
 }
 
 class Cursor {
