@@ -38,6 +38,8 @@ export type Config = {
   /** A job whose worker is silent for this long is given to another one. */
   readonly jobLockMs: number;
   readonly logLevel: string;
+  /** Tests only: where the process is to die, `name:n`. */
+  readonly crashAt: string | undefined;
 };
 
 export class ConfigError extends Error {}
@@ -80,6 +82,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
     jobLockMs: integer(env, 'JOB_LOCK_MS', 30_000, 500, 600_000),
+    crashAt: env.CRASH_AT,
     logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };
 }

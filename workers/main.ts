@@ -5,13 +5,26 @@ import { mirrorRegistry } from '../src/accounts/mirror.js';
 import { readRegistry } from '../src/accounts/registry.js';
 import { connectClickHouse } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
+import { createCrashPoint } from '../src/crash-point.js';
+import { mirrorDeletions } from '../src/deletion/mirror.js';
 import { createLog, describeError } from '../src/log.js';
+import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
 import { updateClaimWindow } from '../src/redis/claim-window.js';
 import { connect, connectForQueue, ready } from '../src/redis/client.js';
-import { type Segment, shardKeys } from '../src/redis/keys.js';
+import { registryKeys, type Segment, shardKeys } from '../src/redis/keys.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
 import { stopRequested } from '../src/stop.js';
-import { openQueue, storeQueueName, tickEveryMs, tickQueueName, workerOptions } from './queues.js';
+import { runDeletionRound } from './delete.js';
+import {
+  deletionJobOptions,
+  deletionQueueName,
+  openDeletionQueue,
+  openQueue,
+  storeQueueName,
+  tickEveryMs,
+  tickQueueName,
+  workerOptions,
+} from './queues.js';
 import { storeSegment } from './store.js';
 import { tick } from './tick.js';
 
@@ -103,30 +116,81 @@ async function scheduleTicks(tickQueue: Queue): Promise<void> {
   );
 }
 
+/** Starts the rounds of deletions; they run while requests are pending. */
+function serveDeletions(): { readonly look: () => Promise<void>; readonly close: () => Promise<void> } {
+  const queue = openDeletionQueue(queueRedis);
+  const worker = new Worker(
+    deletionQueueName,
+    async () => {
+      await runDeletionRound({
+        redis,
+        clickhouse,
+        database: config.clickhouseDatabase,
+        shards,
+        crash: createCrashPoint(config.crashAt),
+        log,
+      });
+    },
+    { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
+  );
+  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  return {
+    // The job's id is fixed: there is one round at a time, and adding it again changes nothing.
+    look: async () => {
+      if ((await redis.zcard(registryKeys.pendingDeletions)) === 0) return;
+      await queue.add('round', {}, deletionJobOptions);
+      if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
+    },
+    close: async () => {
+      await worker.close();
+      await queue.close();
+    },
+  };
+}
+
 const served = Array.from({ length: shards }, (_, shard) => serveShard(shard));
 const stopSharing = shareMetrics(redis, `worker-${process.pid}`, log);
 
+const deletionRounds = serveDeletions();
+
 async function everySecond(): Promise<void> {
   await Promise.all(served.map((shard) => shard.everySecond()));
+  await rewriteWhenWanted(redis);
   await mirrorRegistry(redis, clickhouse);
+  await mirrorDeletions(redis, clickhouse);
 }
 
-let round: Promise<void> | undefined;
-const timer = setInterval(() => {
-  round ??= everySecond()
-    .catch((error: unknown) => log.warn({ error: describeError(error) }, 'upkeep failed'))
-    .finally(() => {
-      round = undefined;
-    });
-}, 1_000);
+/** Runs `work` again and again, one run at a time; the function returned stops that. */
+function repeat(work: () => Promise<void>, everyMs: number, what: string): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  const timer = setInterval(() => {
+    running ??= work()
+      .catch((error: unknown) => log.warn({ error: describeError(error) }, `${what} failed`))
+      .finally(() => {
+        running = undefined;
+      });
+  }, everyMs);
+  return async () => {
+    clearInterval(timer);
+    await running;
+  };
+}
+
+const stopUpkeep = repeat(everySecond, 1_000, 'upkeep');
+const stopLooking = repeat(deletionRounds.look, tickEveryMs, 'the look for deletions');
 log.info({ shards }, 'working');
 
 await stop;
 log.info('stopping');
-clearInterval(timer);
 // A job that does not end in time is given to another worker; nothing is lost by leaving it.
 const bound = new Promise((resolve) => setTimeout(resolve, 20_000).unref());
-await Promise.race([Promise.all([round, ...served.map((shard) => shard.close())]), bound]);
+const closing = [
+  stopUpkeep(),
+  stopLooking(),
+  deletionRounds.close(),
+  ...served.map((shard) => shard.close()),
+];
+await Promise.race([Promise.all(closing), bound]);
 await stopSharing();
 await clickhouse.close();
 redis.disconnect();

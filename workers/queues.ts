@@ -58,3 +58,12 @@ export function storeJobId(segment: Segment): string {
 export function openQueue(name: string, shard: number, connection: ConnectionOptions): Queue {
   return new Queue(name, queueOptions(shard, connection));
 }
+
+export const deletionQueueName = 'deletion';
+
+/** One job for all requests: they share their mutations. */
+export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'round' };
+
+export function openDeletionQueue(connection: ConnectionOptions): Queue {
+  return new Queue(deletionQueueName, { ...queueOptions(0, connection), prefix: '{registry}' });
+}

@@ -18,6 +18,8 @@ export type LoadOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
   readonly claimBytesMax: number;
+  /** Loads what else is kept twice into an emptied Redis, before anybody may use it. */
+  readonly restoreMore?: () => Promise<unknown>;
 };
 
 /** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
@@ -42,6 +44,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
       [loaded.deployment.epoch, numberFloor, bucketCount],
     );
   }
+  if (loaded.how === 'restored') await options.restoreMore?.();
   // The epoch of the registry comes last: who finds it finds everything.
   await redis.set(registryKeys.epoch, loaded.deployment.epoch);
   if (loaded.how !== 'found') await mirrorRegistry(redis, clickhouse);

@@ -76,6 +76,19 @@ export const claims = {
   bytesPerClaim: 26,
 } as const;
 
+export const deletions = {
+  tokenMsMax: 60 * 60 * 1000,
+  tokensPerEnvironmentMax: 100,
+  /** Failed token requests a minute and (app_id, address). */
+  tokenFailuresPerMinuteMax: 20,
+  statusRequestsPerSecondMax: 100,
+  pendingPerAccountMax: 2000,
+  /** Rounds start at least this far apart, so that requests share mutations: at most 15 a minute. */
+  roundEveryMs: 4_000,
+  /** Targets that one round takes on. */
+  targetsPerRoundMax: 50_000,
+} as const;
+
 /** `Retry-After` of a 503, in whole seconds. */
 export const overloadedRetrySeconds = 2;
 
@@ -111,5 +124,14 @@ relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit o
 relation(
   claims.windowMsMin > commits.deadlineMs,
   'a key must be remembered for longer than a request may take',
+);
+relation(
+  deletions.targetsPerRoundMax >= counts.deletionTargetsMax,
+  'one round must be able to take the largest request',
+);
+relation(60_000 / deletions.roundEveryMs <= 20, 'requests share at most 20 mutations a minute and table');
+relation(
+  counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
+  'the largest list, every character escaped as a surrogate pair, must fit the body',
 );
 relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');

@@ -40,6 +40,7 @@ export const outcomes = {
   too_many_records: never(400, 'A bulk request has more elements than the contract takes.'),
   unknown_app_id: never(400, 'No environment has this app_id.'),
   too_large_for_limit: never(400, 'The bulk request alone exceeds its rate limit and could never fit.'),
+  unauthorized: never(401, 'The credentials are invalid, or do not open this.'),
 
   // Not now.
   rate_limited: later(429, 'The rate limit has no room for this request; nothing was stored.'),

@@ -17,45 +17,54 @@ const eventProperties = Type.Object(
   {},
   {
     additionalProperties: eventPropertyValue,
-    description: `At most ${counts.propertiesMax} key-value pairs. An array is stored as one string, its elements joined with ||.`,
+    description: `At most ${counts.propertiesMax} key-value pairs; keys of at most ${lengths.propertyKeyMax} characters, values numbers or strings of at most ${lengths.propertyValueMax} characters. An array of these is stored as one string: its elements joined with ||, cut after ${lengths.joinedArrayMax} characters. The keys user_id, session_id and screen_name are reserved.`,
     examples: [{ amount: 12.5, currency: 'EUR', tags: ['gift', 'express'] }],
   },
 );
 
 const appId = Type.String({
   minLength: 1,
-  description: 'The environment that the record belongs to.',
+  description: 'ID of the environment that the records belong to.',
   examples: ['1000000001'],
 });
+
+const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
 
 const eventFields = {
   event: Type.String({
     minLength: 1,
     maxLength: lengths.eventMax,
-    description:
-      'Name of the event. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.',
+    description: `Name of the event, at most ${lengths.eventMax} characters. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.`,
     examples: ['Order Completed'],
   }),
   identity: Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: lengths.identityMax,
-      description:
-        'Case-sensitive identity of the user; send e-mail addresses in lower case. Exactly one of identity and user_id.',
+      description: `${identityAdvice} A user is created for an identity that is new. Give exactly one of identity and user_id.`,
       examples: ['ada@example.com'],
     }),
   ),
   user_id: Type.Optional(
     Type.String({
-      description: 'Decimal form of an integer from 0 to 2^53 - 1, from the client library.',
+      description:
+        'An anonymous user: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made. Give exactly one of identity and user_id.',
       examples: ['4503599627370496'],
     }),
   ),
-  session_id: Type.Optional(Type.String({ minLength: 1, maxLength: lengths.sessionIdMax })),
+  session_id: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: lengths.sessionIdMax,
+      description: "The user's session.",
+      examples: ['5629499534213120'],
+    }),
+  ),
   properties: Type.Optional(eventProperties),
   timestamp: Type.Optional(
     Type.String({
-      description: 'RFC 3339 with offset and seconds. Default: the time of acceptance.',
+      description:
+        'When it happened: RFC 3339 with offset and seconds, up to 9 fraction digits (stored to the millisecond), from 1970 to one day ahead. Default: the time of acceptance.',
       examples: ['2026-03-01T12:30:00.250+01:00'],
     }),
   ),
@@ -63,7 +72,8 @@ const eventFields = {
     Type.String({
       minLength: 1,
       maxLength: lengths.idempotencyKeyMax,
-      description: 'A later event with the same key changes nothing.',
+      description:
+        'Unique within the environment. A later event with the same key is answered like the first and changes nothing, whatever is in it; so a request without an answer can be repeated.',
       examples: ['order-1001-completed'],
     }),
   ),
@@ -84,8 +94,7 @@ export const bulkEventsSchema = Type.Object({
 const identity = Type.String({
   minLength: 1,
   maxLength: lengths.identityMax,
-  description:
-    'Case-sensitive identity of the user; send e-mail addresses in lower case. Never a generic word.',
+  description: identityAdvice,
   examples: ['ada@example.com'],
 });
 
@@ -100,8 +109,7 @@ export const userPropertiesSchema = Type.Object({
           Type.Number(),
           Type.String({ maxLength: lengths.userPropertyValueMax }),
         ]),
-        description:
-          'Key-value pairs of the user, for all past and future activity; of each key the latest value stands. The lower-case key email fills the built-in e-mail property.',
+        description: `Key-value pairs of the user, for all past and future activity; of each key the latest value stands. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
         examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
       },
     ),
@@ -117,10 +125,38 @@ export const bulkUsersSchema = Type.Object({
 /** One identification, without the app_id. */
 export const identifySchema = Type.Object({
   user_id: Type.String({
-    description: 'The anonymous user: decimal form of an integer from 0 to 2^53 - 1.',
+    description:
+      'The anonymous user: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made.',
     examples: ['4503599627370496'],
   }),
   identity,
-  timestamp: Type.Optional(Type.String({ description: 'RFC 3339 with offset and seconds.' })),
+  timestamp: Type.Optional(
+    Type.String({
+      description:
+        'When it happened: RFC 3339 with offset and seconds. Checked only: the order of acceptance counts.',
+      examples: ['2026-03-01T12:30:00Z'],
+    }),
+  ),
 });
 export type IdentifyInput = Static<typeof identifySchema>;
+
+/** `POST /api/public/v0/user_deletion`. */
+export const deletionSchema = Type.Object({
+  users: Type.Array(
+    Type.Object({
+      identity: Type.Optional(identity),
+      user_id: Type.Optional(
+        Type.Union([Type.Number(), Type.String()], {
+          description: 'An integer from 0 to 2^53 - 1, or its plain decimal form as a string.',
+          examples: [4503599627370496],
+        }),
+      ),
+    }),
+    {
+      minItems: 1,
+      maxItems: counts.deletionTargetsMax,
+      description: 'The users to delete, each by exactly one of identity and user_id.',
+    },
+  ),
+});
+export type DeletionInput = Static<typeof deletionSchema>;

@@ -9,12 +9,14 @@ import type { Exchange } from './exchange.js';
 const heldBytesMax = 256 * 1024 * 1024;
 let heldBytes = 0;
 
+/** Takes a body. Unless it is `owned`, it is a view that dies when this returns. */
+export type TakeBody = (body: Buffer, owned: boolean) => void;
+
 /**
  * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it
- * is complete: the buffer may be a view that dies when `take` returns. Answers by itself when the request is
- * refused for its framing, type, encoding or size.
+ * is complete. Answers by itself when the request is refused for its framing, type, encoding or size.
  */
-export function readJsonBody(exchange: Exchange, bytesMax: number, take: (body: Buffer) => void): void {
+export function readJsonBody(exchange: Exchange, bytesMax: number, take: TakeBody): void {
   const { framing } = exchange;
   const fault = faultOf(exchange, bytesMax);
   if (fault !== undefined) {
@@ -23,7 +25,7 @@ export function readJsonBody(exchange: Exchange, bytesMax: number, take: (body: 
     exchange.refuseAndClose(fault);
     return;
   }
-  collect(exchange, bytesMax, (body) => {
+  collect(exchange, bytesMax, (body, owned) => {
     if (!framing.json) {
       exchange.refuse(rejection('invalid_content_type', 'Content-Type must be application/json, in UTF-8.'));
     } else if (framing.unsupportedEncoding) {
@@ -31,7 +33,7 @@ export function readJsonBody(exchange: Exchange, bytesMax: number, take: (body: 
     } else if (framing.encoding === 'gzip') {
       inflate(exchange, body, bytesMax, take);
     } else {
-      take(body);
+      take(body, owned);
     }
   });
 }
@@ -45,32 +47,42 @@ function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined
   return undefined;
 }
 
-function collect(exchange: Exchange, bytesMax: number, take: (body: Buffer) => void): void {
+function collect(exchange: Exchange, bytesMax: number, take: TakeBody): void {
+  const { length } = exchange.framing;
+  /** The whole body in one buffer when its length is known, so that a large one is held once. */
+  let whole: Buffer | undefined;
   let parts: Buffer[] = [];
   let bytes = 0;
   exchange.onGone(() => {
     heldBytes -= bytes;
     bytes = 0;
     parts = [];
+    whole = undefined;
   });
   exchange.onData((chunk, last) => {
-    if (last && parts.length === 0 && chunk.length <= bytesMax) return take(chunk);
+    if (last && bytes === 0 && chunk.length <= bytesMax) return take(chunk, false);
+    const at = bytes;
     bytes += chunk.length;
     heldBytes += chunk.length;
-    if (bytes > bytesMax) return exchange.refuseAndClose(tooLarge(bytesMax));
+    if (bytes > (length ?? bytesMax)) return exchange.refuseAndClose(tooLarge(bytesMax));
     // The chunk's memory is taken back when this returns.
-    parts.push(Buffer.from(chunk));
-    if (last) take(parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, bytes));
+    if (length === undefined) {
+      parts.push(Buffer.from(chunk));
+    } else {
+      whole ??= Buffer.allocUnsafe(length);
+      chunk.copy(whole, at);
+    }
+    if (last) take(whole ?? Buffer.concat(parts, bytes), true);
   });
 }
 
-function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: (body: Buffer) => void): void {
+function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeBody): void {
   gunzip(
     Buffer.from(body),
     { maxOutputLength: bytesMax, finishFlush: constants.Z_FINISH },
     (error, inflated) => {
       if (exchange.ended) return;
-      if (error === null) return take(inflated);
+      if (error === null) return take(inflated, true);
       if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
         return exchange.refuseAndClose(tooLarge(bytesMax));
       }

@@ -50,6 +50,11 @@ export class Exchange {
     });
   }
 
+  /** The address that the request came from. */
+  get address(): string {
+    return Buffer.from(this.#res.getRemoteAddressAsText()).toString('latin1');
+  }
+
   /** Calls `release` when the request is answered or aborted. */
   onGone(release: () => void): void {
     this.#release = release;

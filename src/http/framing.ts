@@ -15,6 +15,8 @@ export type Framing = {
   /** The framing itself is at fault; the connection must be closed. */
   readonly fault: Rejection | undefined;
   readonly unsupportedEncoding: boolean;
+  /** Undefined when absent or given twice: which of two would count, nobody knows. */
+  readonly authorization: string | undefined;
 };
 
 const jsonType = /^application\/json *(?:; *charset="?utf-8"?)? *;?$/i;
@@ -29,6 +31,8 @@ export function readFraming(req: HttpRequest): Framing {
   let contentType = '';
   let encodings = 0;
   let encoding = 'identity';
+  let authorizations = 0;
+  let authorization: string | undefined;
   req.forEach((name, value) => {
     switch (name) {
       case 'content-length':
@@ -47,6 +51,10 @@ export function readFraming(req: HttpRequest): Framing {
         encodings += 1;
         encoding = value.toLowerCase();
         break;
+      case 'authorization':
+        authorizations += 1;
+        authorization = value;
+        break;
     }
   });
   const chunked = transferEncodings > 0;
@@ -60,6 +68,7 @@ export function readFraming(req: HttpRequest): Framing {
     encoding: encoding === 'gzip' ? 'gzip' : 'identity',
     json: contentTypes === 1 && (contentType === 'application/json' || jsonType.test(contentType)),
     fault: sound ? undefined : ambiguous,
+    authorization: authorizations === 1 ? authorization : undefined,
     unsupportedEncoding: encodings > 1 || (encoding !== 'gzip' && encoding !== 'identity'),
   };
 }

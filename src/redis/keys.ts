@@ -46,6 +46,27 @@ export const registryKeys = {
   unmirrored: '{registry}:unmirrored',
   /** Hash of counters by "<app_id>:<mending>". */
   mendings: '{registry}:mendings',
+  /** Sorted set of the last rejected records of an environment by time, without values. */
+  rejected: (appId: string) => `{registry}:rejected:${appId}`,
+  /** Hash of deletion requests by id: what was asked, how far it is, the evidence. No identity. */
+  deletions: '{registry}:deletions',
+  /** Sorted set of "<account_id> <request id>" by time of submission. */
+  pendingDeletions: '{registry}:deletions_pending',
+  /** Set of the requests that ClickHouse does not have in their present form. */
+  unmirroredDeletions: '{registry}:deletions_unmirrored',
+  /** The targets of a request; gone when it is complete. */
+  deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
+  /** Present for a while after a round of deletions, so that requests gather for the next one. */
+  deletionRound: '{registry}:deletion_round',
+  /** Present while the append-only file still holds what was deleted. */
+  rewriteWanted: '{registry}:rewrite_wanted',
+  rewriteSpacing: '{registry}:rewrite_spacing',
+  /** Counts mirrored forms of deletion requests. */
+  deletionVersion: '{registry}:deletions_version',
+  token: (hash: string) => `{registry}:token:${hash}`,
+  tokensOf: (appId: string) => `{registry}:tokens:${appId}`,
+  tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
+  statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
   /** Hash of the processes' metrics by process. */
   metrics: (host: string) => `{registry}:metrics:${host}`,
 } as const;

@@ -19,6 +19,11 @@ export const scripts = {
   writeRegistry: load('write-registry-4'),
   mirrored: load('mirrored-2'),
   loadShard: load('load-shard-1'),
+  fence: load('fence-1'),
+  submitDeletion: load('submit-deletion-5'),
+  updateDeletion: load('update-deletion-3'),
+  completeDeletion: load('complete-deletion-4'),
+  issueToken: load('issue-token-2'),
 } as const;
 
 /**

@@ -1,0 +1,87 @@
+// Access tokens of the deletion API: minted for the API key of an account's Main Production environment, good
+// for an hour, and dead at once when the key is rotated or revoked or the environment stops being main. Only
+// hashes of keys and tokens are stored; they are compared in constant time.
+
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import { deletions } from '../contract/limits.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { hashApiKey } from './accounts.js';
+import type { ApiKey, Environment } from './documents.js';
+
+/** Who calls: the account, and the key by which it came. */
+export type Caller = { readonly accountId: string; readonly appId: string; readonly keyCreatedAt: string };
+
+/** A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures. */
+export type Minted = { readonly accessToken: string } | 'wrong' | 'limited';
+
+type TokenRecord = { readonly app_id: string; readonly key_hash: string };
+
+/** Mints a token. `address` is the caller's; failures are counted by it and the app_id. */
+export async function mintToken(
+  redis: Redis,
+  appId: string,
+  apiKey: string,
+  address: string,
+): Promise<Minted> {
+  const failuresKey = registryKeys.tokenFailures(digestOf(`${appId}\0${address}`));
+  if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
+
+  const { environment, key } = await readAccess(redis, appId);
+  // An unknown app_id is compared too, so that it costs the same.
+  const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
+  if (!right || key === undefined || environment?.main !== true) {
+    await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'NX').exec();
+    return 'wrong';
+  }
+  const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
+  const record: TokenRecord = { app_id: appId, key_hash: key.hash };
+  await runScript(
+    redis,
+    scripts.issueToken,
+    [registryKeys.token(digestOf(accessToken)), registryKeys.tokensOf(appId)],
+    [JSON.stringify(record), deletions.tokenMsMax, deletions.tokensPerEnvironmentMax],
+  );
+  return { accessToken };
+}
+
+/** Who a token belongs to; undefined when it opens nothing, whatever the cause. */
+export async function callerOfToken(redis: Redis, accessToken: string): Promise<Caller | undefined> {
+  const text = await redis.get(registryKeys.token(digestOf(accessToken)));
+  if (text === null) return undefined;
+  const record = JSON.parse(text) as TokenRecord;
+  const { environment, key } = await readAccess(redis, record.app_id);
+  if (environment?.main !== true || key === undefined || !equal(key.hash, record.key_hash)) return undefined;
+  return { accountId: environment.account_id, appId: record.app_id, keyCreatedAt: key.created_at };
+}
+
+/** Whether a token may ask for a status once more in this second. */
+export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
+  const key = registryKeys.statusRequests(digestOf(accessToken));
+  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'NX').exec();
+  return Number(replies?.[0]?.[1]) <= deletions.statusRequestsPerSecondMax;
+}
+
+async function readAccess(
+  redis: Redis,
+  appId: string,
+): Promise<{ environment: Environment | undefined; key: ApiKey | undefined }> {
+  const [environment, key] = await redis.hmget(
+    registryKeys.documents,
+    `environment:${appId}`,
+    `api_key:${appId}`,
+  );
+  return {
+    environment: environment == null ? undefined : (JSON.parse(environment) as Environment),
+    key: key == null ? undefined : (JSON.parse(key) as ApiKey),
+  };
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+function equal(a: string, b: string): boolean {
+  return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
+}

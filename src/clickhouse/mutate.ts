@@ -1,0 +1,65 @@
+// Mutations: issuing one, waiting for it, and ending one that fails. A mutation is found again by a mark that
+// its text contains; its entry may vanish in a crash, so callers count rows and do not trust the list.
+
+import type { ClickHouseClient } from './client.js';
+
+export class MutationFailed extends Error {}
+
+/** How long one call waits for a mutation before it gives up and leaves it running. */
+const waitMsMax = 10 * 60_000;
+const pollMs = 50;
+
+/**
+ * Deletes the rows of a table that match, by rewriting the parts that hold them. `mark` is a name that occurs
+ * in the predicate and in no other mutation's. Settles with the mutation's id when ClickHouse has done it.
+ * Rejects with MutationFailed when it fails; it is then ended.
+ */
+export async function deleteRows(
+  client: ClickHouseClient,
+  table: string,
+  predicate: string,
+  mark: string,
+): Promise<string> {
+  await client.command({
+    query: `ALTER TABLE ${table} DELETE WHERE ${predicate}`,
+    clickhouse_settings: { mutations_sync: '0' },
+  });
+  const deadline = performance.now() + waitMsMax;
+  let mutationId = '';
+  while (performance.now() < deadline) {
+    const mutation = await readMutation(client, table, mark);
+    // Not in the list any more: it was done long ago, or lost in a crash. The caller counts.
+    if (mutation === undefined) return mutationId;
+    mutationId = mutation.mutation_id;
+    if (mutation.failure !== '') {
+      await killMutations(client, mark);
+      throw new MutationFailed(
+        `the mutation ${mutationId} of ${table} failed: ${mutation.failure.slice(0, 300)}`,
+      );
+    }
+    if (mutation.done) return mutationId;
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+  throw new MutationFailed(`the mutation ${mutationId} of ${table} is not done yet`);
+}
+
+/** Ends all mutations whose text contains the mark. */
+export async function killMutations(client: ClickHouseClient, mark: string): Promise<void> {
+  await client.command({
+    query: `KILL MUTATION WHERE database = currentDatabase() AND position(command, {mark:String}) > 0 AND NOT is_done SYNC`,
+    query_params: { mark },
+  });
+}
+
+async function readMutation(client: ClickHouseClient, table: string, mark: string) {
+  const result = await client.query({
+    query: `SELECT mutation_id, is_done AS done, latest_fail_reason AS failure FROM system.mutations
+      WHERE database = currentDatabase() AND table = {table:String} AND position(command, {mark:String}) > 0
+      ORDER BY create_time DESC LIMIT 1`,
+    query_params: { table, mark },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ mutation_id: string; done: number; failure: string }>();
+  const [row] = rows;
+  return row === undefined ? undefined : { ...row, done: Boolean(row.done) };
+}

@@ -1,0 +1,56 @@
+// The TypeBox schemas of the answers. Nothing checks answers on their way out; the OpenAPI document shows
+// these schemas, and the tests hold real answers against them. Answers may get more fields later.
+
+import Type from 'typebox';
+import { type OutcomeCode, outcomes } from './outcomes.js';
+
+const codes = Object.keys(outcomes) as OutcomeCode[];
+
+const code = Type.String({ enum: codes, description: 'What is wrong, from a closed table.' });
+const message = Type.String({ description: 'The same in words, for people; the wording may change.' });
+const field = Type.Optional(
+  Type.String({
+    description: 'Path of the field at fault, such as properties.color; absent when it is the whole request.',
+  }),
+);
+
+/** Everything was taken, or was taken before under the same key. */
+export const emptySchema = Type.Object(
+  {},
+  { additionalProperties: false, description: 'Empty: everything was stored, or had been stored before.' },
+);
+
+/** Every request that is refused. */
+export const errorSchema = Type.Object({ err: Type.Object({ message, code, field }) });
+
+const elementErrors = Type.Array(
+  Type.Object({
+    index: Type.Integer({ minimum: 0, description: 'Position in the request, from 0.' }),
+    code,
+    field,
+    message,
+  }),
+  { description: 'One entry for each element that was refused, in the order of the request.' },
+);
+
+/** A bulk request of which only some elements were stored. */
+export const bulkResultSchema = Type.Object({
+  accepted: Type.Integer({ minimum: 0, description: 'Elements stored, or stored before.' }),
+  rejected: Type.Integer({ minimum: 1, description: 'Elements refused; nothing of them was stored.' }),
+  errors: elementErrors,
+});
+
+/** A bulk request that was refused for its elements: beside `err`, what is wrong with each. */
+export const bulkErrorSchema = Type.Object({
+  err: Type.Object({ message, code, field }),
+  accepted: Type.Optional(Type.Integer({ minimum: 0, maximum: 0 })),
+  rejected: Type.Optional(Type.Integer({ minimum: 1 })),
+  errors: Type.Optional(elementErrors),
+});
+
+export const liveSchema = Type.Object({ live: Type.Boolean() });
+
+export const readySchema = Type.Object({
+  ready: Type.Boolean(),
+  missing: Type.Array(Type.String(), { description: 'What is not there; empty when the process is ready.' }),
+});

@@ -1,0 +1,250 @@
+// The tables of one round of deletions, in ClickHouse's memory only, so that no copy of a target is left on its
+// disk, and checked after every use, since a restart empties them and an empty one finds nothing: whom each request reaches in which
+// environment up to which fence, and the same by key for the predicate of the mutations. Targets never occur
+// in the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { killMutations } from '../clickhouse/mutate.js';
+import { storedTable } from '../clickhouse/tables.js';
+import { type Place, placesInOrder, targetTable } from './places.js';
+import type { FoundRows } from './request.js';
+
+/** Where one request reaches: an environment, and the fence of its shard. */
+export type Scope = {
+  readonly requestId: string;
+  readonly appId: string;
+  readonly fence: string;
+  /** Its users are resolved and kept already. */
+  readonly resolved: boolean;
+};
+
+export type RoundTables = {
+  readonly database: string;
+  /** Name that occurs in the texts of this round's mutations only. */
+  readonly mark: string;
+  readonly scope: string;
+  readonly keys: string;
+  readonly fences: string;
+  /** Rows that the tables must have; a restart of ClickHouse empties them. */
+  readonly sizes: Map<string, number>;
+};
+
+const namePrefix = 'deletion_round_';
+
+/** Makes the tables of a round and fills in its scope. `round` is letters and digits. */
+export async function createRoundTables(
+  client: ClickHouseClient,
+  database: string,
+  round: string,
+  scopes: readonly Scope[],
+): Promise<RoundTables> {
+  const mark = `${namePrefix}${round}_fences`;
+  const tables: RoundTables = {
+    database,
+    mark,
+    scope: `${namePrefix}${round}_scope`,
+    keys: `${namePrefix}${round}_keys`,
+    fences: mark,
+    sizes: new Map(),
+  };
+  const run = (query: string) => client.command({ query });
+  await run(
+    `CREATE TABLE ${tables.scope} (request_id String, app_id String, fence UInt64, resolved UInt8) ENGINE = Memory`,
+  );
+  await run(
+    `CREATE TABLE ${tables.keys} (request_id String, app_id String, key String, fence UInt64) ENGINE = Memory`,
+  );
+  // Not persistent: nothing of it ever reaches the disk, and one lost in a crash matches nothing.
+  await run(
+    `CREATE TABLE ${tables.fences} (key String, fence UInt64) ENGINE = Join(ANY, LEFT, key) SETTINGS persistent = 0`,
+  );
+  await client.insert({
+    table: tables.scope,
+    values: scopes.map(({ requestId, appId, fence, resolved }) => ({
+      request_id: requestId,
+      app_id: appId,
+      fence,
+      resolved: resolved ? 1 : 0,
+    })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  tables.sizes.set(tables.scope, scopes.length);
+  return tables;
+}
+
+/** Ends the mutations and drops the tables of every round, this one's and those that a crash left behind. */
+export async function dropRoundTables(client: ClickHouseClient): Promise<void> {
+  const result = await client.query({
+    query:
+      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
+    query_params: { prefix: namePrefix },
+    format: 'JSONEachRow',
+  });
+  const names = (await result.json<{ name: string }>()).map(({ name }) => name);
+  if (names.length === 0) return;
+  // A mutation that loses its table is stuck for ever.
+  await killMutations(client, namePrefix);
+  for (const name of names) await client.command({ query: `DROP TABLE IF EXISTS ${name} SYNC` });
+}
+
+/**
+ * Resolves the named users of requests to all ids of the merged users, as merged up to each request's fence,
+ * in every environment of their scope, and keeps the result in the target table. May be repeated until
+ * something was deleted.
+ */
+export async function resolveUsers(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  const named = `SELECT t.request_id AS request_id, s.app_id AS app_id, s.fence AS fence, t.identity AS identity, t.user_id AS user_id
+    FROM ${targetTable} AS t INNER JOIN ${tables.scope} AS s ON t.request_id = s.request_id
+    WHERE t.app_id = '' AND s.resolved = 0`;
+  // The first identity of a user_id stands, so at a fence it is either that one or, before it, none.
+  const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity, min(segment) AS since
+    FROM ${storedTable('user_identities')} WHERE app_id IN (SELECT app_id FROM ${tables.scope}) GROUP BY app_id, user_id`;
+  const identities = `SELECT request_id, app_id, fence, identity FROM (${named}) WHERE identity != ''
+    UNION DISTINCT
+    SELECT n.request_id AS request_id, n.app_id AS app_id, n.fence AS fence, m.merged_identity AS identity
+    FROM (${named}) AS n INNER JOIN (${merged}) AS m ON n.app_id = m.app_id AND n.user_id = m.user_id
+    WHERE m.since <= n.fence`;
+  const userIds = `SELECT request_id, app_id, assumeNotNull(user_id) AS user_id FROM (${named}) WHERE user_id IS NOT NULL
+    UNION DISTINCT
+    SELECT i.request_id AS request_id, i.app_id AS app_id, m.user_id AS user_id
+    FROM (${identities}) AS i INNER JOIN (${merged}) AS m ON i.app_id = m.app_id AND i.identity = m.merged_identity
+    WHERE m.since <= i.fence`;
+  await client.command({
+    query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id)
+      SELECT request_id, app_id, identity, NULL FROM (${identities})
+      UNION ALL
+      SELECT request_id, app_id, '', user_id FROM (${userIds})`,
+    clickhouse_settings: { insert_deduplicate: 0 },
+  });
+  await assertIntact(client, tables);
+}
+
+/** Fills the keys of the round from the resolved users of its requests. */
+export async function fillKeys(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  await client.command({
+    query: `INSERT INTO ${tables.keys}
+      SELECT DISTINCT t.request_id, t.app_id,
+        if(t.user_id IS NULL, ${keyOf("'i'", 't.app_id', 't.identity')}, ${keyOf("'u'", 't.app_id', 'toString(assumeNotNull(t.user_id))')}) AS key,
+        s.fence
+      FROM ${targetTable} AS t INNER JOIN ${tables.scope} AS s ON t.request_id = s.request_id AND t.app_id = s.app_id
+      WHERE t.app_id != ''`,
+  });
+  await client.command({
+    query: `INSERT INTO ${tables.fences} SELECT key, max(fence) AS fence FROM ${tables.keys} GROUP BY key`,
+  });
+  await assertIntact(client, tables);
+  tables.sizes.set(tables.keys, await countRows(client, tables.keys));
+  tables.sizes.set(tables.fences, await countRows(client, tables.fences));
+  const requestsScoped = await countDistinct(client, tables.scope);
+  if ((await countDistinct(client, tables.keys)) !== requestsScoped)
+    throw new Error('a request reaches no key');
+}
+
+/**
+ * Rejects when a table of the round is not what it was filled with. A count that was taken before this call
+ * was taken over whole tables: an emptied one is never filled again.
+ */
+async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  for (const [table, rows] of tables.sizes) {
+    if ((await countRows(client, table)) !== rows) throw new Error('clickhouse lost a table of the round');
+  }
+}
+
+async function countRows(client: ClickHouseClient, table: string): Promise<number> {
+  return readNumber(client, `SELECT count() AS number FROM ${table}`);
+}
+
+async function countDistinct(client: ClickHouseClient, table: string): Promise<number> {
+  return readNumber(client, `SELECT uniqExact(request_id) AS number FROM ${table}`);
+}
+
+async function readNumber(client: ClickHouseClient, query: string): Promise<number> {
+  const result = await client.query({ query, format: 'JSONEachRow' });
+  const [row] = await result.json<{ number: number | string }>();
+  return Number(row?.number);
+}
+
+/** Removes the targets of the round's requests. */
+export async function purgeTargets(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  const those = `request_id IN (SELECT request_id FROM ${tables.database}.${tables.scope})`;
+  await client.command({
+    query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
+    clickhouse_settings: { mutations_sync: '2' },
+  });
+  const left = await readNumber(client, `SELECT count() AS number FROM ${targetTable} WHERE ${those}`);
+  await assertIntact(client, tables);
+  if (left > 0) throw new Error(`rows are left in ${targetTable}`);
+}
+
+/** Rows that the requests reach, by request, environment and table. */
+export async function countFound(
+  client: ClickHouseClient,
+  tables: RoundTables,
+): Promise<Map<string, FoundRows[]>> {
+  const found = new Map<string, FoundRows[]>();
+  for (const place of placesInOrder) {
+    // A row with both an identity and a user_id is one row, though two keys reach it.
+    const result = await client.query({
+      query: `SELECT k.request_id AS request_id, e.app_id AS app_id, uniqExact(e.row_name) AS rows
+        FROM (
+          SELECT app_id, segment, ${rowName(place)} AS row_name, arrayJoin([${identityKey}, ${userIdKey}]) AS key
+          FROM ${place} WHERE app_id IN (SELECT app_id FROM ${tables.scope})
+            AND (${identityKey} IN (SELECT key FROM ${tables.keys}) OR ${userIdKey} IN (SELECT key FROM ${tables.keys}))
+        ) AS e INNER JOIN ${tables.keys} AS k ON e.key = k.key
+        WHERE e.segment <= k.fence
+        GROUP BY request_id, app_id ORDER BY request_id, app_id`,
+      format: 'JSONEachRow',
+    });
+    for (const row of await result.json<{ request_id: string; app_id: string; rows: number }>()) {
+      const list = found.get(row.request_id) ?? [];
+      list.push({ app_id: row.app_id, table: place, rows: Number(row.rows) });
+      found.set(row.request_id, list);
+    }
+  }
+  await assertIntact(client, tables);
+  return found;
+}
+
+/** Environments in which rows of the round are left in a table, and how many. */
+export async function countLeft(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  place: Place,
+): Promise<Map<string, number>> {
+  const result = await client.query({
+    query: `SELECT app_id, count() AS rows FROM ${place}
+      WHERE app_id IN (SELECT app_id FROM ${tables.scope}) AND ${reached(tables)} GROUP BY app_id`,
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ app_id: string; rows: number }>();
+  await assertIntact(client, tables);
+  return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
+}
+
+/** The predicate of a mutation: rows of these environments that the round reaches. */
+export function mutationPredicate(tables: RoundTables, appIds: readonly string[], fenceMax: string): string {
+  for (const text of [...appIds, fenceMax])
+    if (!/^\d+$/.test(text)) throw new Error('an app_id or fence is not decimal');
+  if (appIds.length === 0) throw new Error('a mutation must name its environments');
+  const list = appIds.map((appId) => `'${appId}'`).join(', ');
+  return `app_id IN (${list}) AND segment <= ${fenceMax} AND ${reached(tables)}`;
+}
+
+function reached({ database, fences }: RoundTables): string {
+  // A key that is not there has the fence 0, which no segment is at or below.
+  const fenceOf = (key: string) => `joinGet('${database}.${fences}', 'fence', ${key})`;
+  return `(${fenceOf(identityKey)} >= segment OR ${fenceOf(userIdKey)} >= segment)`;
+}
+
+/** Kind first: the identity "7" and the user_id 7 are two users. */
+function keyOf(kind: string, appId: string, id: string): string {
+  return `concat(${kind}, ${appId}, ' ', ${id})`;
+}
+
+const identityKey = keyOf("'i'", 'app_id', 'identity');
+const userIdKey = keyOf("'u'", 'app_id', "ifNull(toString(user_id), '')");
+
+function rowName(place: Place): string {
+  return place === 'failed_events' ? '(table_name, segment, line)' : '(segment, commit_number, row_number)';
+}

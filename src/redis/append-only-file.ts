@@ -1,0 +1,21 @@
+// Redis keeps what was deleted in its append-only file until that is written anew. It is asked for after
+// deletions, at most every half minute.
+
+import type { Redis } from 'ioredis';
+import { registryKeys } from './keys.js';
+
+const spacingMs = 30_000;
+
+/** Has the append-only file written anew when a deletion left something in it. */
+export async function rewriteWhenWanted(redis: Redis): Promise<void> {
+  if ((await redis.exists(registryKeys.rewriteWanted)) === 0) return;
+  if ((await redis.set(registryKeys.rewriteSpacing, '1', 'PX', spacingMs, 'NX')) !== 'OK') return;
+  // Taken down first: what is deleted while it runs asks again.
+  await redis.del(registryKeys.rewriteWanted);
+  try {
+    await redis.bgrewriteaof();
+  } catch (error) {
+    await redis.set(registryKeys.rewriteWanted, '1');
+    throw error;
+  }
+}
