@@ -10,6 +10,9 @@ const MiB = 1024 * 1024;
 /** The engine shares the machine with Redis and the service. */
 const memoryShare = 0.4;
 
+/** A server's default too: parts that a power cut may cost are protected by their predecessors. */
+const tableSettings = { old_parts_lifetime: 480 };
+
 function serverSettings(): Record<string, number> {
   return {
     max_server_memory_usage: Math.floor(memoryBytes() * memoryShare),
@@ -26,7 +29,8 @@ function serverSettings(): Record<string, number> {
 /** Settings that every statement has unless it says otherwise. */
 export function baseSettings(): ReadonlyMap<string, string> {
   return new Map([
-    // Of a command line, not of a server.
+    // A server's defaults where the embedded engine has others.
+    ['mutations_sync', '0'],
     ['implicit_select', '0'],
     ['allow_introspection_functions', '0'],
     // One query cannot take what the INSERTs need.
@@ -36,9 +40,18 @@ export function baseSettings(): ReadonlyMap<string, string> {
 
 /** Writes the engine's configuration to `file` and returns the arguments that name it. */
 export function writeEngineArguments(file: string): string[] {
-  const lines = Object.entries(serverSettings()).map(([name, value]) => `  <${name}>${value}</${name}>\n`);
-  writeFileSync(file, `<clickhouse>\n${lines.join('')}</clickhouse>\n`);
+  const tables = elements(tableSettings);
+  writeFileSync(
+    file,
+    `<clickhouse>\n${elements(serverSettings())}<merge_tree>\n${tables}</merge_tree>\n</clickhouse>\n`,
+  );
   return [`--config-file=${file}`];
+}
+
+function elements(values: Readonly<Record<string, number>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `<${name}>${value}</${name}>\n`)
+    .join('');
 }
 
 /** What this process may use: the container's limit when it has one. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { drainPending } from 'chdb';
 import { DataFile } from './data-file.js';
 import { ClickHouseException, toException } from './errors.js';
-import { insertSessionsMax, readSessionsMax, waitingStatementsMax } from './limits.js';
+import { insertSessionsMax, killSessionsMax, readSessionsMax, waitingStatementsMax } from './limits.js';
 import { createPipes, readPipe, type Sink } from './result-pipe.js';
 import { type EngineResult, EngineSession, type OpenSession, type Scope, SessionPool } from './sessions.js';
 import { type InsertText, quote, type SelectText } from './sql-text.js';
@@ -21,6 +21,9 @@ export type EngineOptions = {
   readonly baseSettings: ReadonlyMap<string, string>;
 };
 
+/** Other than queries and INSERTs; `session`: it changes the session it runs in, as SET does. */
+export type SmallStatement = 'other' | 'session' | 'kill';
+
 /** What a statement did, for ClickHouse's summary. */
 export type Outcome = {
   readonly resultRows: number;
@@ -31,9 +34,9 @@ export type Outcome = {
 export class Engine {
   readonly version: string;
   readonly #exchangePath: string;
-  readonly #openSession: OpenSession;
   readonly #reads: SessionPool;
   readonly #inserts: SessionPool;
+  readonly #kills: SessionPool;
   readonly #pipes: string[];
   #fileCount = 0;
   #running = 0;
@@ -42,10 +45,10 @@ export class Engine {
   private constructor(version: string, exchangePath: string, pipes: string[], openSession: OpenSession) {
     this.version = version;
     this.#exchangePath = exchangePath;
-    this.#openSession = openSession;
     this.#pipes = pipes;
     this.#reads = new SessionPool(openSession, readSessionsMax, waitingStatementsMax);
     this.#inserts = new SessionPool(openSession, insertSessionsMax, waitingStatementsMax);
+    this.#kills = new SessionPool(openSession, killSessionsMax, waitingStatementsMax);
   }
 
   /** Opens the data directory. Throws when another process has it or it cannot be used. */
@@ -64,10 +67,11 @@ export class Engine {
   }
 
   /** Runs a statement whose result is small; it comes in one piece. */
-  async run(sql: string, scope: Scope, format: string, changesSession: boolean): Promise<EngineResult> {
+  async run(sql: string, kind: SmallStatement, scope: Scope, format: string): Promise<EngineResult> {
+    const pool = kind === 'kill' ? this.#kills : this.#reads;
     return this.#track(() =>
-      this.#reads.use(scope, sql, always, async (session) => {
-        if (changesSession) session.distrust();
+      pool.use(scope, sql, always, async (session) => {
+        if (kind === 'session') session.distrust();
         return session.run(sql, format);
       }),
     );
@@ -110,9 +114,9 @@ export class Engine {
     isWanted: () => boolean,
   ): Promise<Outcome> {
     return this.#track(async () => {
-      const statement = withInfile(sql, text, data, scope.settings);
-      const bare = { ...scope, settings: new Map<string, string>() };
-      return this.#inserts.use(bare, statement, isWanted, async (session) => {
+      const [before, within] = partition(scope.settings, (name) => parserSettings.has(name));
+      const statement = withInfile(sql, text, data, within);
+      return this.#inserts.use({ ...scope, settings: before }, statement, isWanted, async (session) => {
         const { rows, elapsedSeconds } = await session.run(statement, 'Null');
         return { resultRows: rows, writtenRows: rows, elapsedSeconds };
       });
@@ -131,13 +135,12 @@ export class Engine {
    */
   async close(stopMs: number, killMs: number): Promise<boolean> {
     if (!(await this.#idleWithin(stopMs))) {
-      const session = this.#openSession(); // those of the pools may all be taken
-      await session.run("KILL QUERY WHERE query NOT LIKE 'KILL QUERY%' ASYNC", 'Null');
-      session.close();
+      await this.run("KILL QUERY WHERE query NOT LIKE 'KILL%' ASYNC", 'kill', plainScope, 'Null');
       if (!(await this.#idleWithin(killMs))) return false;
     }
     this.#reads.close();
     this.#inserts.close();
+    this.#kills.close();
     await drainPending();
     rmSync(this.#exchangePath, { recursive: true, force: true });
     return true;
@@ -161,6 +164,27 @@ export class Engine {
     return this.#running === 0;
   }
 }
+
+/** They come too late inside a statement. */
+const parserSettings = new Set([
+  'max_query_size',
+  'max_parser_depth',
+  'max_parser_backtracks',
+  'implicit_select',
+]);
+
+function partition(
+  settings: ReadonlyMap<string, string>,
+  isFirst: (name: string) => boolean,
+): [ReadonlyMap<string, string>, ReadonlyMap<string, string>] {
+  const entries = [...settings];
+  return [
+    new Map(entries.filter(([name]) => isFirst(name))),
+    new Map(entries.filter(([name]) => !isFirst(name))),
+  ];
+}
+
+const plainScope: Scope = { database: 'default', settings: new Map(), parameters: new Map() };
 
 const always = () => true;
 

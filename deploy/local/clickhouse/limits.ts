@@ -4,12 +4,14 @@ const KiB = 1024;
 const MiB = 1024 * KiB;
 
 /** Statements other than INSERT that run at once; each has its own engine session. */
-export const readSessionsMax = 8;
+export const readSessionsMax = 16;
 /**
  * INSERTs that run at once. They have sessions of their own, so that no query holds them up, and enough of
  * them that an INSERT hardly ever waits: one that waits is not in system.processes yet.
  */
 export const insertSessionsMax = 16;
+/** KILL statements that run at once: they must not wait behind what they are to end. */
+export const killSessionsMax = 2;
 /** Requests that wait for a session; the next one is refused with ClickHouse's TOO_MANY_SIMULTANEOUS_QUERIES. */
 export const waitingStatementsMax = 1000;
 
@@ -17,7 +19,7 @@ export const waitingStatementsMax = 1000;
  * libuv threads. A statement holds one as long as it runs; the rest serve file writes and compression.
  * Below the number of sessions a `SELECT 1` would wait behind long queries.
  */
-export const threadPoolSize = readSessionsMax + insertSessionsMax + 8;
+export const threadPoolSize = readSessionsMax + insertSessionsMax + killSessionsMax + 8;
 
 /** Bytes of one INSERT's data, after inflating. They go to a file, not into memory. */
 export const insertDataBytesMax = 1024 * MiB;
@@ -42,5 +44,4 @@ export const stopMsMax = 8_000;
 /** How long the engine may take after that until it has ended them. */
 export const killMsMax = 2_000;
 
-if (threadPoolSize <= readSessionsMax + insertSessionsMax) throw new Error('threadPoolSize is too small');
 if (insertBufferBytesMax > insertDataBytesMax) throw new Error('insertBufferBytesMax is too large');

@@ -3,7 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { pipeline, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { ClickHouseException } from './errors.js';
 import { queryBodyBytesMax } from './limits.js';
@@ -95,7 +95,10 @@ export function bodyOf(request: IncomingMessage): Readable {
   if (inflate === undefined) {
     throw ClickHouseException.of(779, 'UNSUPPORTED_MEDIA_TYPE', `Unsupported Content-Encoding ${encoding}`);
   }
-  pipeline(request, inflate, () => undefined); // an error of either reaches the reader of `inflate`
+  // Not `pipeline`: it would close the connection when the data is bad, before the reply says so.
+  inflate.on('error', () => undefined); // whoever reads it gets the error as well
+  request.on('error', (error) => inflate.destroy(error));
+  request.pipe(inflate);
   return inflate;
 }
 

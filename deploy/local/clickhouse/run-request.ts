@@ -51,9 +51,9 @@ async function runText(
     throw ClickHouseException.of(statement.code, statement.type, statement.message);
   }
   const sql = text.toString('utf8', 0, statement.end);
-  if (statement.kind === 'other') {
+  if (statement.kind !== 'select') {
     reply.setFormat(options.format);
-    const result = await engine.run(sql, options.scope, options.format, statement.session);
+    const result = await engine.run(sql, statement.kind, options.scope, options.format);
     if (result.bytes.length > 0) reply.write(result.bytes);
     return { resultRows: result.rows, writtenRows: 0, elapsedSeconds: result.elapsedSeconds };
   }

@@ -19,6 +19,12 @@ export async function serve(): Promise<void> {
   // When the parent is gone, however it went, nobody would stop this process.
   process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
+  // An error of ours. The engine's own end at exit would wait for running statements; a kill is safe.
+  process.on('uncaughtException', (error) => {
+    log.fatal({ error }, 'stopped by an error');
+    process.kill(process.pid, 'SIGKILL');
+  });
+
   const engine = await openEngine(config.dataDir);
   const server = createClickHouseServer(engine, log);
   server.once('error', (error) =>

@@ -22,6 +22,9 @@ export type EngineResult = {
   readonly elapsedSeconds: number;
 };
 
+/** A text of this length may exceed `max_query_size` (256 KiB), which holds for values of parameters too here. */
+const longTextChars = 50_000;
+
 export type OpenSession = () => EngineSession;
 
 export class EngineSession {
@@ -60,7 +63,13 @@ export class EngineSession {
       if (this.#parameters.get(name) !== value) changes.push(`param_${name} = ${quote(value)}`);
     }
     if (changes.length > 0) {
+      const text = `SET ${changes.join(', ')}`;
       this.#known = false;
+      if (text.length > longTextChars) {
+        await this.run(`SET max_query_size = ${4 * text.length}`, 'Null');
+        const size = settings.get('max_query_size');
+        changes.push(`max_query_size = ${size === undefined ? 'DEFAULT' : quote(size)}`);
+      }
       await this.run(`SET ${changes.join(', ')}`, 'Null');
       this.#known = true;
       this.#settings = settings;

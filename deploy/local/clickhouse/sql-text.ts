@@ -72,8 +72,8 @@ export type Statement =
   /** A query whose result may be large: it can be written to a pipe with INTO OUTFILE. */
   | SelectText
   | InsertText
-  /** Everything else. `session` is true when it changes the session it runs in. */
-  | { readonly kind: 'other'; readonly end: number; readonly session: boolean }
+  /** Everything else; SET and the like change the session they run in. */
+  | { readonly kind: 'other' | 'session' | 'kill'; readonly end: number }
   | { readonly kind: 'empty' }
   | { readonly kind: 'refused'; readonly code: number; readonly type: string; readonly message: string };
 
@@ -173,7 +173,8 @@ function readOther(sql: string, first: Token): Statement {
     end = token.end;
   }
   if (selectWords.has(first.word) && !inserts) return { kind: 'select', format, end };
-  return { kind: 'other', end, session: temporary || sessionWords.has(first.word) };
+  if (temporary || sessionWords.has(first.word)) return { kind: 'session', end };
+  return { kind: first.word === 'KILL' ? 'kill' : 'other', end };
 }
 
 /** True when an expression has to follow, so that a word `format` there is a column. */
