@@ -12,8 +12,9 @@ import { type Document, parseDocument } from '../ingest/document.js';
 import { explain } from '../ingest/explain.js';
 import type { LimitKeys } from '../ingest/limit-key.js';
 import type { Mending } from '../ingest/mend.js';
-import { isBulk, type PrepareContext, prepare, type Ready } from '../ingest/prepare.js';
+import { type ElementError, isBulk, type PrepareContext, prepare, type Ready } from '../ingest/prepare.js';
 import type { Checked, RecordKind } from '../ingest/record-kind.js';
+import type { RejectedRecords, RejectedSource } from '../ingest/rejected-records.js';
 import {
   recordsAccepted,
   recordsRejected,
@@ -29,6 +30,8 @@ export type IngestOptions = {
   /** Undefined until Redis has told the deployment. */
   readonly ingestion: () => Ingestion | undefined;
   readonly countMendings: (appId: string, mendings: ReadonlyMap<Mending, number>) => void;
+  /** What is refused is noted there, once its environment is known. */
+  readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
 };
 
 /** What is needed to commit, once the deployment is known. */
@@ -55,25 +58,34 @@ export function ingest<T extends Checked>(
     if ('code' in document) return refuse(exchange, document);
     const appId = appIdOf(document.value);
     if (typeof appId !== 'string') return refuse(exchange, appId);
-    if (body.length > bodies.singleBytesMax && !isBulk(kind, document)) {
-      return refuse(exchange, tooLarge(bodies.singleBytesMax));
+    const bytes = body.length;
+    const environment = environments.get(appId);
+    if (bytes > bodies.singleBytesMax && !isBulk(kind, document)) {
+      const reason = tooLarge(bodies.singleBytesMax);
+      if (environment !== undefined) note(environment, reason, document, bytes);
+      return refuse(exchange, reason);
     }
 
-    const environment = environments.get(appId);
-    if (environment !== undefined) return proceed(exchange, document, environment);
+    if (environment !== undefined) return proceed(exchange, document, bytes, environment);
     void environments.find(appId).then((found) => {
-      if (found !== undefined) proceed(exchange, document, found);
+      if (found !== undefined) proceed(exchange, document, bytes, found);
       // While Redis is away or emptied, nobody can say that there is no such environment.
       else if (!environments.loaded()) unavailable(exchange, 'overloaded', notLoaded);
       else refuse(exchange, unknownAppId);
     });
   }
 
-  function proceed(exchange: Exchange, document: Document, environment: LiveEnvironment): void {
+  function proceed(
+    exchange: Exchange,
+    document: Document,
+    bytes: number,
+    environment: LiveEnvironment,
+  ): void {
     const ingestion = options.ingestion();
     if (ingestion === undefined) return unavailable(exchange, 'overloaded', notLoaded);
     // Only lenient environments take a number as app_id.
     if (!environment.lenient && typeof (document.value as { app_id: unknown }).app_id !== 'string') {
+      note(environment, numericAppId, document, bytes);
       return refuse(exchange, numericAppId);
     }
     const context: PrepareContext = {
@@ -83,7 +95,12 @@ export function ingest<T extends Checked>(
       strictBulk: isStrict(exchange.query),
     };
     const prepared = prepare(kind, document, context);
-    if (prepared.kind === 'refused') return refuse(exchange, prepared.reason, prepared.errors);
+    if (prepared.kind === 'refused') {
+      if (prepared.errors === undefined) note(environment, prepared.reason, document, bytes);
+      else noteElements(environment, prepared.errors, document);
+      return refuse(exchange, prepared.reason, prepared.errors);
+    }
+    if (prepared.errors.length > 0) noteElements(environment, prepared.errors, document);
     ingestion
       .committerOf(environment.shard)
       .submit(prepared.group, (result) => answer(exchange, prepared, result, environment));
@@ -149,6 +166,26 @@ export function ingest<T extends Checked>(
   function refuse(exchange: Exchange, reason: Rejection, errors?: readonly object[]): void {
     recordsRejected.inc({ endpoint, code: reason.code });
     exchange.refuse(reason, errors === undefined ? {} : { accepted: 0, rejected: errors.length, errors });
+  }
+
+  function note(environment: LiveEnvironment, reason: Rejection, document: Document, bytes: number): void {
+    const source = sourceOf(environment);
+    if (source !== undefined) options.rejected.noteRequest(source, reason, document.value, bytes);
+  }
+
+  function noteElements(
+    environment: LiveEnvironment,
+    errors: readonly ElementError[],
+    document: Document,
+  ): void {
+    const source = sourceOf(environment);
+    const elements = (document.value as Record<string, unknown[]>)[kind.bulk?.field ?? ''] ?? [];
+    if (source !== undefined) options.rejected.noteElements(source, errors, elements);
+  }
+
+  function sourceOf({ appId }: LiveEnvironment): RejectedSource | undefined {
+    const limitKeys = options.ingestion()?.limitKeys;
+    return limitKeys === undefined ? undefined : { endpoint, appId, limitKeys };
   }
 
   function unavailable(exchange: Exchange, code: 'overloaded' | 'unknown', message: string): void {
