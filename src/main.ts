@@ -6,12 +6,16 @@ import { commits } from './contract/limits.js';
 import { adminRoutes } from './http/admin.js';
 import { healthRoutes } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
+import { openApiRoute } from './http/openapi.js';
+import { healthPart } from './http/openapi-health.js';
+import { ingestPart } from './http/openapi-ingest.js';
 import { listen, PortTaken, type Route, type Server } from './http/server.js';
 import { createCommitter } from './ingest/commit.js';
 import { eventKind } from './ingest/event.js';
 import { identifyKind } from './ingest/identify.js';
 import { createLimitKeys } from './ingest/limit-key.js';
 import { countMendingsInto } from './ingest/mending-counts.js';
+import { keepRejectedIn } from './ingest/rejected-records.js';
 import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
 import { deploymentRegistry } from './metrics.js';
@@ -29,6 +33,7 @@ const redis = connect(config.redisUrl, log);
 await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 const environments = await followEnvironments(redis, log);
 const mendings = countMendingsInto(redis, log);
+const rejected = keepRejectedIn(redis, log);
 
 let made: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -78,12 +83,13 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, countMendings: mendings.count };
+  const options = { environments, ingestion, countMendings: mendings.count, rejected };
   const routes: Route[] = [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
     ...healthRoutes(missing),
+    openApiRoute(config.publicBaseUrl, [ingestPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(
@@ -104,6 +110,7 @@ log.info('stopping');
 await Promise.all(servers.map((server) => server.close()));
 await made?.close();
 await mendings.close();
+await rejected.close();
 await stopSharing();
 environments.close();
 commitRedis.disconnect();

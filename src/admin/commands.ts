@@ -16,10 +16,12 @@ import {
 } from '../accounts/accounts.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/deployment.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
+import { readRegistry } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 import type { LimitName } from '../contract/limits.js';
 import { readMendingCounts } from '../ingest/mending-counts.js';
+import { listRejected } from '../ingest/rejected-records.js';
 import type { Log } from '../log.js';
 import { listFailed, retryFailed } from './failed.js';
 
@@ -37,6 +39,7 @@ export const usage = `npm run admin -- COMMAND
   environments add ACCOUNT_ID NAME
   environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]…
   environments stats APP_ID            what a lenient environment mended, by reason
+  rejected list APP_ID                 the last records that were refused: why and which field, never values
   keys create|rotate|revoke|show APP_ID
   failed list [--limit NUMBER]         rows that ClickHouse refused for their data
   failed retry                         sends them again
@@ -87,6 +90,12 @@ const commands: Readonly<Record<string, Command>> = {
   'environments stats': async ({ redis }, args) => {
     const appId = one(args, 'APP_ID');
     return { app_id: appId, mended: await readMendingCounts(redis, appId) };
+  },
+  'rejected list': async ({ redis }, args) => {
+    const appId = one(args, 'APP_ID');
+    const { environments } = await readRegistry(redis);
+    if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
+    return listRejected(redis, appId);
   },
   'keys create': changing(({ redis }, args) => createApiKey(redis, one(args, 'APP_ID'))),
   'keys rotate': changing(({ redis }, args) => rotateApiKey(redis, one(args, 'APP_ID'))),
