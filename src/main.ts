@@ -1,9 +1,15 @@
 // The API process: wiring and signals.
 
 import { followEnvironments } from './accounts/environments.js';
+import { runCommand } from './admin/commands.js';
+import { connectClickHouse } from './clickhouse/client.js';
 import { readConfigOrExit } from './config.js';
 import { commits } from './contract/limits.js';
+import { observeDeletions } from './deletion/observe.js';
+import type { SubmitOptions } from './deletion/submit.js';
 import { adminRoutes } from './http/admin.js';
+import { adminApiRoutes } from './http/admin-api.js';
+import { deletionRoutes } from './http/deletion.js';
 import { healthRoutes } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
 import { openApiRoute } from './http/openapi.js';
@@ -31,6 +37,7 @@ const processName = `api-${process.pid}`;
 const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
 const redis = connect(config.redisUrl, log);
 await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
+const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const environments = await followEnvironments(redis, log);
 const mendings = countMendingsInto(redis, log);
 const rejected = keepRejectedIn(redis, log);
@@ -65,6 +72,12 @@ function ingestion(): Ingestion | undefined {
   return made;
 }
 
+/** What a deletion is submitted to, once the deployment is known. */
+function submission(): SubmitOptions | undefined {
+  const deployment = environments.deployment();
+  return deployment === undefined ? undefined : { redis, epoch: deployment.epoch, shards: deployment.shards };
+}
+
 function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (commitRedis.status !== 'ready') return ['redis'];
@@ -73,10 +86,15 @@ function missing(): string[] {
 
 async function readMetrics(): Promise<string> {
   const shards = environments.deployment()?.shards ?? 0;
-  const deployment = await observeBacklog(redis, shards)
+  const deployment = await Promise.all([observeBacklog(redis, shards), observeDeletions(redis)])
     .then(() => deploymentRegistry.metrics())
     .catch(() => '');
   return `${await readSharedMetrics(redis, processName)}\n${deployment}`;
+}
+
+/** The administration's commands, as over the command line. */
+function runAdminCommand(args: readonly string[]): Promise<unknown> {
+  return runCommand({ redis, clickhouse, config, log }, args);
 }
 
 let stopping = false;
@@ -88,12 +106,16 @@ try {
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
+    ...deletionRoutes({ submission, redis, publicBaseUrl: config.publicBaseUrl, log }),
     ...healthRoutes(missing),
     openApiRoute(config.publicBaseUrl, [ingestPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(
-    await listen(config.host, config.adminPort, 'ADMIN_PORT', shared, adminRoutes(readMetrics, log)),
+    await listen(config.host, config.adminPort, 'ADMIN_PORT', shared, [
+      ...adminRoutes(readMetrics, log),
+      ...adminApiRoutes({ adminToken: config.adminToken, run: runAdminCommand, log }),
+    ]),
   );
 } catch (error) {
   if (!(error instanceof PortTaken)) throw error;
@@ -113,6 +135,7 @@ await mendings.close();
 await rejected.close();
 await stopSharing();
 environments.close();
+await clickhouse.close();
 commitRedis.disconnect();
 redis.disconnect();
 log.info('stopped');

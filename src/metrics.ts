@@ -106,6 +106,19 @@ export const claimWindowSeconds = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const deletionsPending = new Gauge({
+  name: 'sluice_deletions_pending',
+  help: 'Deletion requests that are not complete, by what they wait for or why they failed last.',
+  labelNames: ['state'],
+  registers: deploymentRegisters,
+});
+
+export const deletionsOldestSeconds = new Gauge({
+  name: 'sluice_deletions_oldest_seconds',
+  help: 'Age of the oldest deletion request that is not complete.',
+  registers: deploymentRegisters,
+});
+
 export const insertSeconds = new Histogram({
   name: 'sluice_insert_seconds',
   help: 'Time of one insert into ClickHouse.',

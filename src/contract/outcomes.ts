@@ -41,6 +41,7 @@ export const outcomes = {
   unknown_app_id: never(400, 'No environment has this app_id.'),
   too_large_for_limit: never(400, 'The bulk request alone exceeds its rate limit and could never fit.'),
   unauthorized: never(401, 'The credentials are invalid, or do not open this.'),
+  not_possible: never(400, 'The administration refuses the request; the message says why.'),
 
   // Not now.
   rate_limited: later(429, 'The rate limit has no room for this request; nothing was stored.'),

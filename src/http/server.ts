@@ -9,7 +9,9 @@ import { allAnswered, Exchange } from './exchange.js';
 
 export type Handler = (res: HttpResponse, req: HttpRequest) => void;
 
-export type Route = { readonly method: 'get' | 'post'; readonly path: string; readonly handle: Handler };
+export type Method = 'get' | 'post' | 'put' | 'patch' | 'del';
+
+export type Route = { readonly method: Method; readonly path: string; readonly handle: Handler };
 
 export type Server = {
   /** Stops accepting connections; settles when all requests that were begun are answered. */
@@ -53,7 +55,10 @@ function addRoutes(app: TemplatedApp, routes: readonly Route[]): void {
   const methodsByPath = new Map<string, string[]>();
   for (const { method, path, handle } of routes) {
     app[method](path, handle);
-    methodsByPath.set(path, [...(methodsByPath.get(path) ?? []), method.toUpperCase()]);
+    methodsByPath.set(path, [
+      ...(methodsByPath.get(path) ?? []),
+      method === 'del' ? 'DELETE' : method.toUpperCase(),
+    ]);
   }
   for (const [path, methods] of methodsByPath) {
     const allow = [['Allow', methods.join(', ')]] as const;
