@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
+import { claims } from '../src/contract/limits.js';
 import type { LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
 import { claimWindowMinutes } from '../src/redis/claim-window.js';
@@ -386,10 +387,10 @@ test('remembers claims for their window and drops what is older', async () => {
 test('a claim takes less than 40 bytes of memory', async () => {
   await redis.flushall();
   await loadShard(redis, 0, '0', 256);
-  const claims = 40_000;
+  const count = 40_000;
   const used = async () => Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
   const before = await used();
-  for (let i = 0; i < claims; i += 1000) {
+  for (let i = 0; i < count; i += 1000) {
     const records = Array.from({ length: 1000 }, (_, j) =>
       eventRecord(
         'a',
@@ -407,22 +408,19 @@ test('a claim takes less than 40 bytes of memory', async () => {
       await runScript(redis, scripts.forget, keys, [member]);
     }
   }
-  const bytesPerClaim = ((await used()) - before) / claims;
+  const bytesPerClaim = ((await used()) - before) / count;
   assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
 });
 
 test('the window of claims follows the byte budget between a quarter of an hour and a day', () => {
   const now = 30_000_000;
+  const budget = 1000 * claims.bytesPerClaim;
   const perMinute = (count: number) => new Map(Array.from({ length: 2000 }, (_, i) => [now - i, count]));
-  assert.equal(claimWindowMinutes(new Map(), now, 26_000, 0), 24 * 60, 'idle: a day');
+  assert.equal(claimWindowMinutes(new Map(), now, budget, 0), 24 * 60, 'idle: a day');
+  assert.equal(claimWindowMinutes(perMinute(10), now, budget, 0), 100, 'a thousand claims last 100 minutes');
+  assert.equal(claimWindowMinutes(perMinute(1000), now, budget, 0), 15, 'never shorter than 15 minutes');
   assert.equal(
-    claimWindowMinutes(perMinute(10), now, 26 * 1000, 0),
-    100,
-    'a thousand claims last 100 minutes',
-  );
-  assert.equal(claimWindowMinutes(perMinute(1000), now, 26 * 1000, 0), 15, 'never shorter than 15 minutes');
-  assert.equal(
-    claimWindowMinutes(perMinute(1000), now, 26 * 1000, 3_600_000),
+    claimWindowMinutes(perMinute(1000), now, budget, 3_600_000),
     61,
     'nor than a segment is outstanding',
   );
