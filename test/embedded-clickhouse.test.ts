@@ -13,7 +13,8 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
 import fc from 'fast-check';
-import { readSessionsMax } from '../deploy/local/clickhouse/limits.js';
+import { DataFile } from '../deploy/local/clickhouse/data-file.js';
+import { readSessionsMax, threadPoolSize } from '../deploy/local/clickhouse/limits.js';
 import { type InsertText, readStatement } from '../deploy/local/clickhouse/sql-text.js';
 import { type ClickHouseHandle, startClickHouse } from './support/clickhouse.js';
 import { plainEnvironment } from './support/environment.js';
@@ -454,6 +455,24 @@ describe('an INSERT', () => {
     assert.equal(await rowsOf(), '');
   });
 
+  test('may have so many bytes and no more', async () => {
+    const dir = tempDir('clickhouse-data');
+    for (const bytes of [99, 100, 101]) {
+      const file = await DataFile.create(join(dir, String(bytes)), 100);
+      await file.append(Buffer.alloc(50));
+      const last = file.append(Buffer.alloc(bytes - 50));
+      if (bytes > 100) {
+        await assert.rejects(last, { code: 229 });
+      } else {
+        await last;
+        await file.finish();
+        assert.equal(readFileSync(file.path).length, bytes);
+      }
+      await file.remove();
+    }
+    assert.deepEqual(readdirSync(dir), []);
+  });
+
   test('leaves no file behind', async () => {
     await insert('TSV', '1\tx\n');
     await insert('TSV', 'nonsense\n');
@@ -723,7 +742,7 @@ describe('the engine', () => {
   test('has the defaults of a server', async () => {
     const sql = `SELECT getSetting('implicit_select'), getSetting('mutations_sync'),
       (SELECT value FROM system.merge_tree_settings WHERE name = 'old_parts_lifetime')`;
-    assert.equal((await ask('POST', {}, sql)).body, '0\t0\t480\n');
+    assert.equal((await ask('POST', {}, sql)).body, 'false\t0\t480\n');
   });
 
   test('keeps no log tables, and little memory for caches', async () => {
@@ -737,7 +756,7 @@ describe('the engine', () => {
   });
 });
 
-describe('the process', () => {
+describe('the process', { concurrency: true }, () => {
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
     const own = await startClickHouse();
     try {
@@ -754,6 +773,28 @@ describe('the process', () => {
     } finally {
       await own.remove();
     }
+  });
+
+  test('kills statements that do not end in time when it is stopped', async () => {
+    const own = await startClickHouse();
+    try {
+      const reply = fetch(own.url, { method: 'POST', body: long });
+      await until(async () => (await processesOf(own.url)) > 1, {
+        deadlineMs: 10_000,
+        what: 'the query runs',
+      });
+      const exit = own.sigterm();
+      assert.equal((await reply).headers.get('x-clickhouse-exception-code'), '394');
+      assert.deepEqual(await exit, { code: 0, signal: null });
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('is one process where it is started with enough threads', async () => {
+    const own = await startClickHouse({ env: { UV_THREADPOOL_SIZE: String(threadPoolSize) } });
+    assert.equal(enginePidOf(own), own.pid);
+    await own.remove();
   });
 
   test('comes up again with all its data after kill -9, and keeps deduplicating', async () => {
@@ -775,7 +816,9 @@ describe('the process', () => {
         what: 'the query runs',
       });
       writeFileSync(join(own.dir, 'clickhouse-exchange', 'insert-1000'), 'of a process that was killed');
+      const pid = enginePidOf(own);
       await own.kill9();
+      await until(() => !isAlive(pid), { deadlineMs: 5_000, what: 'the engine is gone' });
       await own.restart();
       assert.equal(await own.query('SELECT count() FROM t'), '2\n');
       await insert();
@@ -996,12 +1039,21 @@ function openFiles(prefix: string): number {
 
 /** Resident memory of the engine's process. */
 function memoryKiB(): number {
-  const status = readFileSync(`/proc/${enginePid()}/status`, 'utf8');
+  const status = readFileSync(`/proc/${enginePidOf(server)}/status`, 'utf8');
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]);
 }
 
-function enginePid(): number {
-  return Number(/"pid":(\d+)/.exec(server.output())?.[1]);
+function enginePidOf(of: ClickHouseHandle): number {
+  return Number(/"pid":(\d+)/.exec(of.output())?.[1]);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function clientOf(of: ClickHouseHandle, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {

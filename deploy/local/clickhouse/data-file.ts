@@ -13,25 +13,27 @@ const buffersMax = 512;
 export class DataFile {
   readonly path: string;
   readonly #handle: FileHandle;
+  readonly #bytesMax: number;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #bytes = 0;
   #isOpen = true;
 
-  private constructor(path: string, handle: FileHandle) {
+  private constructor(path: string, handle: FileHandle, bytesMax: number) {
     this.path = path;
     this.#handle = handle;
+    this.#bytesMax = bytesMax;
   }
 
-  static async create(path: string): Promise<DataFile> {
-    return new DataFile(path, await open(path, 'wx', 0o600));
+  static async create(path: string, bytesMax = insertDataBytesMax): Promise<DataFile> {
+    return new DataFile(path, await open(path, 'wx', 0o600), bytesMax);
   }
 
   /** Takes a piece, which must not be changed afterwards. Rejects when there is too much. */
   async append(chunk: Buffer): Promise<void> {
     this.#bytes += chunk.length;
-    if (this.#bytes > insertDataBytesMax) {
-      const message = `The data of an INSERT may have ${insertDataBytesMax} bytes`;
+    if (this.#bytes > this.#bytesMax) {
+      const message = `The data of an INSERT exceeds ${this.#bytesMax} bytes`;
       throw ClickHouseException.of(229, 'QUERY_IS_TOO_LARGE', message);
     }
     this.#pending.push(chunk);

@@ -20,5 +20,6 @@ if (Number(process.env.UV_THREADPOOL_SIZE) >= threadPoolSize) {
   // Where the kernel does not end the child with its parent, the end of the channel does.
   const child = launch(program, ['ignore', 'inherit', 'inherit', 'ipc'], 'KILL');
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => child.kill('SIGTERM'));
+  process.on('disconnect', () => child.kill('SIGKILL'));
   child.on('exit', (code) => process.exit(code ?? 1));
 }

@@ -102,11 +102,16 @@ export function bodyOf(request: IncomingMessage): Readable {
   return inflate;
 }
 
+/** The pieces of a body. Who stops in the middle leaves the connection open for a reply. */
+export function chunksOf(body: Readable): AsyncIterable<Buffer> {
+  return body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+}
+
 /** Reads a body that holds SQL text. */
 export async function readBody(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
+  for await (const chunk of chunksOf(body)) {
     bytes += chunk.length;
     if (bytes > queryBodyBytesMax) {
       throw ClickHouseException.of(

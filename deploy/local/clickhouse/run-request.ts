@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream';
 import type { DataFile } from './data-file.js';
 import type { Engine, Outcome } from './engine.js';
 import { ClickHouseException } from './errors.js';
-import { bodyOf, header, type RequestOptions, readBody, readMultipart } from './request.js';
+import { bodyOf, chunksOf, header, type RequestOptions, readBody, readMultipart } from './request.js';
 import type { Reply } from './response.js';
 import { type InsertText, readStatement, type Statement } from './sql-text.js';
 
@@ -83,7 +83,7 @@ async function insertData(
     const inline = text.subarray(dataStart);
     if (inline.length > 0) await file.append(inline);
     if (inline.length > 0 && body !== undefined) await file.append(newline);
-    if (body !== undefined) for await (const chunk of body as AsyncIterable<Buffer>) await file.append(chunk);
+    if (body !== undefined) for await (const chunk of chunksOf(body)) await file.append(chunk);
     await file.finish(); // only now: of a client that goes away in the middle nothing is stored
     return await engine.insert(sql, insert, file, options.scope, isWanted);
   } finally {

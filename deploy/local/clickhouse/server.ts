@@ -48,7 +48,8 @@ async function handle(
   } catch (error) {
     if (!reply.isClosed) reply.fail(toException(error));
   }
-  request.resume(); // what is left of a refused body
+  request.unpipe();
+  request.resume(); // what is left of a refused body: the client has to see the reply
 }
 
 function answer(response: ServerResponse, status: number, text: string): void {
