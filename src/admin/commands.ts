@@ -20,6 +20,8 @@ import { readRegistry } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 import type { LimitName } from '../contract/limits.js';
+import { restoreDeletions } from '../deletion/mirror.js';
+import { listDeletions, readDeletion } from '../deletion/request.js';
 import { readMendingCounts } from '../ingest/mending-counts.js';
 import { listRejected } from '../ingest/rejected-records.js';
 import type { Log } from '../log.js';
@@ -43,6 +45,8 @@ export const usage = `npm run admin -- COMMAND
   keys create|rotate|revoke|show APP_ID
   failed list [--limit NUMBER]         rows that ClickHouse refused for their data
   failed retry                         sends them again
+  deletions list [--limit NUMBER]      deletion requests, the newest first
+  deletions show DELETION_REQUEST_ID   how far one is, and its evidence
   restore                              loads the state into an emptied Redis
   bootstrap                            what a start does: load or create the state`;
 
@@ -106,6 +110,15 @@ const commands: Readonly<Record<string, Command>> = {
     return listFailed(clickhouse, Number(options.limit?.at(-1) ?? 100));
   },
   'failed retry': (context) => retryFailed(context),
+  'deletions list': ({ redis }, args) => {
+    const { options } = parse(args, ['limit']);
+    return listDeletions(redis, Number(options.limit?.at(-1) ?? 100));
+  },
+  'deletions show': async ({ redis }, args) => {
+    const request = await readDeletion(redis, one(args, 'DELETION_REQUEST_ID'));
+    if (request === undefined) throw new AdministrationError('there is no such deletion request');
+    return request;
+  },
   restore: async (context) => ({ state: (await load(context)).how }),
   bootstrap: async (context) => {
     const { how } = await load(context);
@@ -135,7 +148,8 @@ function changing(command: Command): Command {
 
 function load({ redis, clickhouse, config }: AdminContext) {
   const { shards, claimBytesMax } = config;
-  return loadDeployment({ redis, clickhouse, shards, claimBytesMax });
+  const restoreMore = () => restoreDeletions(redis, clickhouse);
+  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore });
 }
 
 type Parsed = {
