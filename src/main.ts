@@ -13,6 +13,7 @@ import { deletionRoutes } from './http/deletion.js';
 import { healthRoutes } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
 import { openApiRoute } from './http/openapi.js';
+import { deletionPart } from './http/openapi-deletion.js';
 import { healthPart } from './http/openapi-health.js';
 import { ingestPart } from './http/openapi-ingest.js';
 import { listen, PortTaken, type Route, type Server } from './http/server.js';
@@ -108,7 +109,7 @@ try {
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
     ...deletionRoutes({ submission, redis, publicBaseUrl: config.publicBaseUrl, log }),
     ...healthRoutes(missing),
-    openApiRoute(config.publicBaseUrl, [ingestPart, healthPart]),
+    openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(

@@ -29,9 +29,13 @@ import {
   mutationPredicate,
   purgeTargets,
   type RoundTables,
+  readResolvedUsers,
+  readScopedAppIds,
   resolveUsers,
   type Scope,
 } from '../src/deletion/round-tables.js';
+import type { LimitKeys } from '../src/ingest/limit-key.js';
+import { rejectedUserHash, removeRejected } from '../src/ingest/rejected-records.js';
 import { describeError, type Log } from '../src/log.js';
 import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
 
@@ -40,6 +44,8 @@ export type RoundOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly database: string;
   readonly shards: number;
+  /** By which rejected records of a user are found. */
+  readonly limitKeys: LimitKeys;
   readonly crash: CrashPoint;
   readonly log: Log;
 };
@@ -91,6 +97,7 @@ async function deleteTogether(options: RoundOptions, ready: DeletionRequest[]): 
   const verifiedAt = new Date().toISOString();
   options.crash('verified');
 
+  await forgetRejected(options, tables);
   await purgeTargets(clickhouse, tables);
   await dropRoundTables(clickhouse);
   options.crash('targets_purged');
@@ -233,6 +240,22 @@ async function verify(clickhouse: ClickHouseClient, tables: RoundTables): Promis
   for (const place of placesInOrder) {
     const left = await countLeft(clickhouse, tables, place);
     if (left.size > 0) throw new MutationFailed(`rows are left in ${place}`);
+  }
+}
+
+/** Removes the notes about rejected records of the users, in the environments that have such notes. */
+async function forgetRejected(
+  { redis, clickhouse, limitKeys }: RoundOptions,
+  tables: RoundTables,
+): Promise<void> {
+  for (const appId of await readScopedAppIds(clickhouse, tables)) {
+    if ((await redis.exists(registryKeys.rejected(appId))) === 0) continue;
+    const users = await readResolvedUsers(clickhouse, tables, appId);
+    await removeRejected(
+      redis,
+      appId,
+      new Set(users.map((user) => rejectedUserHash(limitKeys, appId, user))),
+    );
   }
 }
 

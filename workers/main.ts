@@ -7,6 +7,7 @@ import { connectClickHouse } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
 import { createCrashPoint } from '../src/crash-point.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
+import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog, describeError } from '../src/log.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
 import { updateClaimWindow } from '../src/redis/claim-window.js';
@@ -55,7 +56,7 @@ async function waitForDeployment() {
   }
 }
 
-const { epoch, shards } = await waitForDeployment();
+const { epoch, shards, secret } = await waitForDeployment();
 
 /** Starts the ticks and the store jobs of one shard; the function returned ends them when they are done. */
 function serveShard(shard: number): {
@@ -127,6 +128,7 @@ function serveDeletions(): { readonly look: () => Promise<void>; readonly close:
         clickhouse,
         database: config.clickhouseDatabase,
         shards,
+        limitKeys: createLimitKeys(secret),
         crash: createCrashPoint(config.crashAt),
         log,
       });

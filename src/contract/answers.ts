@@ -54,3 +54,34 @@ export const readySchema = Type.Object({
   ready: Type.Boolean(),
   missing: Type.Array(Type.String(), { description: 'What is not there; empty when the process is ready.' }),
 });
+
+/** The answer of the token endpoint. */
+export const tokenSchema = Type.Object({
+  access_token: Type.String({
+    description: 'Send it as Authorization: Bearer. Good for 60 minutes at most.',
+  }),
+  auth_token: Type.String({ description: 'The same, under the name of an earlier form of the interface.' }),
+});
+
+const deletionStatus = {
+  deletion_request_id: Type.String({ description: 'Names the request.' }),
+  status: Type.Union([Type.Literal('pending'), Type.Literal('complete')], {
+    description: 'complete: every place was counted and holds nothing of the users. Never goes back.',
+  }),
+};
+
+/** The answer to a submitted deletion. */
+export const deletionSubmittedSchema = Type.Object({
+  deletion_request_location: Type.String({ description: 'Where the status is asked.' }),
+  ...deletionStatus,
+});
+
+/** The status of a deletion. */
+export const deletionStatusSchema = Type.Object(deletionStatus);
+
+/** A refusal for want of credentials; the text stands under every name that callers look for. */
+export const unauthorizedSchema = Type.Object({
+  err: Type.Object({ message, code, field }),
+  error: Type.String(),
+  message: Type.String(),
+});

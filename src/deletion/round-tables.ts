@@ -165,6 +165,31 @@ async function readNumber(client: ClickHouseClient, query: string): Promise<numb
   return Number(row?.number);
 }
 
+/** The environments that the round reaches. */
+export async function readScopedAppIds(client: ClickHouseClient, tables: RoundTables): Promise<string[]> {
+  const result = await client.query({
+    query: `SELECT DISTINCT app_id FROM ${tables.scope}`,
+    format: 'JSONEachRow',
+  });
+  return (await result.json<{ app_id: string }>()).map((row) => row.app_id);
+}
+
+/** The users that the round reaches in an environment, by every id they have. */
+export async function readResolvedUsers(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  appId: string,
+): Promise<({ identity: string } | { userId: string })[]> {
+  const result = await client.query({
+    query: `SELECT DISTINCT identity, toString(user_id) AS user_id FROM ${targetTable}
+      WHERE app_id = {appId:String} AND request_id IN (SELECT request_id FROM ${tables.scope})`,
+    query_params: { appId },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ identity: string; user_id: string | null }>();
+  return rows.map((row) => (row.user_id === null ? { identity: row.identity } : { userId: row.user_id }));
+}
+
 /** Removes the targets of the round's requests. */
 export async function purgeTargets(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const those = `request_id IN (SELECT request_id FROM ${tables.database}.${tables.scope})`;
