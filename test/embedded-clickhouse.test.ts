@@ -455,6 +455,19 @@ describe('an INSERT', () => {
     assert.equal(await rowsOf(), '');
   });
 
+  test('is in system.processes under its id as long as it runs', async () => {
+    await run('CREATE TABLE slow (a UInt64, b UInt8 DEFAULT sleepEachRow(0.05)) ENGINE = Null');
+    const parameters = { query: 'INSERT INTO slow (a) FORMAT TSV', query_id: 'slow insert' };
+    const reply = ask('POST', parameters, '1\n'.repeat(40));
+    await until(async () => (await running('slow insert')) === 1, {
+      deadlineMs: 10_000,
+      what: 'the INSERT runs',
+    });
+    assert.equal((await reply).status, 200);
+    assert.equal(await running('slow insert'), 0);
+    await run('DROP TABLE slow SYNC');
+  });
+
   test('may have so many bytes and no more', async () => {
     const dir = tempDir('clickhouse-data');
     for (const bytes of [99, 100, 101]) {
@@ -1047,10 +1060,10 @@ function enginePidOf(of: ClickHouseHandle): number {
   return Number(/"pid":(\d+)/.exec(of.output())?.[1]);
 }
 
+/** False also for a process that has ended and that nobody has asked about yet. */
 function isAlive(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    return !/^State:\s*[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
   }

@@ -37,8 +37,10 @@ export const responseBufferBytesMax = 64 * MiB;
 
 /** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s), or requests meet a closing socket. */
 export const keepAliveMs = 30_000;
-/** How long a start waits for the data directory: a process that was killed may still be on its way out. */
-export const lockMsMax = 3_000;
+/** How long a start waits for a data directory that another process has. */
+export const lockMsMax = 1_000;
+/** The same when that process was killed and is on its way out. */
+export const lockDyingMsMax = 60_000;
 /** How long running statements may go on after SIGTERM, before they are killed. */
 export const stopMsMax = 8_000;
 /** How long the engine may take after that until it has ended them. */

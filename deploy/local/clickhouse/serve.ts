@@ -8,7 +8,7 @@ import { readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
 import { Engine } from './engine.js';
 import { baseSettings, writeEngineArguments } from './engine-arguments.js';
-import { killMsMax, lockMsMax, stopMsMax } from './limits.js';
+import { killMsMax, stopMsMax } from './limits.js';
 import { createClickHouseServer } from './server.js';
 import { untilFree } from './status-lock.js';
 
@@ -54,7 +54,7 @@ async function openEngine(dataDir: string): Promise<Engine> {
   const path = join(dataDir, 'clickhouse');
   try {
     mkdirSync(dataDir, { recursive: true });
-    const holder = await untilFree(join(path, 'status'), lockMsMax);
+    const holder = await untilFree(join(path, 'status'));
     if (holder !== undefined) return refuse(`DATA_DIR: ${dataDir} is in use by process ${holder}`);
     return await Engine.open({
       path,
