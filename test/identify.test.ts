@@ -260,6 +260,22 @@ test('refuses identities under which strangers would be merged, which track stor
   );
 });
 
+test('refuses such an identity also within as many blanks as an identity has room for', async () => {
+  const identities = [
+    `null${' '.repeat(251)}`,
+    `${' '.repeat(100)}Anonymous${'\t'.repeat(100)}`,
+    `"${' '.repeat(253)}"`,
+    `'${' '.repeat(100)}undefined'`,
+  ];
+  const answers = await Promise.all(
+    identities.map((identity, n) => identify({ app_id: strict, user_id: String(3400 + n), identity })),
+  );
+  assert.deepEqual(
+    answers.map(({ status, code }) => [status, code]),
+    identities.map(() => [400, 'merges_strangers']),
+  );
+});
+
 test('takes such an identity where the environment allows this value, and no other', async () => {
   const answers = await Promise.all(
     ['Guest', '0', 'guest', 'user', '"0"'].map((identity, n) =>

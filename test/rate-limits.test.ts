@@ -502,3 +502,23 @@ describe('limits', { concurrency: true }, () => {
     assert.equal(await countEvents(withoutTrack, `user_id IN (0, ${most})`), 2);
   });
 });
+
+test('remembers what was accepted when Redis is killed and comes back', async () => {
+  const began = performance.now();
+  const user = { identity: 'survivor' };
+  assert.equal(countAccepted(await Promise.all(repeat(35, () => track(contract, user)))), 30);
+  await sluice.redis.kill9();
+  await sluice.redis.restart();
+  const answers = await Promise.all(
+    repeat(6, () =>
+      until(
+        async () => {
+          const answer = await track(contract, user);
+          return answer.status === 503 ? undefined : answer;
+        },
+        { deadlineMs: 20_000, what: 'the API takes requests again' },
+      ),
+    ),
+  );
+  if (performance.now() - began < windowMs) assert.equal(countAccepted(answers), 0);
+});
