@@ -239,6 +239,9 @@ describe('a bound parameter', () => {
     for (let times = 0; times < 20; times += 1) {
       assert.equal((await ask('POST', { param_mine: 'secret' }, 'SELECT {mine:String}')).body, 'secret\n');
       assert.equal((await ask('POST', {}, 'SELECT { mine : String}')).exceptionCode, '456');
+      const insert = "INSERT INTO FUNCTION null('s String') VALUES ({mine:String})";
+      assert.equal((await ask('POST', { param_mine: 'secret' }, insert)).status, 200);
+      assert.notEqual((await ask('POST', {}, insert)).status, 200);
     }
   });
 
@@ -439,6 +442,8 @@ describe('an INSERT', () => {
   test('stores all of its rows or none', async () => {
     assert.equal((await insert('JSONEachRow', '{"a":1,"b":"x"}\n{"a":"x"}\n')).exceptionCode, '27');
     assert.equal((await insert('JSONEachRow', '')).status, 200);
+    const formatless = await ask('POST', {}, "INSERT INTO t (a) SELECT a FROM input('a UInt8')");
+    assert.notEqual(formatless.status, 200);
     assert.equal(await rowsOf(), '');
     const missing = await ask('POST', { query: 'INSERT INTO nosuch FORMAT JSONEachRow' }, '{"a":1}');
     assert.equal(missing.status, 404);
@@ -927,6 +932,9 @@ describe('reading SQL text', () => {
       'input',
       '1;2',
     ]);
+    const unfinished = "INSERT INTO t SELECT a FROM input('a UInt8')";
+    const { source } = readStatement(`${unfinished} ;`) as InsertText;
+    assert.deepEqual([source.kind, source.kind === 'select' && source.end], ['select', unfinished.length]);
     assert.deepEqual(read('INSERT INTO t (a)'), ['INSERT INTO t (a)', undefined, 'open', undefined]);
   });
 

@@ -1,15 +1,16 @@
-// Owns the engine: one data directory, sessions for queries and others for INSERTs, and what a statement's
-// text becomes so that its data comes from a file and its result goes to a pipe.
+// Owns the engine: one data directory, sessions for queries and others for INSERTs, and the files and pipes
+// between them and HTTP.
 
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { drainPending } from 'chdb';
 import { DataFile } from './data-file.js';
-import { ClickHouseException, toException } from './errors.js';
+import { toException } from './errors.js';
 import { insertSessionsMax, killSessionsMax, readSessionsMax, waitingStatementsMax } from './limits.js';
 import { createPipes, readPipe, type Sink } from './result-pipe.js';
 import { type EngineResult, EngineSession, type OpenSession, type Scope, SessionPool } from './sessions.js';
-import { type InsertText, quote, type SelectText } from './sql-text.js';
+import { splitSettings, withInfile, withOutfile } from './sql-exchange.js';
+import type { InsertText, SelectText } from './sql-text.js';
 
 export type EngineOptions = {
   /** The engine's data directory; one process at a time can have it. */
@@ -114,9 +115,12 @@ export class Engine {
     isWanted: () => boolean,
   ): Promise<Outcome> {
     return this.#track(async () => {
-      const [before, within] = partition(scope.settings, (name) => parserSettings.has(name));
-      const statement = withInfile(sql, text, data, within);
-      return this.#inserts.use({ ...scope, settings: before }, statement, isWanted, async (session) => {
+      const { before, within } = splitSettings(scope.settings);
+      const statement = withInfile(sql, text, data?.path, within);
+      const bare = { ...scope, settings: before };
+      // Values are expressions: their parameters are in the data, where nobody looks for them.
+      const isOpaque = text.source.kind === 'data' && text.source.format.toLowerCase() === 'values';
+      return this.#inserts.use(bare, isOpaque ? undefined : statement, isWanted, async (session) => {
         const { rows, elapsedSeconds } = await session.run(statement, 'Null');
         return { resultRows: rows, writtenRows: rows, elapsedSeconds };
       });
@@ -165,62 +169,9 @@ export class Engine {
   }
 }
 
-/** They come too late inside a statement. */
-const parserSettings = new Set([
-  'max_query_size',
-  'max_parser_depth',
-  'max_parser_backtracks',
-  'implicit_select',
-]);
-
-function partition(
-  settings: ReadonlyMap<string, string>,
-  isFirst: (name: string) => boolean,
-): [ReadonlyMap<string, string>, ReadonlyMap<string, string>] {
-  const entries = [...settings];
-  return [
-    new Map(entries.filter(([name]) => isFirst(name))),
-    new Map(entries.filter(([name]) => !isFirst(name))),
-  ];
-}
-
 const plainScope: Scope = { database: 'default', settings: new Map(), parameters: new Map() };
 
 const always = () => true;
-
-/** Puts INTO OUTFILE where it belongs: before FORMAT, or at the end together with it. */
-function withOutfile(sql: string, text: SelectText, pipe: string, format: string): string {
-  const target = ` INTO OUTFILE ${quote(pipe)} APPEND `;
-  if (text.format === undefined) return `${sql.slice(0, text.end)}${target}FORMAT ${format}`;
-  return `${sql.slice(0, text.format.start)}${target}${sql.slice(text.format.start, text.end)}`;
-}
-
-/** Lets the INSERT read its data from the file. Its own settings win over the request's. */
-function withInfile(
-  sql: string,
-  text: InsertText,
-  data: DataFile | undefined,
-  settings: ReadonlyMap<string, string>,
-): string {
-  const own = text.settings === undefined ? [] : [sql.slice(text.settings.start, text.settings.end)];
-  const all = [...[...settings].map(([name, value]) => `${name} = ${quote(value)}`), ...own];
-  const clause = all.length === 0 ? '' : ` SETTINGS ${all.join(', ')}`;
-  const target = sql.slice(0, text.targetEnd);
-  const { source } = text;
-  if (source.kind === 'select') return `${target}${clause} ${sql.slice(source.start, source.end)}`;
-  if (data === undefined || source.kind === 'open') {
-    throw ClickHouseException.of(108, 'NO_DATA_TO_INSERT', 'No data to insert');
-  }
-  if (source.kind === 'data') {
-    return `${target} FROM INFILE ${quote(data.path)} COMPRESSION 'none'${clause} FORMAT ${source.format}`;
-  }
-  // input() would read the process's standard input, and find nothing there.
-  const structure = sql.slice(source.open + 1, source.close);
-  const file = `file(${quote(data.path)}, ${quote(source.format)}, ${structure}, 'none')`;
-  const before = sql.slice(source.start, source.callStart);
-  const after = sql.slice(source.close + 1, source.formatStart);
-  return `${target}${clause} ${before}${file}${after}`;
-}
 
 function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));

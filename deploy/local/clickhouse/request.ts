@@ -8,7 +8,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { ClickHouseException } from './errors.js';
 import { queryBodyBytesMax } from './limits.js';
 import type { Scope } from './sessions.js';
-import { isPlainName } from './sql-text.js';
+import { isPlainName } from './sql-tokens.js';
 
 export type RequestOptions = {
   readonly queryId: string;
@@ -114,11 +114,8 @@ export async function readBody(body: Readable): Promise<Buffer> {
   for await (const chunk of chunksOf(body)) {
     bytes += chunk.length;
     if (bytes > queryBodyBytesMax) {
-      throw ClickHouseException.of(
-        307,
-        'TOO_MANY_BYTES',
-        `The request's body exceeds ${queryBodyBytesMax} bytes`,
-      );
+      const message = `The body of a request exceeds ${queryBodyBytesMax} bytes`;
+      throw ClickHouseException.of(229, 'QUERY_IS_TOO_LARGE', message);
     }
     chunks.push(chunk);
   }

@@ -5,7 +5,7 @@
 
 import { Session } from 'chdb';
 import { ClickHouseException } from './errors.js';
-import { placeholderNames, quote, quoteIdentifier } from './sql-text.js';
+import { placeholderNames, quote, quoteIdentifier } from './sql-tokens.js';
 
 /** What surrounds a statement: all of it comes from the request, none of it outlives the statement. */
 export type Scope = {
@@ -83,10 +83,15 @@ export class EngineSession {
     }
   }
 
-  /** True when a placeholder that this statement does not bind would find the value of an earlier one. */
-  hasStrangersParameter(scope: Scope, sql: string): boolean {
-    if (this.#parameters.size === 0) return false;
-    return placeholderNames(sql).some((name) => this.#parameters.has(name) && !scope.parameters.has(name));
+  /**
+   * True when a placeholder that this statement does not bind would find the value of an earlier one.
+   * Without its text: when there is such a value at all.
+   */
+  hasStrangersParameter(scope: Scope, sql: string | undefined): boolean {
+    const strangers = [...this.#parameters.keys()].filter((name) => !scope.parameters.has(name));
+    if (strangers.length === 0 || sql === undefined) return strangers.length > 0;
+    const names = new Set(placeholderNames(sql));
+    return strangers.some((name) => names.has(name));
   }
 
   /** Runs one statement. Nothing can stop it but the engine: KILL QUERY, or a result that nobody reads. */
@@ -138,7 +143,7 @@ export class SessionPool {
    */
   async use<Result>(
     scope: Scope,
-    sql: string,
+    sql: string | undefined,
     isWanted: () => boolean,
     work: (session: EngineSession) => Promise<Result>,
   ): Promise<Result> {
