@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
@@ -16,6 +15,7 @@ import fc from 'fast-check';
 import { DataFile } from '../deploy/local/clickhouse/data-file.js';
 import { readSessionsMax, threadPoolSize } from '../deploy/local/clickhouse/limits.js';
 import { type InsertText, readStatement } from '../deploy/local/clickhouse/sql-text.js';
+import { launch } from '../deploy/local/launch.js';
 import { type ClickHouseHandle, startClickHouse } from './support/clickhouse.js';
 import { plainEnvironment } from './support/environment.js';
 import { freePort } from './support/free-port.js';
@@ -861,8 +861,12 @@ describe('the process', { concurrency: true }, () => {
       [{ DATA_DIR: dir, CLICKHOUSE_PORT: 'x' }, /^sluice: CLICKHOUSE_PORT .*\n$/],
     ];
     for (const [env, line] of starts) {
-      const child = spawn(process.execPath, [main], { env: { ...plainEnvironment(), ...env } });
+      const program = { command: process.execPath, args: [main], env: { ...plainEnvironment(), ...env } };
+      const child = launch(program, ['ignore', 'ignore', 'pipe'], 'KILL');
+      const late = setTimeout(() => child.kill('SIGKILL'), 30_000);
+      assert.ok(child.stderr);
       const [output, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+      clearTimeout(late);
       assert.match(output, line);
       assert.equal(code, 1);
     }
