@@ -1,6 +1,7 @@
 // A private embedded ClickHouse for tests: the process that `npm start` runs, on a port and data of its own.
 
 import { fileURLToPath } from 'node:url';
+import { threadPoolSize } from '../../deploy/local/clickhouse/limits.js';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
@@ -37,7 +38,13 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
     program: {
       command: process.execPath,
       args: [main],
-      env: { ...plainEnvironment(), DATA_DIR: dir, CLICKHOUSE_PORT: String(port), ...options.env },
+      env: {
+        ...plainEnvironment(),
+        UV_THREADPOOL_SIZE: String(threadPoolSize),
+        DATA_DIR: dir,
+        CLICKHOUSE_PORT: String(port),
+        ...options.env,
+      },
     },
     ipc: true,
     healthy: async () => (await fetch(`${url}/ping`, { signal: AbortSignal.timeout(2_000) })).status === 200,
