@@ -35,13 +35,13 @@ const words = new Set([
   '00000000-0000-0000-0000-000000000000',
 ]);
 
-/** Whether an identity, apart from case, quotes and white space around it, is such a word, or blank. */
+/** Whether an identity, apart from case and from quotes and white space around it, is such a word, or blank. */
 export function wouldMergeStrangers(identity: string): boolean {
-  if (identity.length > 64) return identity.trim() === '';
-  const word = identity
-    .trim()
-    .replace(/^(['"`])(.*)\1$/s, '$2')
-    .trim()
-    .toLowerCase();
-  return word === '' || words.has(word);
+  let word = identity.trim();
+  for (let bare = unquote(word); bare !== word; bare = unquote(word)) word = bare;
+  return word === '' || words.has(word.toLowerCase());
+}
+
+function unquote(text: string): string {
+  return text.replace(/^(['"`])(.*)\1$/s, '$2').trim();
 }
