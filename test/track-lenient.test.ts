@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { lengths, timestampAheadMsMax } from '../src/contract/limits.js';
 import type { OutcomeCode } from '../src/contract/outcomes.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
-import { type Reply, type Sent, track } from './support/track.js';
+import { addEnvironment, type Reply, type Sent, track } from './support/track.js';
 import {
   checkAccepted,
   checkRefused,
@@ -32,25 +32,10 @@ let producers: Ledger;
 before(async () => {
   sluice = await startSluice();
   strict = openLedger(sluice, sluice.appId);
-  lenient = openLedger(sluice, await addLenient('Lenient'));
-  producers = openLedger(sluice, await addLenient('Producers'));
+  lenient = openLedger(sluice, await addEnvironment(sluice, 'Lenient', 'lenient'));
+  producers = openLedger(sluice, await addEnvironment(sluice, 'Producers', 'lenient'));
 });
 after(() => sluice?.stop());
-
-async function addLenient(name: string): Promise<string> {
-  const added = await sluice.admin('environments', 'add', sluice.bootstrap.account_id, name);
-  const { app_id } = added as { app_id: string };
-  await sluice.admin('environments', 'set', app_id, '--validation', 'lenient');
-  // Both refuse this one; the lenient environment does so for the user that is missing without the null.
-  await until(
-    async () => {
-      const reply = await track(sluice.baseUrl, { body: { app_id, event: 'x', identity: null } });
-      return (reply.json as { err: { code: string } }).err.code === 'missing_user';
-    },
-    { deadlineMs: 10_000, what: `${name} is lenient` },
-  );
-  return app_id;
-}
 
 /** As `environments stats` names them. */
 type Reason =

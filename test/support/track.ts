@@ -50,6 +50,48 @@ function parsed(text: string): unknown {
   }
 }
 
+type Validation = 'strict' | 'lenient';
+
+/**
+ * Adds an environment with these options of `environments set`. Settles with its app_id when the API has them:
+ * it reads settings anew within a second, and only the validation shows from outside that it did.
+ */
+export async function addEnvironment(
+  sluice: SluiceHandle,
+  name: string,
+  validation: Validation,
+  options: readonly string[] = [],
+): Promise<string> {
+  const added = await sluice.admin('environments', 'add', sluice.bootstrap.account_id, name);
+  const { app_id } = added as { app_id: string };
+  const set = async (wanted: Validation) => {
+    await sluice.admin('environments', 'set', app_id, ...options, '--validation', wanted);
+    await untilValidation(sluice, app_id, wanted);
+  };
+  await set('lenient');
+  if (validation === 'strict') await set('strict');
+  return app_id;
+}
+
+/** An event that both refuse, the lenient one for the user that is missing without the null. */
+async function untilValidation(
+  sluice: SluiceHandle,
+  appId: string,
+  wanted: 'strict' | 'lenient',
+): Promise<void> {
+  const body = { app_id: appId, event: 'x', identity: null };
+  await until(
+    async () => {
+      const replies = await Promise.all(sluice.api.map((api) => track(api.baseUrl, { body })));
+      return replies.every(({ json }) => {
+        const { code } = (json as { err: { code: string } }).err;
+        return (code === 'missing_user') === (wanted === 'lenient');
+      });
+    },
+    { deadlineMs: 10_000, what: `environment ${appId} is ${wanted}` },
+  );
+}
+
 /** An event as ClickHouse has it. */
 export type StoredEvent = {
   readonly event: string;
