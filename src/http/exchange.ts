@@ -20,6 +20,9 @@ const statusLines: Readonly<Record<number, string>> = {
   503: '503 Service Unavailable',
 };
 
+/** A body that nobody reads is waited for up to this size. */
+const droppedBytesMax = 1024 * 1024;
+
 export type Headers = readonly (readonly [name: string, value: string])[];
 
 export class Exchange {
@@ -30,6 +33,11 @@ export class Exchange {
   readonly head: boolean;
   #res: HttpResponse;
   #closeAfter: boolean;
+  /** Whether the client is gone; the response must not be touched then. */
+  #gone = false;
+  #finished = false;
+  #bodyPending = false;
+  #heldAnswer: (() => void) | undefined;
   #release: (() => void) | undefined;
 
   constructor(res: HttpResponse, req: HttpRequest) {
@@ -37,16 +45,37 @@ export class Exchange {
     this.framing = readFraming(req);
     this.query = req.getQuery() ?? '';
     this.head = req.getMethod() === 'head';
-    // Malformed chunks cannot be seen from here; a closed connection cannot be desynchronised by them.
-    this.#closeAfter = this.framing.chunked;
+    // Malformed chunks cannot be seen from here; a closed connection cannot be desynchronised by them, nor by
+    // a length that a proxy may have read in another way.
+    this.#closeAfter = this.framing.chunked || this.framing.fault !== undefined;
     openExchanges.count += 1;
-    res.onAborted(() => this.#end());
+    res.onAborted(() => {
+      this.ended = true;
+      this.#gone = true;
+      this.#finish();
+    });
   }
 
   /** Hands the chunks of the body to `take`, each a view that dies when `take` returns. */
   onData(take: (chunk: Buffer, last: boolean) => void): void {
     this.#res.onData((chunk, last) => {
       if (!this.ended) take(Buffer.from(chunk), last);
+    });
+  }
+
+  /**
+   * Drops the body. The answer waits until it has passed: the parser ends its timer when a body ends, so an
+   * answer before that would leave a connection that nothing closes. A large body is cut off instead.
+   */
+  dropBody(): void {
+    const { length } = this.framing;
+    if (length === 0) return;
+    if (length === undefined || length > droppedBytesMax) this.#closeAfter = true;
+    this.#bodyPending = !this.#closeAfter;
+    this.#res.onData((_, last) => {
+      if (!last || !this.#bodyPending) return;
+      this.#bodyPending = false;
+      this.#heldAnswer?.();
     });
   }
 
@@ -63,7 +92,21 @@ export class Exchange {
   /** Sends an answer, unless one was sent or the client is gone. */
   reply(status: number, body: string, headers: Headers = [], type = 'application/json'): void {
     if (this.ended) return;
-    this.#end();
+    this.ended = true;
+    const send = () => this.#send(status, body, headers, type);
+    if (this.#bodyPending) {
+      this.#heldAnswer = send;
+      return;
+    }
+    if (!this.#closeAfter) return send();
+    // Not in this turn: bytes behind an ambiguous request would be parsed as another one before the connection
+    // closes. While an answer is pending, the parser closes the connection instead.
+    setImmediate(send);
+  }
+
+  #send(status: number, body: string, headers: Headers, type: string): void {
+    this.#finish();
+    if (this.#gone) return;
     const res = this.#res;
     res.cork(() => {
       if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
@@ -92,9 +135,9 @@ export class Exchange {
     this.refuse(reason);
   }
 
-  #end(): void {
-    if (this.ended) return;
-    this.ended = true;
+  #finish(): void {
+    if (this.#finished) return;
+    this.#finished = true;
     this.#release?.();
     openExchanges.count -= 1;
     if (openExchanges.count === 0) for (const resolve of openExchanges.waiting.splice(0)) resolve();

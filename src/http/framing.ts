@@ -20,7 +20,7 @@ export type Framing = {
 };
 
 const jsonType = /^application\/json *(?:; *charset="?utf-8"?)? *;?$/i;
-const decimal = /^\d{1,15}$/;
+const decimal = /^\d{1,19}$/;
 
 export function readFraming(req: HttpRequest): Framing {
   let lengths = 0;

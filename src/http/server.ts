@@ -71,9 +71,7 @@ function addRoutes(app: TemplatedApp, routes: readonly Route[]): void {
 
 /** For requests whose body nobody reads. */
 export function withoutBody(exchange: Exchange): Exchange {
-  exchange.onData(() => {
-    // Read and dropped.
-  });
+  exchange.dropBody();
   return exchange;
 }
 
