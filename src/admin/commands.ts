@@ -1,7 +1,6 @@
 // The administration's commands, by name: what `npm run admin -- …` takes and prints. Each returns a value
 // that is printed as JSON.
 
-import type { Redis } from 'ioredis';
 import {
   AdministrationError,
   addEnvironment,
@@ -17,22 +16,13 @@ import {
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/deployment.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
-import type { ClickHouseClient } from '../clickhouse/client.js';
-import type { Config } from '../config.js';
 import type { LimitName } from '../contract/limits.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { listDeletions, readDeletion } from '../deletion/request.js';
 import { readMendingCounts } from '../ingest/mending-counts.js';
 import { listRejected } from '../ingest/rejected-records.js';
-import type { Log } from '../log.js';
+import type { AdminContext } from './context.js';
 import { listFailed, retryFailed } from './failed.js';
-
-export type AdminContext = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
-  readonly config: Config;
-  readonly log: Log;
-};
 
 export const usage = `npm run admin -- COMMAND
 

@@ -10,7 +10,7 @@ import { type CommitResult, createCommitter } from '../ingest/commit.js';
 import { type IngestRecord, packedBytesMax } from '../ingest/pack.js';
 import { connectForCommits, ready } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
-import type { AdminContext } from './commands.js';
+import type { AdminContext } from './context.js';
 
 type FailedRow = {
   readonly table_name: TableName;
