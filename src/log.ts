@@ -19,13 +19,17 @@ export function createLog(role: string, level: string): Log {
   );
 }
 
-/** What may be logged of an error: its class, code and message; never its `cause` chain's data. */
+/**
+ * What may be logged of an error: its class, code and message. Of ClickHouse's, the name of the code instead of
+ * the message, which quotes the data that it could not read.
+ */
 export function describeError(error: unknown): { name: string; code?: string; message: string } {
-  if (!(error instanceof Error)) return { name: 'unknown', message: String(error) };
-  const code = (error as { code?: unknown }).code;
+  if (!(error instanceof Error)) return { name: 'unknown', message: 'something that is no error was thrown' };
+  const { code, type } = error as { code?: unknown; type?: unknown };
+  const { name } = error.constructor;
   return {
-    name: error.name,
+    name,
     ...(typeof code === 'string' || typeof code === 'number' ? { code: String(code) } : {}),
-    message: error.message.slice(0, 500),
+    message: name === 'ClickHouseError' ? String(type ?? 'unknown') : error.message.slice(0, 500),
   };
 }

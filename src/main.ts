@@ -36,7 +36,8 @@ const log = createLog('api', config.logLevel);
 const processName = `api-${process.pid}`;
 
 const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
-const redis = connect(config.redisUrl, log);
+// A request that needs it is answered within 2 s, whatever becomes of Redis.
+const redis = connect(config.redisUrl, log, 1_500);
 await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const environments = await followEnvironments(redis, log);

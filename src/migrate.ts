@@ -2,7 +2,7 @@
 
 import { migrate } from './clickhouse/migrate.js';
 import { readConfigOrExit } from './config.js';
-import { createLog, describeError } from './log.js';
+import { createLog } from './log.js';
 
 const config = readConfigOrExit();
 const log = createLog('migrate', config.logLevel);
@@ -14,6 +14,8 @@ try {
   });
   log.info({ applied }, 'schema is up to date');
 } catch (error) {
-  process.stderr.write(`sluice: CLICKHOUSE_URL: migrations failed: ${describeError(error).message}\n`);
+  process.stderr.write(
+    `sluice: CLICKHOUSE_URL: migrations failed: ${error instanceof Error ? error.message : 'unknown'}\n`,
+  );
   process.exitCode = 1;
 }

@@ -96,7 +96,7 @@ async function keepFailed(
       ...userOfRow(segment.table, row),
       row: row.toString('utf8'),
       error_code: codeOfFault(error),
-      error: describeError(error).message,
+      error: error instanceof Error ? error.message.slice(0, 2000) : '',
     }));
   if (values.length === 0) return;
   await clickhouse.insert({

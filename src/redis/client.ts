@@ -29,10 +29,18 @@ export function connectForCommits(url: string, attemptMs: number, log: Log): Red
   );
 }
 
-/** A connection for everything that may be repeated: registry, worker scripts, health. */
-export function connect(url: string, log: Log): Redis {
+/**
+ * A connection for everything that may be repeated: registry, worker scripts, health. A command that is not
+ * answered within `commandMsMax` rejects; it may have run.
+ */
+export function connect(url: string, log: Log, commandMsMax = 5_000): Redis {
   return logged(
-    new Redis(url, { ...shared, enableOfflineQueue: false, maxRetriesPerRequest: 0, commandTimeout: 5_000 }),
+    new Redis(url, {
+      ...shared,
+      enableOfflineQueue: false,
+      maxRetriesPerRequest: 0,
+      commandTimeout: commandMsMax,
+    }),
     log,
   );
 }
