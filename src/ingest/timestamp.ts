@@ -36,11 +36,17 @@ export function completeTimestamp(value: string): string | undefined {
   return `${year}-${month}-${day}T${hour}:${minute}:${second ?? '00'}${subsecond}${offset}`;
 }
 
-/** The RFC 3339 form of milliseconds since 1970, or undefined when no such date can be written. */
+/**
+ * The RFC 3339 form of milliseconds since 1970, or undefined when they are not whole. A year that cannot be
+ * written becomes the nearest one that can, which is as much out of range.
+ */
 export function timestampOfEpochMs(epochMs: number): string | undefined {
-  if (!Number.isInteger(epochMs) || epochMs < 0 || epochMs > 253_402_300_799_999) return undefined;
-  return new Date(epochMs).toISOString();
+  if (!Number.isInteger(epochMs)) return undefined;
+  return new Date(Math.min(Math.max(epochMs, writableMsMin), writableMsMax)).toISOString();
 }
+
+const writableMsMin = Date.parse('0001-01-01T00:00:00Z');
+const writableMsMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
 function read(match: RegExpExecArray | null, nowMs: number): TimestampResult {
   if (match === null) return invalid;
