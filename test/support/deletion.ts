@@ -1,0 +1,503 @@
+// Deleting users in tests: callers of the deletion API, histories in which every record says whether it is to
+// go or to stay, and what is left of them in ClickHouse, in Redis and in the files of both.
+
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { type ClientRequest, request } from 'node:http';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { placesInOrder } from '../../src/deletion/places.js';
+import type { DeletionRequest } from '../../src/deletion/request.js';
+import { shardKeys } from '../../src/redis/keys.js';
+import type { SluiceHandle } from './services.js';
+import { until } from './wait.js';
+
+export const deletionPaths = {
+  token: '/api/public/v0/auth_token',
+  submit: '/api/public/v0/user_deletion',
+  status: (requestId: string) => `/api/public/v0/deletion_status/${requestId}`,
+} as const;
+
+export type Ask = {
+  readonly method: string;
+  readonly path: string;
+  /** In this order and spelling; a name may occur twice. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  readonly body?: string | Buffer;
+  /** The address that the connection comes from. */
+  readonly localAddress?: string;
+};
+
+export type Reply = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Of the body. */
+  readonly text: string;
+  /** Status, headers and body as they came, but for the date: to compare answers by their bytes. */
+  readonly bytes: string;
+};
+
+/** Sends one request whose headers are exactly these, and a Host and a length. */
+export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
+  const { hostname, port, host } = new URL(baseUrl);
+  const { method, path, headers = [], body = '', localAddress } = what;
+  const own = headers.some(([name]) => name.toLowerCase() === 'host') ? [] : [['Host', host]];
+  const length = method === 'GET' ? [] : [['Content-Length', String(Buffer.byteLength(body))]];
+  return new Promise<Reply>((settle, reject) => {
+    const sent: ClientRequest = request(
+      {
+        hostname,
+        port,
+        method,
+        path,
+        agent: false,
+        ...(localAddress === undefined ? {} : { localAddress }),
+        headers: [...own, ...headers, ...length, ['Connection', 'close']].flat() as never,
+      },
+      (reply) => {
+        const pieces: Buffer[] = [];
+        reply.on('data', (piece: Buffer) => pieces.push(piece));
+        reply.once('error', reject);
+        reply.once('end', () => {
+          const text = Buffer.concat(pieces).toString('utf8');
+          const raw = reply.rawHeaders.map((part, at, all) =>
+            all[at - 1]?.toLowerCase() === 'date' && at % 2 === 1 ? '' : part,
+          );
+          const bytes = JSON.stringify([reply.statusCode, reply.statusMessage, raw, text]);
+          settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, bytes });
+        });
+      },
+    );
+    sent.setTimeout(30_000, () => sent.destroy(new Error('no answer within 30 s')));
+    sent.once('error', reject);
+    sent.end(body);
+  });
+}
+
+/** One request of the administration over HTTP. */
+export async function administer<Result>(
+  sluice: SluiceHandle,
+  method: string,
+  path: string,
+  body?: object,
+): Promise<Result> {
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(60_000),
+  });
+  const text = await reply.text();
+  assert.equal(reply.status, 200, text);
+  return JSON.parse(text) as Result;
+}
+
+export type TestAccount = {
+  readonly accountId: string;
+  /** The first is Main Production. */
+  readonly appIds: readonly string[];
+  readonly apiKey: string;
+};
+
+/** Creates an account with an API key; settles when the API takes records for its environments. */
+export async function createTestAccount(
+  sluice: SluiceHandle,
+  name: string,
+  environments: readonly string[] = ['Main Production', 'Staging'],
+): Promise<TestAccount> {
+  const created = await administer<{ account_id: string; environments: { app_id: string }[] }>(
+    sluice,
+    'POST',
+    '/accounts',
+    { name, environments },
+  );
+  const appIds = created.environments.map(({ app_id }) => app_id);
+  const { api_key: apiKey } = await administer<{ api_key: string }>(
+    sluice,
+    'POST',
+    `/environments/${appIds[0]}/key`,
+  );
+  for (const appId of appIds) await untilKnown(sluice, appId);
+  return { accountId: created.account_id, appIds, apiKey };
+}
+
+/** Settles when the API knows an environment. */
+export async function untilKnown(sluice: SluiceHandle, appId: string): Promise<void> {
+  await until(
+    async () => {
+      const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ app_id: appId }),
+      });
+      return !(await reply.text()).includes('unknown_app_id');
+    },
+    { deadlineMs: 10_000, what: 'the API knows the environment', everyMs: 60 },
+  );
+}
+
+export function basic(appId: string, apiKey: string): string {
+  return `Basic ${Buffer.from(`${appId}:${apiKey}`).toString('base64')}`;
+}
+
+/** An access token for the account's key. */
+export async function getToken(
+  sluice: { readonly baseUrl: string },
+  { appIds, apiKey }: TestAccount,
+): Promise<string> {
+  const headers = [['Authorization', basic(appIds[0] ?? '', apiKey)]] as const;
+  const reply = await ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers });
+  assert.equal(reply.status, 200, reply.text);
+  return (JSON.parse(reply.text) as { access_token: string }).access_token;
+}
+
+export type User = { readonly identity: string } | { readonly user_id: number | string };
+
+/** Submits; settles with the answer. `body` goes as it is when it is text. */
+export async function submit(
+  sluice: { readonly baseUrl: string },
+  token: string,
+  body: string | Buffer | readonly User[],
+): Promise<Reply> {
+  return ask(sluice.baseUrl, {
+    method: 'POST',
+    path: deletionPaths.submit,
+    headers: [
+      ['Authorization', `Bearer ${token}`],
+      ['Content-type', 'Application/json'],
+    ],
+    body: typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify({ users: body }),
+  });
+}
+
+/** Submits what is accepted; settles with the request's id. */
+export async function submitAccepted(
+  sluice: { readonly baseUrl: string },
+  token: string,
+  users: readonly User[],
+): Promise<string> {
+  const reply = await submit(sluice, token, users);
+  assert.equal(reply.status, 201, reply.text);
+  return (JSON.parse(reply.text) as { deletion_request_id: string }).deletion_request_id;
+}
+
+export async function readStatus(
+  sluice: { readonly baseUrl: string },
+  token: string,
+  requestId: string,
+): Promise<Reply> {
+  const headers = [['Authorization', `Bearer ${token}`]] as const;
+  return ask(sluice.baseUrl, { method: 'GET', path: deletionPaths.status(requestId), headers });
+}
+
+/** Settles when the request is complete. */
+export async function untilComplete(
+  sluice: SluiceHandle,
+  token: string,
+  requestId: string,
+  deadlineMs = 30_000,
+): Promise<void> {
+  let last = '';
+  try {
+    await until(
+      async () => {
+        const reply = await readStatus(sluice, token, requestId);
+        last = reply.text;
+        assert.equal(reply.status, 200, reply.text);
+        return (JSON.parse(reply.text) as { status: string }).status === 'complete';
+      },
+      { deadlineMs, what: 'the deletion is complete', everyMs: 40 },
+    );
+  } catch (error) {
+    const shown = await showDeletion(sluice, requestId).catch((fault: unknown) => ({ fault }));
+    const workers = sluice.workers.map((worker) => worker.output().slice(-1_500)).join('\n');
+    throw new Error(`pending: ${last} ${JSON.stringify(shown)}\n${workers}`, { cause: error });
+  }
+}
+
+/** The evidence, as the administration shows it. */
+export function showDeletion(sluice: SluiceHandle, requestId: string): Promise<DeletionRequest> {
+  return administer<DeletionRequest>(sluice, 'GET', `/deletions/${requestId}`);
+}
+
+/** Posts a body to an endpoint of ingestion and asserts that all of it was taken. */
+export async function send(sluice: SluiceHandle, path: string, body: object): Promise<void> {
+  const reply = await fetch(`${sluice.baseUrl}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(20_000),
+  });
+  const text = await reply.text();
+  assert.deepEqual([reply.status, text], [200, '{}'], path);
+}
+
+/** Whether deletion is to remove a record, written into it. */
+export type Fate = 'go' | 'stay';
+
+type EventUser = { readonly identity: string } | { readonly user_id: string };
+
+/** Sends one event a user, each saying its fate. */
+export async function sendEvents(
+  sluice: SluiceHandle,
+  appId: string,
+  fate: Fate,
+  users: readonly EventUser[],
+  more: object = {},
+): Promise<void> {
+  const events = users.map((user) => ({ event: 'Seen', ...user, properties: { fate }, ...more }));
+  await send(sluice, '/api/track', { app_id: appId, events });
+}
+
+export async function sendProperties(
+  sluice: SluiceHandle,
+  appId: string,
+  fate: Fate,
+  identities: readonly string[],
+): Promise<void> {
+  const users = identities.map((identity) => ({ identity, properties: { fate, plan: 'pro' } }));
+  await send(sluice, '/api/add_user_properties', { app_id: appId, users });
+}
+
+export async function sendIdentify(
+  sluice: SluiceHandle,
+  appId: string,
+  userId: string,
+  identity: string,
+): Promise<void> {
+  await send(sluice, '/api/v1/identify', { app_id: appId, user_id: userId, identity });
+}
+
+/** Stores a row that ClickHouse refused once, as of the oldest segment. */
+export async function storeFailedRow(
+  sluice: SluiceHandle,
+  appId: string,
+  fate: Fate,
+  { identity, userId, row = '[]' }: { identity?: string; userId?: string; row?: string },
+): Promise<void> {
+  failedLines += 1;
+  const values = {
+    table_name: 'events',
+    segment: 1,
+    line: failedLines,
+    app_id: appId,
+    identity: identity ?? '',
+    user_id: userId ?? null,
+    row,
+    error: fate,
+  };
+  await sluice.rows(`INSERT INTO failed_events FORMAT JSONEachRow ${JSON.stringify(values)}`);
+}
+
+let failedLines = 0;
+
+/** Settles when ClickHouse has everything that was accepted until now. */
+export async function untilStored(sluice: SluiceHandle): Promise<void> {
+  await withRedis(sluice, (redis) =>
+    until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
+      deadlineMs: 30_000,
+      what: 'no segment is outstanding',
+    }),
+  );
+}
+
+export async function withRedis<Result>(
+  sluice: { readonly redisUrl: string },
+  work: (redis: Redis) => Promise<Result>,
+): Promise<Result> {
+  const redis = new Redis(sluice.redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
+  redis.on('error', () => {
+    // It tries again by itself; a test that waits for too long fails on its own deadline.
+  });
+  try {
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Every row of every place that holds a user, markers excepted, as sorted JSON by table. */
+export type Dump = ReadonlyMap<string, readonly string[]>;
+
+/** Dumps all places, but for the rows of `except`. */
+export async function dumpPlaces(sluice: SluiceHandle, except?: Dump): Promise<Dump> {
+  const dump = new Map<string, string[]>();
+  for (const place of placesInOrder) {
+    const excepted = new Set(except?.get(place));
+    const rows = await sluice.rows(`SELECT * FROM ${place} WHERE app_id != ''`);
+    const texts = rows.map((row) => JSON.stringify(row)).filter((text) => !excepted.has(text));
+    dump.set(place, texts.sort());
+  }
+  return dump;
+}
+
+/** The fate that a row says, or, for an identification, that its user was given in the set. */
+export function fateOf(place: string, text: string, identificationsToGo: ReadonlySet<string>): Fate {
+  const row = JSON.parse(text) as Record<string, unknown> & { properties?: { fate?: Fate } };
+  if (place === 'stored_user_identities') {
+    return identificationsToGo.has(`${row.app_id} ${row.user_id} ${row.identity}`) ? 'go' : 'stay';
+  }
+  const fate = place === 'failed_events' ? (row.error as Fate) : row.properties?.fate;
+  assert.ok(fate === 'go' || fate === 'stay', `a row says no fate: ${text}`);
+  return fate;
+}
+
+/**
+ * Asserts that all of `before` that was to stay is there byte for byte, and nothing else but what `accepted`
+ * counts by table: what came in meanwhile and was to stay.
+ */
+export function assertExact(
+  before: Dump,
+  after: Dump,
+  identificationsToGo: ReadonlySet<string>,
+  accepted: Readonly<Record<string, number>> = {},
+): void {
+  for (const place of placesInOrder) {
+    const stays = (before.get(place) ?? []).filter(
+      (row) => fateOf(place, row, identificationsToGo) === 'stay',
+    );
+    const left = after.get(place) ?? [];
+    const leftSet = new Set(left);
+    assert.deepEqual(
+      stays.filter((row) => !leftSet.has(row)),
+      [],
+      `${place} lost rows of others`,
+    );
+    assert.deepEqual(
+      left.filter((row) => fateOf(place, row, identificationsToGo) === 'go'),
+      [],
+      `${place} kept rows of a target`,
+    );
+    assert.equal(left.length, stays.length + (accepted[place] ?? 0), `rows of ${place}`);
+  }
+}
+
+/** The rows that a request found before it deleted any, by environment and table. */
+export async function readFound(sluice: SluiceHandle, requestId: string): Promise<Record<string, number>> {
+  const { found = [] } = await showDeletion(sluice, requestId);
+  return Object.fromEntries(found.map(({ app_id, table, rows }) => [`${app_id} ${table}`, rows]));
+}
+
+export type History = {
+  /** An identity that only a target has, to be looked for afterwards. */
+  readonly marker: string;
+  /** Whom to delete: the identity, the marker and an anonymous user. */
+  readonly users: readonly User[];
+  readonly identificationsToGo: ReadonlySet<string>;
+  /** What the evidence must say. */
+  readonly found: Readonly<Record<string, number>>;
+  /** Sends records of the same users after the answer to the submission; settles with how many, by table. */
+  readonly returnToService: () => Promise<Readonly<Record<string, number>>>;
+};
+
+let userIds = 1_000_000;
+
+/**
+ * Writes the records of a user with a merged user_id and of an anonymous user into two environments of an
+ * account, and those of others whose names come close, in the same environments and in another account.
+ */
+export async function writeHistory(
+  sluice: SluiceHandle,
+  account: TestAccount,
+  stranger: TestAccount,
+  identity: string,
+): Promise<History> {
+  const [main = '', staging = ''] = account.appIds;
+  const elsewhere = stranger.appIds[0] ?? '';
+  userIds += 100;
+  const [merged, anonymous, other] = [`${userIds}`, `${userIds + 1}`, `${userIds + 2}`] as const;
+  const neighbour = `${identity}x`;
+  const marker = randomBytes(24).toString('base64url');
+  const near = [{ identity: neighbour }, { identity: merged }, { user_id: `${merged}0` }, { user_id: other }];
+
+  await sendEvents(sluice, main, 'go', [{ identity }, { identity: marker }, { user_id: merged }]);
+  await sendEvents(sluice, main, 'go', [{ user_id: anonymous }]);
+  await sendEvents(sluice, main, 'stay', near);
+  await sendIdentify(sluice, main, merged, identity);
+  await sendIdentify(sluice, main, other, neighbour);
+  // The first identity of a user_id stands.
+  await sendIdentify(sluice, main, other, identity);
+  await sendEvents(sluice, main, 'go', [{ identity }, { user_id: merged }]);
+  await sendProperties(sluice, main, 'go', [identity, marker]);
+  await sendProperties(sluice, main, 'stay', [neighbour]);
+  await sendEvents(sluice, staging, 'go', [{ identity }, { user_id: anonymous }]);
+  await sendEvents(sluice, staging, 'stay', [{ user_id: merged }, ...near]);
+  await sendEvents(sluice, elsewhere, 'stay', [{ identity }, { user_id: merged }, { user_id: anonymous }]);
+  await sendIdentify(sluice, elsewhere, merged, identity);
+  await storeFailedRow(sluice, main, 'go', { identity });
+  await storeFailedRow(sluice, main, 'go', { userId: merged });
+  await storeFailedRow(sluice, main, 'stay', { identity: neighbour });
+  await storeFailedRow(sluice, elsewhere, 'stay', { identity });
+
+  return {
+    marker,
+    users: [{ identity }, { identity: marker }, { user_id: Number(anonymous) }],
+    identificationsToGo: new Set([`${main} ${merged} ${identity}`, `${main} ${other} ${identity}`]),
+    found: {
+      [`${main} stored_events`]: 6,
+      [`${main} stored_user_properties`]: 2,
+      [`${main} failed_events`]: 2,
+      [`${main} stored_user_identities`]: 2,
+      [`${staging} stored_events`]: 2,
+    },
+    returnToService: async () => {
+      await sendEvents(sluice, main, 'stay', [{ identity }, { user_id: merged }, { user_id: anonymous }]);
+      await sendEvents(sluice, staging, 'stay', [{ identity }]);
+      await sendProperties(sluice, main, 'stay', [identity]);
+      return { stored_events: 4, stored_user_properties: 1 };
+    },
+  };
+}
+
+/** The keys of Redis that hold some text, in their names or their values. */
+export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {
+  return withRedis(sluice, async (redis) => {
+    const found: string[] = [];
+    for await (const keys of redis.scanStream({ count: 500 })) {
+      for (const key of keys as string[]) {
+        const value = await redis.dumpBuffer(key);
+        if (key.includes(text) || value?.includes(text)) found.push(key);
+        else if (value !== null && (await uncompressed(redis, key)).includes(text)) found.push(key);
+      }
+    }
+    return found;
+  });
+}
+
+/** DUMP compresses long strings: their text is read as it is. */
+async function uncompressed(redis: Redis, key: string): Promise<string> {
+  switch (await redis.type(key)) {
+    case 'string':
+      return (await redis.getBuffer(key))?.toString('latin1') ?? '';
+    case 'hash':
+      return JSON.stringify(await redis.hgetall(key));
+    case 'list':
+      return JSON.stringify(await redis.lrange(key, 0, -1));
+    case 'set':
+      return JSON.stringify(await redis.smembers(key));
+    case 'zset':
+      return JSON.stringify(await redis.zrange(key, '0', '-1'));
+    case 'stream':
+      return JSON.stringify(await redis.xrange(key, '-', '+'));
+    default:
+      return '';
+  }
+}
+
+/** The files below a folder that hold some text; those that vanish meanwhile hold nothing. */
+export function filesWith(dir: string, texts: readonly string[]): string[] {
+  const found: string[] = [];
+  for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath ?? entry.path, entry.name);
+    try {
+      if (statSync(path).size === 0) continue;
+      const bytes = readFileSync(path);
+      for (const text of texts) if (bytes.includes(text)) found.push(`${path}: ${text}`);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+  return found;
+}
