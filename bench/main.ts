@@ -2,6 +2,7 @@
 // what was acknowledged is not what ClickHouse holds.
 
 import { backfill, backfillUsage } from './backfill.js';
+import { deletion, deletionUsage } from './deletion.js';
 import { BenchError } from './failure.js';
 import { pipeline, pipelineUsage } from './pipeline.js';
 
@@ -9,6 +10,7 @@ type Scenario = { readonly usage: string; readonly run: (args: string[]) => Prom
 
 const scenarios: Readonly<Record<string, Scenario>> = {
   backfill: { usage: backfillUsage, run: backfill },
+  deletion: { usage: deletionUsage, run: deletion },
   pipeline: { usage: pipelineUsage, run: pipeline },
 };
 
