@@ -17,6 +17,8 @@ export type BackfillResult = {
   readonly cpu: Readonly<Record<string, number>>;
   /** The same of the generator: reading the file, making the requests, sending them. */
   readonly generatorCpu: number;
+  /** Of the machine's CPU time, what other programs used; absent when the deployment is not the bench's own. */
+  readonly othersShare?: number;
 };
 
 export type BackfillReport = {
@@ -41,6 +43,10 @@ export function backfillReport({ machine, options, result }: BackfillReport): st
     figure(costs.length > 0 ? sum : Number.NaN),
     figure(result.generatorCpu),
   ];
+  const others =
+    result.othersShare === undefined
+      ? ''
+      : ` Other programs used ${figure(result.othersShare)} of the machine's CPU time.`;
   return `# Backfill: ${result.events.toLocaleString('en-US')} flights in bulk
 
 Written by \`${command}\`. ${describeInWords(machine)}
@@ -48,7 +54,7 @@ Written by \`${command}\`. ${describeInWords(machine)}
 From the first request until ClickHouse held every flight; the last one was acknowledged after
 ${figure(result.acknowledgedSeconds)} s (${figure(result.events / result.acknowledgedSeconds)} events/s). CPU is in µs an event, user and system. The generator, which reads
 the Parquet file and sends ${figure(result.bytes / result.events)} bytes an event, runs on the same cores. ${result.repeats} requests had to be sent
-again. Afterwards ClickHouse and the file agreed on the flights and the sum of delays of every origin.
+again.${others} Afterwards ClickHouse and the file agreed on the flights and the sum of delays of every origin.
 
 ${markdownTable(head, [['flights', ...cells]])}
 `;

@@ -4,12 +4,13 @@
 import { Agent, request } from 'node:http';
 import { parseArgs } from 'node:util';
 import { type BackfillResult, backfillReport, writeBackfillResult } from './backfill-report.js';
-import { attachDeployment, type Deployment, startDeployment } from './deployment.js';
+import { attachDeployment, type Deployment, processNames, startDeployment } from './deployment.js';
 import { BenchError } from './failure.js';
 import { figure } from './figures.js';
 import { type Batch, type Flights, flightsInFile, type OriginSum, openFlights } from './flights.js';
 import { describeMachine } from './machine.js';
 import { positive } from './options.js';
+import { machineMicroseconds, othersShare } from './processes.js';
 import { assertStored, countStored, untilStored } from './stored.js';
 
 export const backfillUsage = `  backfill   loads 3 million flights in bulk and compares ClickHouse with the file; starts a deployment
@@ -66,10 +67,7 @@ async function load(
 ): Promise<BackfillResult> {
   const agent = new Agent({ keepAlive: true, maxSockets: options.connections });
   const batches = flights.bodies(appId, options.batch, options.keys);
-  const cpuBefore = deployment.cpu();
-  const generatorBefore = process.cpuUsage();
-  const sourceBefore = flights.cpu();
-  const startedAt = performance.now();
+  const clock = startClock(deployment, flights);
   let acknowledged = 0;
   let bytes = 0;
   let repeats = 0;
@@ -85,31 +83,49 @@ async function load(
   const progress = showProgress(deployment, appId, options.flights, () => acknowledged);
   try {
     await Promise.all(Array.from({ length: options.connections }, keepSending));
-    const acknowledgedSeconds = (performance.now() - startedAt) / 1000;
-    const generator = process.cpuUsage(generatorBefore);
-    const source = flights.cpu() - sourceBefore;
+    const sent = clock();
     await untilStored(deployment, appId, acknowledged);
-    const cpuAfter = deployment.cpu();
-    const storedSeconds = (performance.now() - startedAt) / 1000;
+    const stored = clock();
     await assertStored(deployment, appId, acknowledged);
+    const costs = Object.entries(stored.cpu).map(([name, used]) => [name, used / acknowledged] as const);
     return {
       events: acknowledged,
       bytes,
       repeats,
-      acknowledgedSeconds,
-      storedSeconds,
-      cpu: Object.fromEntries(
-        Object.entries(cpuAfter).map(([name, used]) => [
-          name,
-          (used - (cpuBefore[name as keyof typeof cpuBefore] ?? 0)) / acknowledged,
-        ]),
-      ),
-      generatorCpu: (generator.user + generator.system + source) / acknowledged,
+      acknowledgedSeconds: sent.seconds,
+      storedSeconds: stored.seconds,
+      cpu: Object.fromEntries(costs),
+      generatorCpu: sent.generatorCpu / acknowledged,
+      ...(costs.length === 0 ? {} : { othersShare: stored.othersShare }),
     };
   } finally {
     progress.end();
     agent.destroy();
   }
+}
+
+/** What was used since now, of time and of CPU: each call of the function returned looks again. */
+function startClock(deployment: Deployment, flights: Flights) {
+  const startedAt = performance.now();
+  const machineBefore = machineMicroseconds();
+  const cpuBefore = deployment.cpu();
+  const generatorBefore = process.cpuUsage();
+  const sourceBefore = flights.cpu();
+  return () => {
+    const generator = process.cpuUsage(generatorBefore);
+    const generatorCpu = generator.user + generator.system + flights.cpu() - sourceBefore;
+    const cpuAfter = deployment.cpu();
+    const used = processNames
+      .filter((name) => cpuAfter[name] !== undefined)
+      .map((name) => [name, (cpuAfter[name] ?? 0) - (cpuBefore[name] ?? 0)] as const);
+    const own = used.reduce((sum, [, microseconds]) => sum + microseconds, generatorCpu);
+    return {
+      seconds: (performance.now() - startedAt) / 1000,
+      cpu: Object.fromEntries(used),
+      generatorCpu,
+      othersShare: othersShare(machineBefore, machineMicroseconds(), own),
+    };
+  };
 }
 
 /** Prints how far it is every two seconds. */

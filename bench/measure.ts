@@ -4,7 +4,7 @@
 import type { Redis } from 'ioredis';
 import { type CommandStats, commandStatsBetween, countRewrites, readCommandStats } from './command-stats.js';
 import { type Deployment, type ProcessName, processNames } from './deployment.js';
-import { machineMicroseconds } from './processes.js';
+import { machineMicroseconds, othersShare } from './processes.js';
 import { assertStored, mergesEnded, untilStored } from './stored.js';
 
 export type Run = {
@@ -71,7 +71,6 @@ export async function measure<Result extends Loaded>(
   const used = (name: ProcessName) => ((cpuAfter[name] ?? 0) - (cpuBefore[name] ?? 0)) / events;
   const cpu = Object.fromEntries(processNames.map((name) => [name, used(name)])) as Run['cpu'];
   const cpuSum = processNames.reduce((sum, name) => sum + cpu[name], 0);
-  const others = machineAfter.busy - machineBefore.busy - cpuSum * events - own.user - own.system;
   const evalsha = commands.evalsha ?? { calls: 0, microseconds: 0 };
   const run: Run = {
     events,
@@ -81,7 +80,7 @@ export async function measure<Result extends Loaded>(
     cpu,
     cpuSum,
     generatorCpu: loaded.generatorCpu / events,
-    othersShare: Math.max(0, others / (machineAfter.all - machineBefore.all)),
+    othersShare: othersShare(machineBefore, machineAfter, cpuSum * events + own.user + own.system),
     storedAfterMs,
     redis: { evalshaCalls: evalsha.calls, evalshaCpu: evalsha.microseconds / events, rewrites, commands },
   };

@@ -39,6 +39,11 @@ export function machineMicroseconds(): MachineTime {
   return { busy: (all - idle - waiting) * microsecondsPerTick, all: all * microsecondsPerTick };
 }
 
+/** Part of the machine's CPU time between two looks that was used by others than those who used `own` µs. */
+export function othersShare(before: MachineTime, after: MachineTime, own: number): number {
+  return Math.max(0, (after.busy - before.busy - own) / (after.all - before.all));
+}
+
 function readStat(pid: number): Stat | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
