@@ -12,7 +12,7 @@ export function createLog(role: string, level: string): Log {
       level,
       base: { role, pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
-      serializers: { error: describeError },
+      serializers: { error: (error: unknown) => (error instanceof Error ? describeError(error) : error) },
       redact: { paths: ['*.authorization', '*.password', '*.token', '*.api_key'], censor: '[redacted]' },
     },
     pino.destination({ dest: 2, sync: true }),

@@ -555,6 +555,15 @@ test('answers 429 after 20 failed token requests, but takes the right key from a
   assert.equal((await askToken([['Authorization', basic(other.main, other.account.apiKey)]])).status, 200);
 });
 
+test('counts failed token requests that come at once', async () => {
+  const { main } = await freshAccount();
+  const wrong = [['Authorization', basic(main, 'wrong')]] as const;
+  const replies = await Promise.all(Array.from({ length: 60 }, () => askToken(wrong)));
+  const refused = replies.filter(({ status }) => status === 401).length;
+  assert.equal(refused, 20, `${refused} of 60 guesses were looked at`);
+  assert.equal(replies.filter(({ status }) => status === 429).length, 40);
+});
+
 test('takes 100 status requests a second of one token', async () => {
   const { token: its } = await freshAccount();
   const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);

@@ -227,41 +227,44 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
   assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
 });
 
-test('retries failed rows once: mended ones are stored, the list is empty', async () => {
-  const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6 });
+test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6 });
   const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
-  const row =
-    '["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},0,77,1,"1795255200.123"]\n';
+  const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
+  const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;
+  const bad = mended.replace('"mended",null', '"bad",-1').replace(',7,"', ',8,"');
+  const failed = [mended, bad].map((row, line) => ({
+    table_name: 'events',
+    segment: '1795255200123456',
+    line,
+    app_id: '1000000001',
+    user_id: null,
+    identity: 'ada',
+    row,
+    error_code: 1,
+    error: 'x',
+  }));
   await clickhouse.insert({
     table: 'failed_events',
-    values: [
-      {
-        table_name: 'events',
-        segment: '77',
-        line: 1,
-        app_id: '1000000001',
-        user_id: null,
-        identity: 'ada',
-        row,
-        error_code: 1,
-        error: 'x',
-      },
-    ],
+    values: failed,
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
   const context = { redis, clickhouse, config, log };
-  assert.deepEqual(await retryFailed(context), { retried: 1, left: 0 });
-  assert.deepEqual(await retryFailed(context), { retried: 0, left: 0 });
-  const members = (await runScript(
-    redis,
-    scripts.seal,
-    [shardKeys.state(0), shardKeys.segments(0)],
-    [loaded.deployment.epoch, 0, 100, ...tables],
-  )) as string[];
-  for (const member of members) await store(segmentOfMember(member));
+  assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
+  assert.deepEqual(await retryFailed(context), { retried: 0, left: 1 }, 'what is still bad stays');
+  assert.deepEqual(await rowsOf('SELECT event, segment, commit_number FROM events'), [
+    ['mended', 1795255200123456, 7],
+  ]);
+  // As if the first retry had been cut off before it removed the row.
+  await clickhouse.insert({
+    table: 'failed_events',
+    values: failed.slice(0, 1),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
   assert.deepEqual(await names(), ['mended']);
-  assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[0]]);
 });
 
 test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {

@@ -7,15 +7,17 @@ import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { readRegistry } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
-import { deleteRows, MutationFailed } from '../src/clickhouse/mutate.js';
+import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
+import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { placesInOrder, targetTable } from '../src/deletion/places.js';
 import {
   completeDeletion,
   type DeletionRequest,
   type DeletionState,
   type FoundRows,
+  readDeletion,
   readDeletionTargets,
   readPendingDeletions,
   updateDeletion,
@@ -59,88 +61,181 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   if (pending.length === 0) return 0;
   let round: DeletionRequest[] = pending;
   try {
-    for (const request of pending) await keepTargets(options, request);
+    const kept = await keepTargets(options, pending);
     options.crash('targets_kept');
-    round = await thoseWithoutBacklog(options, pending);
+    round = await thoseWithoutBacklog(options, kept);
     if (round.length === 0 || !(await mayStart(options.redis))) return 0;
-    return await deleteTogether(options, round);
+    const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, round));
+    return done === 'locked' ? 0 : done;
   } catch (error) {
     const state = stateOfFault(error);
+    const ids = round.map((request) => request.deletion_request_id);
     options.log.error(
-      { requests: round.length, state, error: describeError(error) },
+      { requests: ids.length, state, error: describeError(error) },
       'a round of deletions failed',
     );
-    for (const request of round)
-      await updateDeletion(options.redis, request, { state }).catch(() => undefined);
+    await noteFailure(options.redis, ids, state).catch((cause: unknown) =>
+      options.log.warn({ error: describeError(cause) }, 'the reason is not written'),
+    );
     throw error;
   }
 }
 
 async function deleteTogether(options: RoundOptions, ready: DeletionRequest[]): Promise<number> {
   const { clickhouse, database, log } = options;
+  const { stepMs, endStep } = startSteps();
   await dropRoundTables(clickhouse);
+
+  // Those that a crash cut off after they were verified have only their targets left.
+  const verified = ready.filter((request) => request.verified_at !== undefined);
+  if (verified.length > 0) {
+    const tables = await createRoundTables(
+      clickhouse,
+      database,
+      newRoundName(),
+      await scopesOf(options, verified),
+    );
+    await finish(options, tables, verified);
+  }
+  let requests = ready.filter((request) => request.verified_at === undefined);
+  if (requests.length === 0) return verified.length;
+
   const tables = await createRoundTables(
     clickhouse,
     database,
-    randomBytes(6).toString('hex'),
-    await scopesOf(options, ready),
+    newRoundName(),
+    await scopesOf(options, requests),
   );
-  let requests = await resolve(options, tables, ready);
-  await fillKeys(clickhouse, tables);
+  endStep('prepare');
+  requests = await resolve(options, tables, requests);
+  endStep('resolve');
   requests = await recordFound(options, tables, requests);
+  endStep('count');
   options.crash('found_recorded');
 
-  for (const place of placesInOrder) requests = await emptyPlace(options, tables, place, requests);
+  for (const place of placesInOrder) {
+    requests = await emptyPlace(options, tables, place, requests);
+    endStep(place);
+  }
   options.crash('places_emptied');
-  requests = await updateAll(options, requests, () => ({ state: 'verifying' }));
   await verify(clickhouse, tables);
+  await forgetRejected(options, tables);
   const verifiedAt = new Date().toISOString();
+  requests = await updateAll(options, requests, () => ({
+    state: 'verifying',
+    left: [],
+    verified_at: verifiedAt,
+  }));
+  endStep('verify');
   options.crash('verified');
 
-  await forgetRejected(options, tables);
-  await purgeTargets(clickhouse, tables);
-  await dropRoundTables(clickhouse);
+  await finish(options, tables, requests);
+  endStep('complete');
+  log.info({ requests: requests.length, stepMs }, 'deletions are complete');
+  return verified.length + requests.length;
+}
+
+function newRoundName(): string {
+  return randomBytes(6).toString('hex');
+}
+
+/** The end of requests that are verified: their targets go, then they are complete. */
+async function finish(
+  options: RoundOptions,
+  tables: RoundTables,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  await purgeTargets(options.clickhouse, tables);
+  await dropRoundTables(options.clickhouse);
   options.crash('targets_purged');
   for (const request of requests) {
+    const completed_at = new Date().toISOString();
     await completeDeletion(options.redis, {
       ...request,
       status: 'complete',
       state: 'complete',
-      left: [],
-      verified_at: verifiedAt,
-      completed_at: new Date().toISOString(),
+      completed_at,
     });
     options.crash('completed');
   }
-  // What was deleted is still in the append-only file until it is written anew.
-  await options.redis.set(registryKeys.rewriteWanted, '1');
-  log.info({ requests: requests.length }, 'deletions are complete');
-  return requests.length;
 }
 
-/** Copies a request's targets to ClickHouse, where they outlive an emptied Redis and are resolved from. */
-async function keepTargets({ redis, clickhouse }: RoundOptions, request: DeletionRequest): Promise<void> {
-  const requestId = request.deletion_request_id;
+/** Writes why a round failed into its requests as they are now, which may be further than when it began. */
+async function noteFailure(redis: Redis, requestIds: readonly string[], state: DeletionState): Promise<void> {
+  for (const requestId of requestIds) {
+    const request = await readDeletion(redis, requestId);
+    if (request !== undefined) await updateDeletion(redis, request, { state });
+  }
+}
+
+/** Durations of the steps of a round, which its log entry tells. */
+function startSteps() {
+  const stepMs: Record<string, number> = {};
+  let startedAt = performance.now();
+  const endStep = (name: string) => {
+    const endedAt = performance.now();
+    stepMs[name] = Math.round(endedAt - startedAt);
+    startedAt = endedAt;
+  };
+  return { stepMs, endStep };
+}
+
+/**
+ * Copies the requests' targets to ClickHouse, where they outlive an emptied Redis and are resolved from: those
+ * of all requests at once, since an insert is synced. Settles with the requests whose targets are there; one
+ * whose targets are lost says so and holds up nobody else.
+ */
+async function keepTargets(
+  { redis, clickhouse }: RoundOptions,
+  requests: readonly DeletionRequest[],
+): Promise<DeletionRequest[]> {
   const result = await clickhouse.query({
-    query: `SELECT count() AS rows FROM ${targetTable} WHERE request_id = {requestId:String} AND app_id = ''`,
-    query_params: { requestId },
+    query: `SELECT request_id, uniqExact(identity, ifNull(toString(user_id), '')) AS targets FROM ${targetTable} WHERE app_id = '' GROUP BY request_id`,
     format: 'JSONEachRow',
   });
-  const [kept] = await result.json<{ rows: number }>();
-  if (Number(kept?.rows) >= request.targets) return;
+  const rows = await result.json<{ request_id: string; targets: number }>();
+  const countKept = new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
+  const kept: DeletionRequest[] = [];
+  const values: TargetRow[] = [];
+  for (const request of requests) {
+    const complete = (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
+    const missing = complete || request.verified_at !== undefined ? [] : await readTargetRows(redis, request);
+    if (missing === undefined) {
+      await updateDeletion(redis, request, { state: 'targets_lost' });
+      continue;
+    }
+    kept.push(request);
+    for (const row of missing) values.push(row);
+  }
+  if (values.length > 0) {
+    await clickhouse.insert({
+      table: targetTable,
+      values,
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+    });
+  }
+  return kept;
+}
+
+type TargetRow = {
+  readonly request_id: string;
+  readonly app_id: '';
+  readonly identity: string;
+  readonly user_id: string | null;
+};
+
+/** The targets of a request as rows; undefined when Redis does not have all of them. */
+async function readTargetRows(redis: Redis, request: DeletionRequest): Promise<TargetRow[] | undefined> {
+  const requestId = request.deletion_request_id;
   const targets = await readDeletionTargets(redis, requestId);
-  if (targets?.length !== request.targets) throw new Error('the targets of a deletion request are lost');
-  await clickhouse.insert({
-    table: targetTable,
-    values: targets.map((target) => ({
-      request_id: requestId,
-      app_id: '',
-      identity: target.startsWith('i') ? target.slice(1) : '',
-      user_id: target.startsWith('u') ? target.slice(1) : null,
-    })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0, insert_deduplicate: 0 },
-  });
+  if (targets?.length !== request.targets) return undefined;
+  return targets.map((target) => ({
+    request_id: requestId,
+    app_id: '',
+    identity: target.startsWith('i') ? target.slice(1) : '',
+    user_id: target.startsWith('u') ? target.slice(1) : null,
+  }));
 }
 
 /** Requests of which every record acknowledged before them is in ClickHouse. The others wait, and say so. */
@@ -186,6 +281,7 @@ async function scopesOf(
   );
 }
 
+/** Resolves the users of requests that were not, once, and fills the round's keys with all of them. */
 async function resolve(
   options: RoundOptions,
   tables: RoundTables,
@@ -193,7 +289,11 @@ async function resolve(
 ): Promise<DeletionRequest[]> {
   if (requests.some((request) => !request.resolved)) await resolveUsers(options.clickhouse, tables);
   options.crash('resolved');
-  return updateAll(options, requests, () => ({ resolved: true, state: 'deleting' }));
+  const resolved = await updateAll(options, requests, () => ({ resolved: true, state: 'deleting' }));
+  const reaching = await fillKeys(options.clickhouse, tables);
+  const lost = resolved.filter((request) => !reaching.has(request.deletion_request_id));
+  await updateAll(options, lost, () => ({ state: 'targets_lost' }));
+  return resolved.filter((request) => reaching.has(request.deletion_request_id));
 }
 
 /** Records how many rows each request reaches: once, before any of them is deleted. */
@@ -222,17 +322,41 @@ async function emptyPlace(
     .flatMap((request) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
+  const mutation = { table: place, mark: tables.mark };
+  const issued = await updateAll(options, requests, (request) => ({
+    mutations: [...request.mutations, mutation],
+  }));
   options.crash('before_mutation');
-  const mutationId = await deleteRows(options.clickhouse, place, predicate, tables.mark);
+  await deleteRows(options.clickhouse, place, predicate, tables.mark);
   options.crash('after_mutation');
   const survivors = await countLeft(options.clickhouse, tables, place);
   const leftNow: FoundRows[] = [...survivors].map(([appId, rows]) => ({ app_id: appId, table: place, rows }));
-  const updated = await updateAll(options, requests, (request) => ({
+  const named = await nameMutations(options.clickhouse, issued);
+  const updated = await updateAll(options, named, (request) => ({
     left: leftNow,
-    mutations: [...request.mutations, { table: place, mutation_id: mutationId }],
+    mutations: request.mutations,
   }));
   if (survivors.size > 0) throw new MutationFailed(`rows are left in ${place} after its mutation`);
   return updated;
+}
+
+/** Fills in the ids of mutations, also of those that a crash kept from being written down. */
+async function nameMutations(
+  clickhouse: ClickHouseClient,
+  requests: readonly DeletionRequest[],
+): Promise<DeletionRequest[]> {
+  const ids = new Map<string, string | undefined>();
+  for (const { table, mark, mutation_id } of requests.flatMap(({ mutations }) => mutations)) {
+    const name = `${table} ${mark}`;
+    if (!ids.has(name)) ids.set(name, mutation_id ?? (await findMutationId(clickhouse, table, mark)));
+  }
+  return requests.map((request) => ({
+    ...request,
+    mutations: request.mutations.map(({ table, mark }) => {
+      const mutation_id = ids.get(`${table} ${mark}`);
+      return mutation_id === undefined ? { table, mark } : { table, mark, mutation_id };
+    }),
+  }));
 }
 
 /** Counts every place once more, now that all mutations are done. */

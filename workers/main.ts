@@ -7,6 +7,8 @@ import { connectClickHouse } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
 import { createCrashPoint } from '../src/crash-point.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
+import { readPendingDeletions } from '../src/deletion/request.js';
+import { purgeStrayTargets } from '../src/deletion/round-tables.js';
 import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog, describeError } from '../src/log.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
@@ -117,6 +119,8 @@ async function scheduleTicks(tickQueue: Queue): Promise<void> {
   );
 }
 
+const crash = createCrashPoint(config.crashAt);
+
 /** Starts the rounds of deletions; they run while requests are pending. */
 function serveDeletions(): { readonly look: () => Promise<void>; readonly close: () => Promise<void> } {
   const queue = openDeletionQueue(queueRedis);
@@ -129,7 +133,7 @@ function serveDeletions(): { readonly look: () => Promise<void>; readonly close:
         database: config.clickhouseDatabase,
         shards,
         limitKeys: createLimitKeys(secret),
-        crash: createCrashPoint(config.crashAt),
+        crash,
         log,
       });
     },
@@ -160,18 +164,30 @@ async function everySecond(): Promise<void> {
   await rewriteWhenWanted(redis);
   await mirrorRegistry(redis, clickhouse);
   await mirrorDeletions(redis, clickhouse);
+  await purgeStrays();
+}
+
+/** Removes targets that a stopped worker kept after their request was complete; looks twice a minute. */
+async function purgeStrays(): Promise<void> {
+  if ((await redis.set(registryKeys.strayTargets, '1', 'PX', 30_000, 'NX')) !== 'OK') return;
+  await purgeStrayTargets(clickhouse, async () => {
+    const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
+    return new Set(pending.map((request) => request.deletion_request_id));
+  });
 }
 
 /** Runs `work` again and again, one run at a time; the function returned stops that. */
 function repeat(work: () => Promise<void>, everyMs: number, what: string): () => Promise<void> {
   let running: Promise<void> | undefined;
-  const timer = setInterval(() => {
+  const run = () => {
     running ??= work()
       .catch((error: unknown) => log.warn({ error: describeError(error) }, `${what} failed`))
       .finally(() => {
         running = undefined;
       });
-  }, everyMs);
+  };
+  run();
+  const timer = setInterval(run, everyMs);
   return async () => {
     clearInterval(timer);
     await running;

@@ -26,15 +26,15 @@ export async function mintToken(
   address: string,
 ): Promise<Minted> {
   const failuresKey = registryKeys.tokenFailures(digestOf(`${appId}\0${address}`));
-  if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
-
   const { environment, key } = await readAccess(redis, appId);
   // An unknown app_id is compared too, so that it costs the same.
   const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
   if (!right || key === undefined || environment?.main !== true) {
-    await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'NX').exec();
-    return 'wrong';
+    // Counted before it is answered: of many at once no more than the limit are told that they are wrong.
+    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'NX').exec();
+    return Number(replies?.[0]?.[1]) > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
+  if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
   const record: TokenRecord = { app_id: appId, key_hash: key.hash };
   await runScript(

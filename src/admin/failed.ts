@@ -1,15 +1,14 @@
 // Rows that ClickHouse refused for their data: showing them, and sending them again after what refused them
 // was mended.
 
-import { hash } from 'node:crypto';
+import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
-import type { ClickHouseClient } from '../clickhouse/client.js';
-import { type TableName, tableIndex } from '../clickhouse/tables.js';
-import { commits } from '../contract/limits.js';
-import { type CommitResult, createCommitter } from '../ingest/commit.js';
-import { type IngestRecord, packedBytesMax } from '../ingest/pack.js';
-import { connectForCommits, ready } from '../redis/client.js';
-import { shardOf } from '../redis/keys.js';
+import { type ClickHouseClient, classifyFault } from '../clickhouse/client.js';
+import { insertSegment, tokenOf } from '../clickhouse/store.js';
+import { storedTable, type TableName } from '../clickhouse/tables.js';
+import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { readPendingDeletions } from '../deletion/request.js';
+import { describeError } from '../log.js';
 import type { AdminContext } from './context.js';
 
 type FailedRow = {
@@ -32,55 +31,91 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
 }
 
 /**
- * Commits every failed row again and then removes it. A crash in between leaves the row, and the next retry
- * finds its claim and only removes it.
+ * Stores every failed row again, under the stamps that it was accepted with, and then removes it from the list.
+ * A crash in between leaves it there, and the next retry finds it stored. Rows of an account with pending
+ * deletions wait: the deletion decides whether they stay.
  */
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
-  const { clickhouse, config, log } = context;
-  const { deployment } = await readRegistry(context.redis);
+  const { clickhouse, redis } = context;
+  const result = await withFailedRowsLocked(redis, 'retry', async () => {
+    const accountOf = await readAccounts(context);
+    const rows = await readFailed(clickhouse);
+    let retried = 0;
+    for (const row of rows) {
+      const accountId = accountOf.get(row.app_id);
+      const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
+      if (pending.some((request) => request.account_id === accountId)) continue;
+      if (!(await storeAgain(context, row))) continue;
+      await removeFailed(clickhouse, row);
+      retried += 1;
+    }
+    return { retried, left: rows.length - retried };
+  });
+  if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
+  return result;
+}
+
+async function readAccounts({ redis }: AdminContext): Promise<Map<string, string>> {
+  const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
+  return new Map([...environments].map(([appId, environment]) => [appId, environment.account_id]));
+}
+
+async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
       FROM failed_events ORDER BY segment, line LIMIT 100000`,
     format: 'JSONEachRow',
   });
-  const rows = await result.json<FailedRow>();
+  return result.json<FailedRow>();
+}
 
-  const redis = connectForCommits(config.redisUrl, commits.attemptMs, log);
-  await ready(redis, 5_000);
-  const committers = Array.from({ length: deployment.shards }, (_, shard) =>
-    createCommitter({ ...config, redis, shard, epoch: deployment.epoch, log }),
-  );
-  let retried = 0;
+const tokensMax = 5;
+
+/** Whether the row is stored now: by this call, or by one before that was cut off. */
+async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Promise<boolean> {
+  const stamps = stampsOf(row);
+  if (stamps === undefined) return false;
+  const bytes = Buffer.from(row.row);
+  const segment = { table: row.table_name, number: `${row.segment}-${row.line}` };
   try {
-    for (const row of rows) {
-      const committer = committers[shardOf(row.app_id, deployment.shards)];
-      const records = [recordOf(row)];
-      const group = { limits: [], records, bytes: packedBytesMax([], records) };
-      const outcome = await new Promise<CommitResult>((resolve) => committer?.submit(group, resolve));
-      if (outcome.kind !== 'committed') break;
-      await removeFailed(clickhouse, row);
-      retried += 1;
+    // A token that ClickHouse logged in a crash, without the row, is followed by the next one.
+    for (let burnt = 0; burnt < tokensMax; burnt++) {
+      if (await isRowStored(clickhouse, row.table_name, stamps)) return true;
+      await insertSegment(clickhouse, segment, bytes, tokenOf(segment, bytes, burnt));
     }
-  } finally {
-    redis.disconnect();
+    return await isRowStored(clickhouse, row.table_name, stamps);
+  } catch (error) {
+    if (classifyFault(error) !== 'poison') throw error;
+    log.warn({ segment: row.segment, line: row.line, error: describeError(error) }, 'a row is refused again');
+    return false;
   }
-  return { retried, left: rows.length - retried };
 }
 
-/** The row without the stamps of its former segment, claimed under the place it had there. */
-function recordOf({ table_name: table, segment, line, row }: FailedRow): IngestRecord {
-  let end = row.length;
-  for (let stamp = 0; stamp < stampCount; stamp++) end = row.lastIndexOf(',', end - 1);
-  return {
-    table: tableIndex[table],
-    row: row.slice(0, end + 1),
-    claim: hash('sha256', `failed\0${table}\0${segment}\0${line}`, 'hex').slice(0, 32),
-  };
+type Stamps = { readonly rowNumber: number; readonly segment: number; readonly commitNumber: number };
+
+/** The stamps of a row, or undefined when it is so broken that it has none. */
+function stampsOf({ row }: FailedRow): Stamps | undefined {
+  try {
+    const [rowNumber, segment, commitNumber] = (JSON.parse(row) as unknown[]).slice(-4);
+    const stamps = { rowNumber, segment, commitNumber };
+    return Object.values(stamps).every(Number.isSafeInteger) ? (stamps as Stamps) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
-/** Row number, segment, commit number and time of acceptance. */
-const stampCount = 4;
+/** Whether the row with these stamps, which no other row has, is in its table. */
+async function isRowStored(clickhouse: ClickHouseClient, table: TableName, stamps: Stamps): Promise<boolean> {
+  const result = await clickhouse.query({
+    query: `SELECT count() AS rows FROM ${storedTable(table)}
+      WHERE segment = {segment:UInt64} AND commit_number = {commitNumber:UInt32} AND row_number = {rowNumber:UInt32}`,
+    query_params: stamps,
+    format: 'JSONEachRow',
+  });
+  const [found] = await result.json<{ rows: number }>();
+  return Number(found?.rows) > 0;
+}
 
 async function removeFailed(clickhouse: ClickHouseClient, row: FailedRow): Promise<void> {
   await clickhouse.command({

@@ -43,6 +43,15 @@ export async function deleteRows(
   throw new MutationFailed(`the mutation ${mutationId} of ${table} is not done yet`);
 }
 
+/** The id of the mutation that has this mark, as long as ClickHouse lists it. */
+export async function findMutationId(
+  client: ClickHouseClient,
+  table: string,
+  mark: string,
+): Promise<string | undefined> {
+  return (await readMutation(client, table, mark))?.mutation_id;
+}
+
 /** Ends all mutations whose text contains the mark. */
 export async function killMutations(client: ClickHouseClient, mark: string): Promise<void> {
   await client.command({

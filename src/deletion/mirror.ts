@@ -16,9 +16,10 @@ export async function mirrorDeletions(redis: Redis, clickhouse: ClickHouseClient
   const documents = await redis.hmget(registryKeys.deletions, ...ids);
   await clickhouse.insert({
     table: 'deletion_requests',
-    values: ids.flatMap((id, index) =>
-      documents[index] == null ? [] : [{ request_id: id, document: documents[index], version }],
-    ),
+    values: ids.flatMap((id, index) => {
+      const document = documents[index];
+      return document == null ? [] : [{ request_id: id, document, version: versionOf(document, version) }];
+    }),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
@@ -27,6 +28,13 @@ export async function mirrorDeletions(redis: Redis, clickhouse: ClickHouseClient
   if (unchanged.length > 0) await redis.srem(registryKeys.unmirroredDeletions, ...unchanged);
   return ids.length;
 }
+
+/** A completed request stands over every pending form of it, whichever of two workers copied last. */
+function versionOf(document: string, version: number): number {
+  return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
+}
+
+const completeOffset = 2 ** 50;
 
 /** Loads the requests, and the targets of pending ones, into an emptied Redis. */
 export async function restoreDeletions(redis: Redis, clickhouse: ClickHouseClient): Promise<number> {
@@ -39,7 +47,8 @@ export async function restoreDeletions(redis: Redis, clickhouse: ClickHouseClien
   let highest = 0n;
   for (const { document, version } of rows) {
     const request = JSON.parse(document) as DeletionRequest;
-    if (BigInt(version) > highest) highest = BigInt(version);
+    const counted = BigInt(version) % BigInt(completeOffset);
+    if (counted > highest) highest = counted;
     await redis.hset(registryKeys.deletions, request.deletion_request_id, document);
     if (request.status === 'pending') await restorePending(redis, clickhouse, request);
   }

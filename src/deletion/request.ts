@@ -26,7 +26,12 @@ export type DeletionRequest = {
   readonly found?: readonly FoundRows[];
   /** Rows of those that are left, by environment and table, while it runs. */
   readonly left?: readonly FoundRows[];
-  readonly mutations: readonly { readonly table: string; readonly mutation_id: string }[];
+  /** Every mutation that was issued, by the mark in its text; its id once it is known. */
+  readonly mutations: readonly {
+    readonly table: string;
+    readonly mark: string;
+    readonly mutation_id?: string;
+  }[];
   /** When every place was counted and held nothing. */
   readonly verified_at?: string;
   readonly completed_at?: string;
@@ -35,8 +40,9 @@ export type DeletionRequest = {
 export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
 
 /**
- * `waiting_for_backlog`: records acknowledged before it are not in ClickHouse yet. The last three say why the
- * last attempt ended; another one follows.
+ * `waiting_for_backlog`: records acknowledged before it are not in ClickHouse yet. `targets_lost`: Redis was
+ * emptied before ClickHouse had them; submit again. The last three say why the last attempt ended; another one
+ * follows.
  */
 export type DeletionState =
   | 'submitted'
@@ -44,6 +50,7 @@ export type DeletionState =
   | 'deleting'
   | 'verifying'
   | 'complete'
+  | 'targets_lost'
   | 'clickhouse_unavailable'
   | 'mutation_failed'
   | 'failed';
@@ -114,6 +121,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.pendingDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.unmirroredDeletions,
+      registryKeys.rewriteWanted,
     ],
     [request.deletion_request_id, JSON.stringify(request), pendingMember(request)],
   );

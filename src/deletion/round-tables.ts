@@ -112,23 +112,24 @@ export async function resolveUsers(client: ClickHouseClient, tables: RoundTables
     SELECT n.request_id AS request_id, n.app_id AS app_id, n.fence AS fence, m.merged_identity AS identity
     FROM (${named}) AS n INNER JOIN (${merged}) AS m ON n.app_id = m.app_id AND n.user_id = m.user_id
     WHERE m.since <= n.fence`;
-  const userIds = `SELECT request_id, app_id, assumeNotNull(user_id) AS user_id FROM (${named}) WHERE user_id IS NOT NULL
+  // Not named user_id: ClickHouse would take the new column in WHERE, where a user without one is then user 0.
+  const userIds = `SELECT n.request_id AS request_id, n.app_id AS app_id, assumeNotNull(n.user_id) AS id
+    FROM (${named}) AS n WHERE n.user_id IS NOT NULL
     UNION DISTINCT
-    SELECT i.request_id AS request_id, i.app_id AS app_id, m.user_id AS user_id
+    SELECT i.request_id AS request_id, i.app_id AS app_id, m.user_id AS id
     FROM (${identities}) AS i INNER JOIN (${merged}) AS m ON i.app_id = m.app_id AND i.identity = m.merged_identity
     WHERE m.since <= i.fence`;
   await client.command({
     query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id)
       SELECT request_id, app_id, identity, NULL FROM (${identities})
       UNION ALL
-      SELECT request_id, app_id, '', user_id FROM (${userIds})`,
-    clickhouse_settings: { insert_deduplicate: 0 },
+      SELECT request_id, app_id, '', id FROM (${userIds})`,
   });
   await assertIntact(client, tables);
 }
 
-/** Fills the keys of the round from the resolved users of its requests. */
-export async function fillKeys(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+/** Fills the keys of the round from the resolved users of its requests; settles with the requests that have any. */
+export async function fillKeys(client: ClickHouseClient, tables: RoundTables): Promise<ReadonlySet<string>> {
   await client.command({
     query: `INSERT INTO ${tables.keys}
       SELECT DISTINCT t.request_id, t.app_id,
@@ -149,9 +150,11 @@ export async function fillKeys(client: ClickHouseClient, tables: RoundTables): P
   const sizes = await readSizes(client, filled);
   for (const table of filled) tables.sizes.set(table, sizes.get(table) ?? 0);
   // Last: a restart before it has emptied the keys too.
-  const requestsScoped = await countDistinct(client, tables.scope);
-  if ((await countDistinct(client, tables.keys)) !== requestsScoped)
-    throw new Error('a request reaches no key');
+  const result = await client.query({
+    query: `SELECT DISTINCT request_id FROM ${tables.keys}`,
+    format: 'JSONEachRow',
+  });
+  return new Set((await result.json<{ request_id: string }>()).map((row) => row.request_id));
 }
 
 /**
@@ -175,10 +178,6 @@ async function readSizes(client: ClickHouseClient, names: readonly string[]): Pr
   });
   const rows = await result.json<{ name: string; rows: string | null }>();
   return new Map(rows.map(({ name, rows: count }) => [name, Number(count ?? Number.NaN)]));
-}
-
-async function countDistinct(client: ClickHouseClient, table: string): Promise<number> {
-  return readNumber(client, `SELECT uniqExact(request_id) AS number FROM ${table}`);
 }
 
 async function readNumber(client: ClickHouseClient, query: string): Promise<number> {
@@ -210,6 +209,30 @@ export async function readResolvedUsers(
   });
   const rows = await result.json<{ identity: string; user_id: string | null }>();
   return rows.map((row) => (row.user_id === null ? { identity: row.identity } : { userId: row.user_id }));
+}
+
+/**
+ * Removes targets of requests that are not pending: a worker that had stopped may have kept them too late.
+ * `readPendingIds` is asked after the targets are listed, so that those of a new request are not taken for it.
+ */
+export async function purgeStrayTargets(
+  client: ClickHouseClient,
+  readPendingIds: () => Promise<ReadonlySet<string>>,
+): Promise<void> {
+  const result = await client.query({
+    query: `SELECT DISTINCT request_id FROM ${targetTable}`,
+    format: 'JSONEachRow',
+  });
+  const kept = (await result.json<{ request_id: string }>()).map((row) => row.request_id);
+  const pendingIds = await readPendingIds();
+  for (const requestId of kept) {
+    if (pendingIds.has(requestId)) continue;
+    await client.command({
+      query: `ALTER TABLE ${targetTable} DELETE WHERE request_id = {requestId:String}`,
+      query_params: { requestId },
+      clickhouse_settings: { mutations_sync: '2' },
+    });
+  }
 }
 
 /** Removes the targets of the round's requests. */

@@ -60,6 +60,10 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present while the append-only file still holds what was deleted. */
   rewriteWanted: '{registry}:rewrite_wanted',
+  /** Held by whoever moves or deletes failed rows. */
+  failedRowsLock: '{registry}:failed_rows_lock',
+  /** Held by whoever looked for stray targets last. */
+  strayTargets: '{registry}:stray_targets',
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts mirrored forms of deletion requests. */
   deletionVersion: '{registry}:deletions_version',

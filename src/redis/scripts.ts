@@ -22,7 +22,8 @@ export const scripts = {
   fence: load('fence-1'),
   submitDeletion: load('submit-deletion-5'),
   updateDeletion: load('update-deletion-3'),
-  completeDeletion: load('complete-deletion-4'),
+  completeDeletion: load('complete-deletion-5'),
+  lockFailedRows: load('lock-failed-rows-1'),
   issueToken: load('issue-token-2'),
 } as const;
 

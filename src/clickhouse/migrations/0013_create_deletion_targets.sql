@@ -11,8 +11,6 @@ CREATE TABLE IF NOT EXISTS deletion_targets {{on_cluster}}
 ENGINE = {{engine MergeTree}}
 ORDER BY (request_id, app_id)
 SETTINGS
-  non_replicated_deduplication_window = 10000,
-  replicated_deduplication_window = 10000,
   fsync_after_insert = 1,
   fsync_part_directory = 1,
   min_compressed_bytes_to_fsync_after_merge = 1,

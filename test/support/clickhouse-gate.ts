@@ -1,0 +1,145 @@
+// An HTTP gate between a worker and ClickHouse that holds chosen statements as a slow network would, and
+// loses the answers of others after they were carried out. A held statement arrives whole, also when its
+// sender was stopped or killed meanwhile.
+
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request,
+  type ServerResponse,
+} from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export type Statement = {
+  readonly sql: string;
+  /** Parameters of the URL, settings among them. */
+  readonly parameters: URLSearchParams;
+  readonly body: Buffer;
+};
+
+export type Choice = (statement: Statement) => boolean;
+
+export type ClickHouseGate = {
+  readonly url: string;
+  /** Statements that are held now. */
+  readonly held: readonly Statement[];
+  /** Statements whose answers were lost since `loseAnswers`. */
+  readonly lost: readonly Statement[];
+  /** Holds the chosen statements from now on. */
+  hold(choice: Choice): void;
+  /** Lets all held ones go, and holds no more. */
+  release(): void;
+  /** Drops all held ones, which never arrive, and goes on holding. */
+  forget(): void;
+  /** Carries the chosen statements out from now on, and resets the connection instead of answering. */
+  loseAnswers(choice: Choice): void;
+  /** Passes everything on: the state at the start. */
+  pass(): void;
+  close(): Promise<void>;
+};
+
+/** Chooses the inserts into stored tables. */
+export const inserts: Choice = ({ sql }) => sql.startsWith('INSERT INTO stored_');
+
+/** Chooses the looks for marker rows. */
+export const markerLooks: Choice = ({ sql }) => sql.includes('AS markers');
+
+type Waiting = { readonly statement: Statement; readonly go: (arrives: boolean) => void };
+
+const nothing: Choice = () => false;
+
+/** Listens on a loopback port of its own; it does not keep the process alive. */
+export async function startClickHouseGate(targetUrl: string): Promise<ClickHouseGate> {
+  const held: Waiting[] = [];
+  const lost: Statement[] = [];
+  let holds = nothing;
+  let loses = nothing;
+
+  async function handle(incoming: IncomingMessage, reply: ServerResponse): Promise<void> {
+    const statement = await readStatement(incoming);
+    if (holds(statement)) {
+      const arrives = await new Promise<boolean>((go) => held.push({ statement, go }));
+      if (!arrives) throw new Error('the statement got lost');
+    }
+    const answer = await forward(targetUrl, incoming, statement.body);
+    if (loses(statement)) {
+      lost.push(statement);
+      incoming.socket.resetAndDestroy();
+    } else if (!reply.destroyed) {
+      reply.writeHead(answer.status, answer.headers).end(answer.body);
+    }
+  }
+
+  const server = createServer((incoming, reply) => {
+    incoming.socket.unref();
+    // Whoever asked sees what a network shows: a connection that ends without an answer.
+    handle(incoming, reply).catch(() => incoming.socket.resetAndDestroy());
+  });
+  await new Promise<void>((settle) => server.listen({ host: '127.0.0.1', port: 0 }, settle));
+  server.unref();
+
+  function release(): void {
+    holds = nothing;
+    for (const { go } of held.splice(0)) go(true);
+  }
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get held() {
+      return held.map(({ statement }) => statement);
+    },
+    lost,
+    hold: (choice) => {
+      holds = choice;
+    },
+    release,
+    forget: () => {
+      for (const { go } of held.splice(0)) go(false);
+    },
+    loseAnswers: (choice) => {
+      lost.length = 0;
+      loses = choice;
+    },
+    pass: () => {
+      loses = nothing;
+      release();
+    },
+    close: async () => {
+      for (const { go } of held.splice(0)) go(false);
+      server.closeAllConnections();
+      await new Promise((settle) => server.close(settle));
+    },
+  };
+}
+
+async function readStatement(incoming: IncomingMessage): Promise<Statement> {
+  const pieces: Buffer[] = [];
+  for await (const piece of incoming as AsyncIterable<Buffer>) pieces.push(piece);
+  const body = Buffer.concat(pieces);
+  const parameters = new URL(incoming.url ?? '/', 'http://localhost').searchParams;
+  return { sql: parameters.get('query') ?? body.toString('utf8'), parameters, body };
+}
+
+type Answer = { readonly status: number; readonly headers: IncomingHttpHeaders; readonly body: Buffer };
+
+function forward(targetUrl: string, incoming: IncomingMessage, body: Buffer): Promise<Answer> {
+  return new Promise((settle, reject) => {
+    const { 'transfer-encoding': _, connection: __, ...headers } = incoming.headers;
+    const sent = request(
+      `${targetUrl}${incoming.url}`,
+      { method: incoming.method, headers: { ...headers, 'content-length': body.length } },
+      (answer) => {
+        const pieces: Buffer[] = [];
+        answer.on('data', (piece: Buffer) => pieces.push(piece));
+        answer.once('end', () => {
+          const { 'transfer-encoding': _, connection: __, ...kept } = answer.headers;
+          settle({ status: answer.statusCode ?? 502, headers: kept, body: Buffer.concat(pieces) });
+        });
+        answer.once('error', reject);
+      },
+    );
+    sent.once('error', reject);
+    sent.end(body);
+  });
+}
