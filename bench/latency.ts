@@ -39,7 +39,7 @@ export async function runLatency(context: Context, rate: number, round: number):
 
   const events = Math.round(rate * context.seconds);
   const load = async () => {
-    const probing = startProbing(deployment, probeAppId);
+    const probing = startProbing(deployment, redis, probeAppId);
     const sent = await send(events);
     return { ...sent, freshness: await probing.stop() };
   };

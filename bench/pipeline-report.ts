@@ -69,8 +69,8 @@ function throughputTable(throughput: readonly WayRuns[]): string {
 }
 
 const latencyNote = `One event a request, sent when due whether or not earlier requests were answered. Times in ms. "Queryable"
-counts from a probe's acknowledgement to the answer of ClickHouse that first shows it, so the pause between
-two looks is in it.`;
+counts from a probe's acknowledgement to the answer of ClickHouse that first shows it; it is asked when a
+segment has left Redis.`;
 
 function latencyTable(latencies: readonly LatencyRun[]): string {
   const row = (what: string, value: (run: LatencyRun) => Spread) => [
@@ -89,13 +89,12 @@ function latencyTable(latencies: readonly LatencyRun[]): string {
   );
 }
 
-/** Without ClickHouse's CPU, which the looks for probes dominate. */
 function latencyCosts(latencies: readonly LatencyRun[]): string {
   const of = (value: (run: LatencyRun) => number) => figure(median(latencies.map(value)));
-  const cpu = (['api', 'redis', 'worker'] as const).map((name) => `${name} ${of((run) => run.cpu[name])}`);
+  const cpu = processNames.map((name) => `${name} ${of((run) => run.cpu[name])}`);
   return (
-    `CPU at this rate in µs an event: ${cpu.join(', ')}; generator and probes ${of((run) => run.generatorCpu)}. ` +
-    `${of((run) => run.probes)} probes a run, ${of((run) => run.questionsPerSecond)} looks a second of ${of(
+    `CPU at this rate in µs an event: ${cpu.join(', ')}, sum ${of((run) => run.cpuSum)}; generator and probes ${of((run) => run.generatorCpu)}. ` +
+    `${of((run) => run.probes)} probes a run, ${of((run) => run.questionsPerSecond)} questions a second of ${of(
       (run) => run.questionMs,
     )} ms each. Other programs used ${of((run) => run.othersShare)} of the machine's CPU time.`
   );
