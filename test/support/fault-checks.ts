@@ -1,0 +1,93 @@
+// What every fault test asserts in the end: the backlog is gone, everything was stored as promised, nothing is
+// left in Redis, and no log names what was sent.
+
+import assert from 'node:assert/strict';
+import { Redis } from 'ioredis';
+import { shardKeys } from '../../src/redis/keys.js';
+import { findViolations, type StoredEvent, storedEventsQuery } from './exactly-once.js';
+import { countOutcomes, createProducer, type Invocation, type Producer, type Settlement } from './load.js';
+import type { ApiHandle, SluiceHandle } from './services.js';
+import { until } from './wait.js';
+
+/** A connection of the test's own, which waits for Redis as long as it takes. */
+export function connectTestRedis(url: string): Redis {
+  const redis = new Redis(url, { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  redis.on('error', () => {
+    // It tries again by itself; a test that waits for too long fails on its own deadline.
+  });
+  return redis;
+}
+
+let environments = 0;
+
+/** A producer for an environment of its own, in which bulk requests have no limit but those of their users. */
+export async function newProducer(sluice: SluiceHandle): Promise<Producer> {
+  environments += 1;
+  const { account_id } = sluice.bootstrap;
+  const name = `Faults ${environments}`;
+  const { app_id } = (await sluice.admin('environments', 'add', account_id, name)) as { app_id: string };
+  await sluice.admin('environments', 'set', app_id, '--limit', 'bulk_app=none');
+  return createProducer(app_id);
+}
+
+/** Settles when ClickHouse has everything that Redis accepted, and both Redis and the metrics say so. */
+export async function untilDrained(sluice: SluiceHandle, redis: Redis, deadlineMs = 40_000): Promise<void> {
+  await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
+    deadlineMs,
+    what: 'no segment is outstanding',
+  });
+  const [bytes, rows] = await redis.hmget(shardKeys.state(0), 'bytes', 'rows');
+  assert.deepEqual([Number(bytes), Number(rows)], [0, 0], 'the backlog counts what is outstanding');
+  assert.deepEqual(await redis.hgetall(shardKeys.segmentRows(0)), {});
+  assert.deepEqual(await redis.hgetall(shardKeys.burntTokens(0)), {});
+  assert.deepEqual(await redis.keys('{s0}:segment:*'), [], 'a segment outlived its place in the set');
+  for (const api of sluice.api.filter(({ running }) => running)) {
+    await until(async () => (await readMetric(api, 'sluice_backlog_segments')) === 0, {
+      deadlineMs: 10_000,
+      what: `${api.name} shows an empty backlog`,
+    });
+  }
+}
+
+/** The sum of a metric over its labels, as one API process shows it; undefined when it does not. */
+export async function readMetric(api: ApiHandle, name: string): Promise<number | undefined> {
+  const reply = await fetch(`${api.adminUrl}/metrics`, { signal: AbortSignal.timeout(15_000) });
+  const lines = (await reply.text())
+    .split('\n')
+    .filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
+  if (lines.length === 0) return undefined;
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
+}
+
+export type CheckOptions = {
+  /** Requests that must have been acknowledged, or the test showed nothing; 100 unless told. */
+  readonly acknowledgedMin?: number;
+  /** A request without an answer was not stored: it was never accepted. */
+  readonly unansweredAbsent?: boolean;
+};
+
+/** Asserts that ClickHouse holds what the producer was promised, and no log holds what it sent. */
+export async function assertKept(
+  sluice: SluiceHandle,
+  producer: Producer,
+  { acknowledgedMin = 100, unansweredAbsent = false }: CheckOptions = {},
+): Promise<void> {
+  const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
+  const history = producer
+    .readHistory()
+    .map((request) => (unansweredAbsent && request.outcome === 'unanswered' ? asAbsent(request) : request));
+  const violations = findViolations(history, rows);
+  const counts = countOutcomes(producer.settled);
+  const summary = `${rows.length} rows, requests: ${JSON.stringify(counts)}`;
+  assert.deepEqual(violations.slice(0, 5), [], `${violations.length} violations; ${summary}`);
+  assert.ok(counts.acknowledged >= acknowledgedMin, `too few requests to show anything; ${summary}`);
+  assert.equal(counts.unexpected, 0, summary);
+  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]) {
+    const at = child.output().indexOf(producer.mark);
+    assert.equal(at, -1, `${child.name} logs what was sent: ${child.output().slice(at - 300, at + 100)}`);
+  }
+}
+
+function asAbsent(request: Invocation & Partial<Settlement>): Invocation & Partial<Settlement> {
+  return { ...request, outcome: 'overloaded' };
+}

@@ -1,0 +1,317 @@
+// Producers for fault tests: they send single and bulk events, with and without idempotency keys, and keep
+// their own history, which outlives every process under test. What the history says is checked against
+// ClickHouse by exactly-once.ts.
+
+import { randomBytes } from 'node:crypto';
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+import { join } from 'node:path';
+import { tempDir } from './temp-dir.js';
+import { until } from './wait.js';
+
+/** One event as it is sent. `properties.marker` tells it from every other event of all producers. */
+export type SentEvent = {
+  readonly event: string;
+  readonly identity?: string;
+  readonly user_id?: string;
+  readonly session_id?: string;
+  readonly timestamp?: string;
+  readonly idempotency_key?: string;
+  readonly properties: { readonly marker: string } & Record<string, string | number | (string | number)[]>;
+};
+
+/**
+ * What a request came to: 200, any 4xx, 503 with its code, another answer (which no request should get), or
+ * no answer at all.
+ */
+export type Outcome = 'acknowledged' | 'refused' | 'overloaded' | 'unknown' | 'unexpected' | 'unanswered';
+
+/** Written before the request is sent. Times are of one monotonic clock, in ms. */
+export type Invocation = {
+  readonly request: number;
+  readonly invokedMs: number;
+  readonly events: readonly SentEvent[];
+};
+
+/** Written when its outcome is known. */
+export type Settlement = {
+  readonly request: number;
+  readonly settledMs: number;
+  readonly outcome: Outcome;
+  /** 0 when there was no answer. */
+  readonly status: number;
+  readonly code: string;
+  /** Of a 503, in seconds. */
+  readonly retryAfter?: string;
+  /** Elements of a bulk request that were refused while the others were acknowledged. */
+  readonly refusedIndexes: readonly number[];
+};
+
+/** A request whose outcome is known. */
+export type Request = Invocation & Settlement & { readonly tookMs: number };
+
+export type Producer = {
+  /** Marks every identity, key and property value that this producer sends. */
+  readonly mark: string;
+  readonly appId: string;
+  /** Makes the next event; what it looks like depends on its number only. */
+  nextEvent(more?: Partial<Omit<SentEvent, 'properties'>>): SentEvent;
+  /** Sends events in one request, a single one by itself unless `bulk` is set; never rejects. */
+  send(baseUrl: string, events: readonly SentEvent[], bulk?: boolean): Promise<Request>;
+  /** The requests with an outcome so far, in the order in which they got it. */
+  readonly settled: readonly Request[];
+  /** The history as it was written: also requests whose outcome is not known yet. */
+  readHistory(): (Invocation & Partial<Settlement>)[];
+  close(): void;
+};
+
+/** A request without an answer for this long is given up: no test allows an answer that late. */
+export const answerMsMax = 15_000;
+
+/** Makes a producer for one environment, with a history file of its own. */
+export function createProducer(appId: string): Producer {
+  const mark = `mk${randomBytes(6).toString('hex')}`;
+  const file = join(tempDir('history'), 'history.jsonl');
+  const descriptor = openSync(file, 'a');
+  const agent = new Agent({ keepAlive: true });
+  const settled: Request[] = [];
+  let requests = 0;
+  let events = 0;
+
+  const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
+
+  async function send(baseUrl: string, sent: readonly SentEvent[], bulk = sent.length > 1): Promise<Request> {
+    requests += 1;
+    const invocation: Invocation = { request: requests, invokedMs: performance.now(), events: sent };
+    write(invocation);
+    const answer = await post(agent, baseUrl, JSON.stringify(bodyOf(appId, sent, bulk)));
+    const settlement: Settlement = {
+      request: invocation.request,
+      settledMs: performance.now(),
+      ...readAnswer(answer),
+    };
+    write(settlement);
+    const done = { ...invocation, ...settlement, tookMs: settlement.settledMs - invocation.invokedMs };
+    settled.push(done);
+    return done;
+  }
+
+  return {
+    mark,
+    appId,
+    nextEvent: (more) => {
+      events += 1;
+      return { ...eventOf(mark, events), ...more };
+    },
+    send,
+    settled,
+    readHistory: () => readHistory(file),
+    close: () => {
+      agent.destroy();
+      closeSync(descriptor);
+    },
+  };
+}
+
+/** Event number `n`: of all numbers together, every kind of user, time, property and key. */
+function eventOf(mark: string, n: number): SentEvent {
+  const marker = `${mark}-${n}`;
+  // Ten events of each user, so that nobody comes near a limit but one, who soon is above it.
+  const user = n % 8 === 3 ? 'hot' : String(Math.floor(n / 10));
+  const key = keyOf(mark, n);
+  return {
+    event: n % 3 === 0 ? 'Order Completed' : `Event "${n % 5}" \\ Käse \n 🧀`,
+    ...(n % 4 === 1 ? { user_id: String(n) } : { identity: `${mark}-${user}@example.com` }),
+    ...(n % 2 === 0 ? { session_id: `session-${n % 7}` } : {}),
+    ...(n % 3 === 1
+      ? { timestamp: `2026-0${1 + (n % 9)}-03T04:05:06.${String(n % 1000).padStart(3, '0')}+02:00` }
+      : {}),
+    ...(key === undefined ? {} : { idempotency_key: key }),
+    properties: {
+      marker,
+      ...(n % 2 === 1 ? { amount: n / 8, currency: 'EUR' } : {}),
+      ...(n % 5 === 0 ? { tags: ['a', n, 'ü"\\'] } : {}),
+      ...(n % 11 === 0 ? { 'a key\nwith "signs"': `${mark} 'value' \t ${'x'.repeat(n % 300)}` } : {}),
+    },
+  };
+}
+
+/** Two of three events have a key, and of these every seventh the key of one shortly before it. */
+function keyOf(mark: string, n: number): string | undefined {
+  if (n % 3 === 2) return undefined;
+  return `${mark}-key-${n % 7 === 0 ? Math.max(1, n - 1 - (n % 12)) : n}`;
+}
+
+function bodyOf(appId: string, events: readonly SentEvent[], bulk: boolean): object {
+  return bulk ? { app_id: appId, events } : { app_id: appId, ...events[0] };
+}
+
+type Answer = { status: number; headers: IncomingHttpHeaders; body: string };
+
+/** Settles with undefined when no answer came, for whatever reason. */
+function post(agent: Agent, baseUrl: string, body: string): Promise<Answer | undefined> {
+  return new Promise((settle) => {
+    const sent = request(
+      `${baseUrl}/api/track`,
+      {
+        method: 'POST',
+        agent,
+        headers: { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) },
+        signal: AbortSignal.timeout(answerMsMax),
+      },
+      (reply) => {
+        let text = '';
+        reply.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+        });
+        reply.once('end', () =>
+          settle({ status: reply.statusCode ?? 0, headers: reply.headers, body: text }),
+        );
+        reply.once('error', () => settle(undefined));
+      },
+    );
+    sent.once('error', () => settle(undefined));
+    sent.end(body);
+  });
+}
+
+function readAnswer(answer: Answer | undefined): Omit<Settlement, 'request' | 'settledMs'> {
+  if (answer === undefined) return { outcome: 'unanswered', status: 0, code: '', refusedIndexes: [] };
+  const { status, headers, body } = answer;
+  const parsed = parse(body);
+  const code = parsed.err?.code ?? '';
+  const refusedIndexes = status === 200 ? (parsed.errors ?? []).map(({ index }) => index) : [];
+  const retryAfter = headers['retry-after'];
+  return {
+    outcome: outcomeOf(status, code),
+    status,
+    code,
+    ...(retryAfter === undefined ? {} : { retryAfter }),
+    refusedIndexes,
+  };
+}
+
+type AnswerBody = { err?: { code: string }; errors?: { index: number }[] };
+
+function parse(body: string): AnswerBody {
+  try {
+    return JSON.parse(body) as AnswerBody;
+  } catch {
+    return {}; // An answer that is no JSON has no code, and so no expected outcome.
+  }
+}
+
+function outcomeOf(status: number, code: string): Outcome {
+  if (status === 200) return 'acknowledged';
+  if (status >= 400 && status < 500) return 'refused';
+  if (status === 503 && (code === 'overloaded' || code === 'unknown')) return code;
+  return 'unexpected';
+}
+
+function readHistory(file: string): (Invocation & Partial<Settlement>)[] {
+  const requests = new Map<number, Invocation & Partial<Settlement>>();
+  for (const line of readFileSync(file, 'utf8').split('\n')) {
+    if (line === '') continue;
+    const entry = JSON.parse(line) as Invocation | Settlement;
+    requests.set(entry.request, { ...(requests.get(entry.request) as Invocation), ...entry });
+  }
+  return [...requests.values()];
+}
+
+export type LoadOptions = {
+  /** Base URLs of API processes, asked in turn. */
+  readonly targets: readonly string[];
+  /** Clients that each send one request after another; 6 unless told. */
+  readonly clients?: number;
+  /** Pause of a client between two requests, so that the machine has time for the service; 5 unless told. */
+  readonly pauseMs?: number;
+};
+
+export type Load = {
+  /** Settles when `count` more requests have had such an outcome (acknowledged unless told) since the call. */
+  more(
+    count: number,
+    options?: { readonly outcomes?: readonly Outcome[]; readonly deadlineMs?: number },
+  ): Promise<void>;
+  /** Ends the load; settles with its requests when all of them have an outcome. */
+  stop(): Promise<readonly Request[]>;
+};
+
+const repeatsMax = 2;
+
+/**
+ * Sends events until it is stopped: every fourth request in bulk, every nineteenth with an event that the
+ * contract refuses. What got no acknowledgement is sent again, when all of its events have keys.
+ */
+export function startLoad(producer: Producer, options: LoadOptions): Load {
+  const { targets, clients = 6, pauseMs = 5 } = options;
+  const first = producer.settled.length;
+  let stopping = false;
+  let requests = 0;
+
+  function nextRequest(): SentEvent[] {
+    requests += 1;
+    const events = Array.from({ length: requests % 4 === 0 ? 2 + (requests % 19) : 1 }, () =>
+      producer.nextEvent(),
+    );
+    if (requests % 19 === 0) events[0] = { ...(events[0] as SentEvent), identity: 'both', user_id: '1' };
+    return events;
+  }
+
+  async function client(): Promise<void> {
+    while (!stopping) {
+      const events = nextRequest();
+      const keyed = events.every(({ idempotency_key }) => idempotency_key !== undefined);
+      const target = targets[requests % targets.length] as string;
+      for (let repeat = 0; repeat <= repeatsMax && !stopping; repeat += 1) {
+        const { outcome } = await producer.send(target, events);
+        await pause(outcome === 'unanswered' ? 4 * pauseMs : pauseMs);
+        if (!keyed || outcome === 'acknowledged' || outcome === 'refused') break;
+      }
+    }
+  }
+
+  const running = Promise.all(Array.from({ length: clients }, client));
+  return {
+    more: async (count, { outcomes = ['acknowledged'], deadlineMs = 30_000 } = {}) => {
+      const counted = () => producer.settled.filter(({ outcome }) => outcomes.includes(outcome)).length;
+      const enough = counted() + count;
+      await until(() => counted() >= enough, {
+        deadlineMs,
+        what: `${count} more requests are ${outcomes.join(' or ')}`,
+      });
+    },
+    stop: async () => {
+      stopping = true;
+      await running;
+      return producer.settled.slice(first);
+    },
+  };
+}
+
+/** Runs `action` and then stops the load, also when it fails: a load that goes on would never let a test end. */
+export async function whileRunning<T>(load: Load, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } finally {
+    await load.stop();
+  }
+}
+
+/** How many requests had each outcome, for messages and assertions. */
+export function countOutcomes(requests: readonly Request[]): Record<Outcome, number> {
+  const counts: Record<Outcome, number> = {
+    acknowledged: 0,
+    refused: 0,
+    overloaded: 0,
+    unknown: 0,
+    unexpected: 0,
+    unanswered: 0,
+  };
+  for (const { outcome } of requests) counts[outcome] += 1;
+  return counts;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((settle) => setTimeout(settle, ms));
+}
