@@ -277,14 +277,12 @@ test('numbers rise even when the clock was set back, and above what ClickHouse h
   await commit(redis, [group([eventRecord('a')])]);
   await sealAll();
   await commit(redis, [group([eventRecord('b')])]);
-  const numbers = (await outstanding()).map((member) => BigInt(member.split(':')[1] ?? 0));
-  assert.deepEqual(numbers, [BigInt(future) + 1n, BigInt(future) + 2n]);
+  const [first = 0n, second = 0n] = (await outstanding()).map((member) => BigInt(member.split(':')[1] ?? 0));
+  assert.ok(first > BigInt(future) && first <= BigInt(future) + 64n);
+  assert.equal(second, first + 64n, 'shards share no number: this one gives multiples of 64');
+  assert.equal(first % 64n, 0n);
   await loadShard(redis, 0, '5');
-  assert.equal(
-    await redis.hget(shardKeys.state(0), 'last_number'),
-    String(BigInt(future) + 2n),
-    'never lowered',
-  );
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), String(second), 'never lowered');
 });
 
 test('a segment over its size takes no further commit', async () => {

@@ -43,9 +43,7 @@ async function untilAllStored(): Promise<void> {
   }
 }
 
-test('stores the first segments of every shard after a restore with a clock that is behind', {
-  todo: 'two shards give the same number, and the second segment is taken for stored',
-}, async () => {
+test('stores the first segments of every shard after a restore with a clock that is behind', {}, async () => {
   const producers = await newProducers();
   // The numbers of all shards go on above this one, which is ahead of the clock.
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;

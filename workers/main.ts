@@ -75,6 +75,7 @@ function serveShard(shard: number): {
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
       jobsMax: 4 * config.storeConcurrency * config.workerProcesses,
+      store: (segment) => storeSegment({ redis, clickhouse, shard, log }, segment),
       log,
     });
   const options = workerOptions(shard, queueRedis, config);
@@ -99,8 +100,9 @@ function serveShard(shard: number): {
     // Ticks that stopped (a killed worker held one, an emptied Redis forgot them) are started again.
     everySecond: async () => {
       if ((await redis.exists(shardKeys.ticked(shard))) === 0) {
-        await scheduleTicks(tickQueue);
+        const scheduled = await scheduleTicks(tickQueue).catch((error: unknown) => error);
         await runTick();
+        if (scheduled instanceof Error) throw scheduled;
       }
       await updateClaimWindow(redis, shard, config.claimBytesMax / shards);
     },

@@ -5,7 +5,7 @@ import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { tables } from '../src/clickhouse/tables.js';
 import type { Log } from '../src/log.js';
-import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { storeJobId, storeJobOptions } from './queues.js';
 
@@ -17,12 +17,14 @@ export type TickOptions = {
   readonly segmentAgeMsMax: number;
   /** How many segments get jobs at a time. */
   readonly jobsMax: number;
+  /** Stores a segment without a job. */
+  readonly store: (segment: Segment) => Promise<unknown>;
   readonly log: Log;
 };
 
 /** Settles when the segments are sealed and their jobs are in the queue. */
 export async function tick(options: TickOptions): Promise<void> {
-  const { redis, storeQueue, shard } = options;
+  const { redis, shard } = options;
   const members = await runScript(
     redis,
     scripts.seal,
@@ -36,8 +38,19 @@ export async function tick(options: TickOptions): Promise<void> {
     );
     return;
   }
-  await redis.set(shardKeys.ticked(shard), '1', 'PX', 2_000);
   const segments = (members as string[]).map(segmentOfMember);
+  try {
+    await addJobs(options, segments);
+  } catch (error) {
+    if (!(error instanceof Error) || !error.message.startsWith('OOM')) throw error;
+    // Jobs need memory; only storing segments makes room.
+    options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
+    for (const segment of segments) await options.store(segment);
+  }
+}
+
+async function addJobs({ redis, storeQueue, shard }: TickOptions, segments: Segment[]): Promise<void> {
+  await redis.set(shardKeys.ticked(shard), '1', 'PX', 2_000);
   if (segments.length === 0) return;
 
   await storeQueue.addBulk(

@@ -33,6 +33,8 @@ export type Environments = {
   deployment(): Deployment | undefined;
   /** Whether Redis held the deployment when it was last asked. */
   loaded(): boolean;
+  /** Whether Redis answered when it was last asked, and held the deployment. */
+  current(): boolean;
   close(): void;
 };
 
@@ -48,6 +50,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   let look: Promise<void> | undefined;
   let lookedMs = Number.NEGATIVE_INFINITY;
   let reported = '';
+  let answers = false;
 
   async function refresh(): Promise<void> {
     lookedMs = performance.now();
@@ -66,9 +69,11 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   function refreshOnce(): Promise<void> {
     look ??= refresh()
       .then(() => {
+        answers = true;
         reported = '';
       })
       .catch((error: unknown) => {
+        answers = false;
         const described = describeError(error);
         if (described.message !== reported) log.warn({ error: described }, 'the registry cannot be read');
         reported = described.message;
@@ -89,6 +94,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     },
     deployment: () => deployment,
     loaded: () => isLoaded,
+    current: () => isLoaded && answers,
     close: () => clearInterval(timer),
   };
 }

@@ -70,7 +70,7 @@ export function ingest<T extends Checked>(
     void environments.find(appId).then((found) => {
       if (found !== undefined) proceed(exchange, document, bytes, found);
       // While Redis is away or emptied, nobody can say that there is no such environment.
-      else if (!environments.loaded()) unavailable(exchange, 'overloaded', notLoaded);
+      else if (!environments.current()) unavailable(exchange, 'overloaded', notLoaded);
       else refuse(exchange, unknownAppId);
     });
   }

@@ -134,7 +134,11 @@ export function createCommitter(options: CommitterOptions): Committer {
       if (redis.status === 'ready') {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
-        if (reply.kind === 'answer') return readAnswer(reply.text);
+        if (reply.kind === 'answer') {
+          // An earlier copy may still arrive, when there is room.
+          const refused = reply.text === 'o' || reply.text === 'e';
+          return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text);
+        }
         if (reply.kind === 'refused' && !sent) return always({ kind: 'overloaded', reason: 'redis_refuses' });
         if (reply.kind === 'lost') sent = true;
       }

@@ -7,6 +7,8 @@ import type { Log } from '../log.js';
 const shared: RedisOptions = {
   lazyConnect: false,
   connectTimeout: 1_000,
+  // A connection given up is left at once: its peer may never say that it is closed.
+  disconnectTimeout: 1,
   retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   // Reconnects would otherwise run in-flight commands again: one INCR counted twice.
   autoResendUnfulfilledCommands: false,
@@ -40,6 +42,8 @@ export function connect(url: string, log: Log, commandMsMax = 5_000): Redis {
       enableOfflineQueue: false,
       maxRetriesPerRequest: 0,
       commandTimeout: commandMsMax,
+      // A connection that stays silent may stay so for a quarter of an hour; a new one may not.
+      socketTimeout: commandMsMax,
     }),
     log,
   );
@@ -50,6 +54,8 @@ export function connectForQueue(url: string, log: Log): Redis {
   return logged(
     new Redis(url, {
       connectTimeout: 1_000,
+      disconnectTimeout: 1,
+      socketTimeout: 15_000,
       retryStrategy: shared.retryStrategy,
       maxRetriesPerRequest: null,
     }),

@@ -26,6 +26,7 @@ local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local answer_kept_ms, packed = ARGV[5], ARGV[6]
 local prefix = string.sub(state_key, 1, -6)
+local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
 local call, unpack_struct, pack_struct, find = redis.call, struct.unpack, struct.pack, string.find
 
 -- 1. Is this the right Redis, and was this commit made already?
@@ -190,6 +191,8 @@ for kind, rows in pairs(appends) do
   end
   if not number then
     last_number = math.max(last_number + 1, now_us)
+    -- The tables hold the segments of all shards: no two shards may ever give the same number.
+    last_number = last_number + (shard - last_number) % 64
     number, commits, opened_ms = string.format('%.0f', last_number), 0, string.format('%.0f', now_ms)
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
     text = tables[kind + 1].marker .. ',' .. number .. ',0,' .. received

@@ -26,7 +26,7 @@ for i = 4, #ARGV do
     local open_ms = now_ms - tonumber(opened_ms)
     -- Below zero: the clock was set back since.
     if open_ms >= age_ms or open_ms < 0 then
-      redis.call('HSET', state_key, 'open.' .. ARGV[i], '')
+      redis.call('HDEL', state_key, 'open.' .. ARGV[i])
     else
       open_members[ARGV[i] .. ':' .. number] = true
     end
