@@ -39,6 +39,8 @@ const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
 // A request that needs it is answered within 2 s, whatever becomes of Redis.
 const redis = connect(config.redisUrl, log, 1_500);
 await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
+// A list of ten thousand users takes longer than that to send.
+const deletionRedis = connect(config.redisUrl, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const environments = await followEnvironments(redis, log);
 const mendings = countMendingsInto(redis, log);
@@ -77,7 +79,9 @@ function ingestion(): Ingestion | undefined {
 /** What a deletion is submitted to, once the deployment is known. */
 function submission(): SubmitOptions | undefined {
   const deployment = environments.deployment();
-  return deployment === undefined ? undefined : { redis, epoch: deployment.epoch, shards: deployment.shards };
+  return deployment === undefined
+    ? undefined
+    : { redis: deletionRedis, epoch: deployment.epoch, shards: deployment.shards };
 }
 
 function missing(): string[] {
@@ -108,7 +112,7 @@ try {
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
-    ...deletionRoutes({ submission, redis, publicBaseUrl: config.publicBaseUrl, log }),
+    ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, log }),
     ...healthRoutes(missing),
     openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, healthPart]),
   ];
@@ -139,6 +143,7 @@ await stopSharing();
 environments.close();
 await clickhouse.close();
 commitRedis.disconnect();
+deletionRedis.disconnect();
 redis.disconnect();
 log.info('stopped');
 process.exit(0);

@@ -9,6 +9,9 @@ import type { Exchange } from './exchange.js';
 const heldBytesMax = 256 * 1024 * 1024;
 let heldBytes = 0;
 
+/** A body that is too large by no more than this is received, dropped and then answered. */
+const overshootBytesMax = 16 * 1024 * 1024;
+
 /** Takes a body. Unless it is `owned`, it is a view that dies when this returns. */
 export type TakeBody = (body: Buffer, owned: boolean) => void;
 
@@ -20,9 +23,8 @@ export function readJsonBody(exchange: Exchange, bytesMax: number, take: TakeBod
   const { framing } = exchange;
   const fault = faultOf(exchange, bytesMax);
   if (fault !== undefined) {
-    // The data handler must be there all the same, or the process ends.
-    exchange.onData(ignore);
-    exchange.refuseAndClose(fault);
+    exchange.dropBody(bytesMax + overshootBytesMax);
+    exchange.refuse(fault);
     return;
   }
   collect(exchange, bytesMax, (body, owned) => {
@@ -93,8 +95,4 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
 
 export function tooLarge(bytesMax: number): Rejection {
   return rejection('body_too_large', `The body must have at most ${bytesMax} bytes after inflating.`);
-}
-
-function ignore(): void {
-  // The rest of a refused body is not read.
 }

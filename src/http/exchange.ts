@@ -65,12 +65,13 @@ export class Exchange {
 
   /**
    * Drops the body. The answer waits until it has passed: the parser ends its timer when a body ends, so an
-   * answer before that would leave a connection that nothing closes. A large body is cut off instead.
+   * answer before that would leave a connection that nothing closes; and a client that is still sending when
+   * the connection closes never sees its answer. A body above `bytesMax` is cut off all the same.
    */
-  dropBody(): void {
+  dropBody(bytesMax = droppedBytesMax): void {
     const { length } = this.framing;
     if (length === 0) return;
-    if (length === undefined || length > droppedBytesMax) this.#closeAfter = true;
+    if (length === undefined || length > bytesMax) this.#closeAfter = true;
     this.#bodyPending = !this.#closeAfter;
     this.#res.onData((_, last) => {
       if (!last || !this.#bodyPending) return;
