@@ -13,6 +13,7 @@ const layers: readonly (readonly [name: string, form: RegExp])[] = [
   ['subjects', /^src\/(ingest|accounts|deletion)\//],
   ['adapters', /^src\/(redis|clickhouse)\//],
   ['process', /^src\/(config|log|metrics|crash-point)\.ts$/],
+  ['client', /^src\/client\//],
   ['contract', /^src\/contract\//],
 ];
 
@@ -57,6 +58,22 @@ test('limits, outcomes and identities import nothing, so that a browser can have
   for (const file of ['limits', 'outcomes', 'identities']) {
     const text = readFileSync(join(root, `src/contract/${file}.ts`), 'utf8');
     assert.doesNotMatch(text, /^import /m, relative(root, file));
+  }
+});
+
+test('the client library knows only itself and what is promised, and the server does not know it', () => {
+  const known = /^src\/(client\/.*|contract\/(limits|outcomes|identities)\.ts)$/;
+  for (const { from, to } of imports()) {
+    if (from.startsWith('src/client/')) assert.match(to, known, from);
+    else assert.doesNotMatch(to, /^src\/client\//, from);
+  }
+});
+
+test('the client library needs no package', () => {
+  const files = readdirSync(join(root, 'src/client'), { recursive: true, encoding: 'utf8' });
+  for (const file of files.filter((name) => name.endsWith('.ts'))) {
+    const text = readFileSync(join(root, 'src/client', file), 'utf8');
+    assert.doesNotMatch(text, /from '[^.']|import\('|import '[^.]/, file);
   }
 });
 
