@@ -9,6 +9,7 @@ import { observeDeletions } from './deletion/observe.js';
 import type { SubmitOptions } from './deletion/submit.js';
 import { adminRoutes } from './http/admin.js';
 import { adminApiRoutes } from './http/admin-api.js';
+import { collectRoutes } from './http/collect.js';
 import { deletionRoutes } from './http/deletion.js';
 import { healthRoutes } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
@@ -112,6 +113,7 @@ try {
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
+    ...collectRoutes(options),
     ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, log }),
     ...healthRoutes(missing),
     openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, healthPart]),

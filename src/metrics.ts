@@ -26,7 +26,7 @@ export const recordsRepeated = new Counter({
 
 export const requestsLimited = new Counter({
   name: 'sluice_requests_limited_total',
-  help: 'Requests refused by a rate limit.',
+  help: 'Requests, or messages of the client library, refused by a rate limit.',
   labelNames: ['endpoint', 'limit'],
   registers,
 });

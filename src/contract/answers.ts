@@ -1,7 +1,7 @@
 // The TypeBox schemas of the answers. Nothing checks answers on their way out; the OpenAPI document shows
 // these schemas, and the tests hold real answers against them. Answers may get more fields later.
 
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { type OutcomeCode, outcomes } from './outcomes.js';
 
 const codes = Object.keys(outcomes) as OutcomeCode[];
@@ -46,6 +46,42 @@ export const bulkErrorSchema = Type.Object({
   accepted: Type.Optional(Type.Integer({ minimum: 0, maximum: 0 })),
   rejected: Type.Optional(Type.Integer({ minimum: 1 })),
   errors: Type.Optional(elementErrors),
+});
+
+const messageId = Type.Optional(
+  Type.String({ description: 'The id of the message; absent when it was no string.' }),
+);
+
+/** What became of one message of the client library. */
+export const messageAnswerSchema = Type.Union([
+  Type.Object(
+    { id: messageId, status: Type.Union([Type.Literal('stored'), Type.Literal('repeat')]) },
+    { description: 'Kept, now or before under the same id.' },
+  ),
+  Type.Object(
+    {
+      id: messageId,
+      status: Type.Literal('limited'),
+      code: Type.Literal('rate_limited'),
+      retry_after: Type.Integer({ minimum: 1, description: 'Seconds after which it fits its limit.' }),
+    },
+    { description: 'Not stored: its limit has no room now. Send it again later, under the same id.' },
+  ),
+  Type.Object(
+    { id: messageId, status: Type.Literal('rejected'), code, field, message },
+    { description: 'Not stored, and never will be.' },
+  ),
+]);
+export type MessageAnswer = Static<typeof messageAnswerSchema>;
+
+/** The answer to a request of the client library that is well formed as a whole. */
+export const collectResultSchema = Type.Object({
+  messages: Type.Array(messageAnswerSchema, {
+    description: 'One answer a message, in the order of the request.',
+  }),
+  pairing: Type.Optional(
+    Type.Literal('ended', { description: 'The pairing that the request named lives no more.' }),
+  ),
 });
 
 export const liveSchema = Type.Object({ live: Type.Boolean() });

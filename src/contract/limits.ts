@@ -18,6 +18,8 @@ export const lengths = {
   clientEventMax: 255,
   /** "fewer than 255 characters" */
   clientIdentityMax: 254,
+  /** The secret by which a device's messages reach the Event Visualizer. */
+  pairingMax: 255,
 } as const;
 
 export const arrayDelimiter = '||';
@@ -29,6 +31,9 @@ export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
   'screen_name',
 ]);
 
+/** The same for events that the client library captures by itself: it names the screen. */
+export const reservedAutocapturedPropertyKeys: ReadonlySet<string> = new Set(['user_id', 'session_id']);
+
 /** Keys that user properties must not use. */
 export const reservedUserPropertyKeys: ReadonlySet<string> = new Set(['user_id']);
 
@@ -38,6 +43,8 @@ export const counts = {
   propertiesMax: 1000,
   bulkEventsMax: 1000,
   bulkUsersMax: 1000,
+  /** Messages of the client library in one request. */
+  collectMessagesMax: 1000,
   deletionTargetsMax: 10_000,
   /** Nesting of a JSON document; valid requests need 5, flattened objects some more. */
   documentDepthMax: 64,
@@ -47,6 +54,7 @@ export const counts = {
 export const bodies = {
   singleBytesMax: MiB,
   bulkBytesMax: 16 * MiB,
+  collectBytesMax: MiB,
   deletionBytesMax: 32 * MiB,
   /** Documents above this have their nesting checked before they are parsed. */
   depthCheckedBytesMin: 64 * KiB,
@@ -114,6 +122,10 @@ function relation(holds: boolean, reason: string): void {
 }
 
 relation(counts.bulkEventsMax <= commits.recordsMax, 'one bulk request must fit one commit');
+relation(
+  counts.collectMessagesMax <= commits.recordsMax,
+  'the messages of one request must fit one commit, which keeps their order',
+);
 relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
 relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
 relation(

@@ -14,7 +14,10 @@ export type Outcome = {
 export const outcomes = {
   // The request as a whole.
   invalid_framing: never(400, 'The HTTP framing is ambiguous or malformed; the connection is closed.'),
-  invalid_content_type: never(400, 'Content-Type must be application/json, in UTF-8.'),
+  invalid_content_type: never(
+    400,
+    'Content-Type must be application/json, in UTF-8; where browsers send, also text/plain or none.',
+  ),
   unsupported_encoding: never(415, 'Content-Encoding must be absent, identity or gzip.'),
   invalid_encoding: never(400, 'The body is not what its Content-Encoding says.'),
   body_too_large: never(413, 'The body, after inflating, is larger than this endpoint takes.'),
@@ -35,6 +38,7 @@ export const outcomes = {
   invalid_timestamp: never(400, 'timestamp is not RFC 3339 with offset and seconds, or no real date.'),
   timestamp_out_of_range: never(400, 'timestamp is before 1970 or more than one day ahead.'),
   reserved_property: never(400, 'A property uses a key that is reserved.'),
+  unknown_message_type: never(400, 'A message has a type that this service does not know.'),
   merges_strangers: never(400, 'The identity is a word under which strangers would be merged.'),
   too_many_properties: never(400, 'An object has more properties than the contract takes.'),
   too_many_records: never(400, 'A bulk request has more elements than the contract takes.'),

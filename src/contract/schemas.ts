@@ -140,6 +140,90 @@ export const identifySchema = Type.Object({
 });
 export type IdentifyInput = Static<typeof identifySchema>;
 
+const messageUserId = Type.String({
+  description:
+    'The user on the device: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made.',
+  examples: ['4503599627370496'],
+});
+
+function messageIdentity(advice: string) {
+  return Type.String({
+    minLength: 1,
+    maxLength: lengths.clientIdentityMax,
+    description: `Identity of the user, case-sensitive, fewer than ${lengths.clientIdentityMax + 1} characters. ${advice}`,
+    examples: ['ada@example.com'],
+  });
+}
+
+/** What every message of the client library has. */
+const messageFields = {
+  id: Type.String({
+    minLength: 1,
+    maxLength: lengths.idempotencyKeyMax,
+    description:
+      'Unique within the environment. A later message with the same id changes nothing and is answered repeat, so a request without an answer can be sent again.',
+    examples: ['0b8f6a52c1d94e7f8a3b5c6d7e8f9012'],
+  }),
+  user_id: messageUserId,
+  identity: Type.Optional(
+    messageIdentity(
+      'Given when the user was identified at the call; what the message says belongs to the identity then.',
+    ),
+  ),
+  session_id: eventFields.session_id,
+  time: Type.Optional(
+    Type.String({
+      description:
+        "When the call was made: RFC 3339 with offset and seconds, by the client's clock. Corrected by the difference between sent_at and the service's clock. Default: the time of acceptance.",
+      examples: ['2026-03-01T12:30:00.250Z'],
+    }),
+  ),
+};
+
+export const eventMessageSchema = Type.Object({
+  type: Type.Literal('event'),
+  ...messageFields,
+  event: Type.String({
+    minLength: 1,
+    maxLength: lengths.clientEventMax,
+    description: `Name of the event, at most ${lengths.clientEventMax} characters.`,
+    examples: ['Page View'],
+  }),
+  properties: eventFields.properties,
+  autocaptured: Type.Optional(
+    Type.Boolean({
+      description:
+        'Whether the library captured the event by itself. Only such an event may have the property screen_name.',
+    }),
+  ),
+});
+export type EventMessage = Static<typeof eventMessageSchema>;
+
+export const identifyMessageSchema = Type.Object({
+  type: Type.Literal('identify'),
+  ...messageFields,
+  identity: messageIdentity('It becomes the identity of the user_id, unless that has one.'),
+});
+export type IdentifyMessage = Static<typeof identifyMessageSchema>;
+
+export const userPropertiesMessageSchema = Type.Object({
+  type: Type.Literal('user_properties'),
+  ...messageFields,
+  properties: userPropertiesSchema.properties.properties,
+});
+export type UserPropertiesMessage = Static<typeof userPropertiesMessageSchema>;
+
+/** `POST /api/collect`, without the app_id; each message is then checked by itself. */
+export const collectSchema = Type.Object({
+  sent_at: Type.String({
+    description:
+      "When the request was sent: RFC 3339 with offset and seconds, by the client's clock, by which the messages' times are corrected.",
+    examples: ['2026-03-01T12:30:05.000Z'],
+  }),
+  messages: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.collectMessagesMax }),
+});
+export type CollectInput = Static<typeof collectSchema>;
+
 /** `POST /api/public/v0/user_deletion`. */
 export const deletionSchema = Type.Object({
   users: Type.Array(

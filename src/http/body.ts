@@ -4,6 +4,7 @@
 import { constants, gunzip } from 'node:zlib';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import type { Exchange } from './exchange.js';
+import type { MediaType } from './framing.js';
 
 /** Bytes of bodies that one process holds at a time before their requests are checked. */
 const heldBytesMax = 256 * 1024 * 1024;
@@ -15,11 +16,33 @@ const overshootBytesMax = 16 * 1024 * 1024;
 /** Takes a body. Unless it is `owned`, it is a view that dies when this returns. */
 export type TakeBody = (body: Buffer, owned: boolean) => void;
 
+/** What an endpoint takes as the type of a JSON body, and what it says to other types. */
+export type BodyTypes = { readonly taken: readonly MediaType[]; readonly advice: string };
+
+const jsonOnly: BodyTypes = {
+  taken: ['json'],
+  advice: 'Content-Type must be application/json, in UTF-8.',
+};
+
+/**
+ * What browsers send. A page may post `text/plain` without asking first by a preflight, and a beacon of bytes
+ * has no type. Form types are refused: their senders mean another body.
+ */
+export const typesOfBrowsers: BodyTypes = {
+  taken: ['json', 'text', 'none'],
+  advice: 'Content-Type must be application/json or text/plain, in UTF-8, or absent.',
+};
+
 /**
  * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it
  * is complete. Answers by itself when the request is refused for its framing, type, encoding or size.
  */
-export function readJsonBody(exchange: Exchange, bytesMax: number, take: TakeBody): void {
+export function readJsonBody(
+  exchange: Exchange,
+  bytesMax: number,
+  take: TakeBody,
+  types: BodyTypes = jsonOnly,
+): void {
   const { framing } = exchange;
   const fault = faultOf(exchange, bytesMax);
   if (fault !== undefined) {
@@ -28,8 +51,8 @@ export function readJsonBody(exchange: Exchange, bytesMax: number, take: TakeBod
     return;
   }
   collect(exchange, bytesMax, (body, owned) => {
-    if (!framing.json) {
-      exchange.refuse(rejection('invalid_content_type', 'Content-Type must be application/json, in UTF-8.'));
+    if (!types.taken.includes(framing.mediaType)) {
+      exchange.refuse(rejection('invalid_content_type', types.advice));
     } else if (framing.unsupportedEncoding) {
       exchange.refuse(rejection('unsupported_encoding', 'Content-Encoding must be gzip, or none.'));
     } else if (framing.encoding === 'gzip') {

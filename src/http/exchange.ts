@@ -10,6 +10,8 @@ import { type Framing, readFraming } from './framing.js';
 const statusLines: Readonly<Record<number, string>> = {
   200: '200 OK',
   201: '201 Created',
+  204: '204 No Content',
+  304: '304 Not Modified',
   400: '400 Bad Request',
   401: '401 Unauthorized',
   404: '404 Not Found',
@@ -32,6 +34,7 @@ export class Exchange {
   readonly query: string;
   readonly head: boolean;
   #res: HttpResponse;
+  #headers: Headers;
   #closeAfter: boolean;
   /** Whether the client is gone; the response must not be touched then. */
   #gone = false;
@@ -40,8 +43,10 @@ export class Exchange {
   #heldAnswer: (() => void) | undefined;
   #release: (() => void) | undefined;
 
-  constructor(res: HttpResponse, req: HttpRequest) {
+  /** `headers` are sent with whatever answer the request gets. */
+  constructor(res: HttpResponse, req: HttpRequest, headers: Headers = []) {
     this.#res = res;
+    this.#headers = headers;
     this.framing = readFraming(req);
     this.query = req.getQuery() ?? '';
     this.head = req.getMethod() === 'head';
@@ -91,10 +96,18 @@ export class Exchange {
   }
 
   /** Sends an answer, unless one was sent or the client is gone. */
-  reply(status: number, body: string, headers: Headers = [], type = 'application/json'): void {
+  reply(status: number, body: string | Buffer, headers: Headers = [], type = 'application/json'): void {
+    this.#answer(() => this.#send(status, body, headers, type));
+  }
+
+  /** The same without a body, for the statuses that never have one: 204 and 304. */
+  replyEmpty(status: 204 | 304, headers: Headers): void {
+    this.#answer(() => this.#send(status, undefined, headers, ''));
+  }
+
+  #answer(send: () => void): void {
     if (this.ended) return;
     this.ended = true;
-    const send = () => this.#send(status, body, headers, type);
     if (this.#bodyPending) {
       this.#heldAnswer = send;
       return;
@@ -105,15 +118,17 @@ export class Exchange {
     setImmediate(send);
   }
 
-  #send(status: number, body: string, headers: Headers, type: string): void {
+  #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
     this.#finish();
     if (this.#gone) return;
     const res = this.#res;
     res.cork(() => {
       if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
-      res.writeHeader('Content-Type', type);
+      if (body !== undefined) res.writeHeader('Content-Type', type);
+      for (const [name, value] of this.#headers) res.writeHeader(name, value);
       for (const [name, value] of headers) res.writeHeader(name, value);
-      if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
+      if (body === undefined) res.endWithoutBody(undefined, this.#closeAfter);
+      else if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
       else res.end(body, this.#closeAfter);
     });
   }

@@ -10,8 +10,7 @@ export type Framing = {
   readonly length: number | undefined;
   readonly chunked: boolean;
   readonly encoding: 'identity' | 'gzip';
-  /** The media type is what endpoints with a JSON body take. */
-  readonly json: boolean;
+  readonly mediaType: MediaType;
   /** The framing itself is at fault; the connection must be closed. */
   readonly fault: Rejection | undefined;
   readonly unsupportedEncoding: boolean;
@@ -19,7 +18,10 @@ export type Framing = {
   readonly authorization: string | undefined;
 };
 
-const jsonType = /^application\/json *(?:; *charset="?utf-8"?)? *;?$/i;
+/** `json` and `text` are in UTF-8, as far as the header says; `none`: there is no header, or an empty one. */
+export type MediaType = 'json' | 'text' | 'none' | 'other';
+
+const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *;?$/i;
 const decimal = /^\d{1,19}$/;
 
 export function readFraming(req: HttpRequest): Framing {
@@ -66,11 +68,19 @@ export function readFraming(req: HttpRequest): Framing {
     length: chunked ? undefined : Number(length ?? 0),
     chunked,
     encoding: encoding === 'gzip' ? 'gzip' : 'identity',
-    json: contentTypes === 1 && (contentType === 'application/json' || jsonType.test(contentType)),
+    mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
     fault: sound ? undefined : ambiguous,
     authorization: authorizations === 1 ? authorization : undefined,
     unsupportedEncoding: encodings > 1 || (encoding !== 'gzip' && encoding !== 'identity'),
   };
+}
+
+function mediaTypeOf(contentType: string | undefined): MediaType {
+  if (contentType === 'application/json') return 'json';
+  if (contentType === undefined || contentType === '') return 'none';
+  const type = knownType.exec(contentType)?.[1];
+  if (type === undefined) return 'other';
+  return type.toLowerCase() === 'text/plain' ? 'text' : 'json';
 }
 
 const ambiguous = rejection(

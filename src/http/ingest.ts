@@ -2,14 +2,11 @@
 // answer.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { Compile } from 'typebox/compile';
 import type { Environments, LiveEnvironment } from '../accounts/environments.js';
 import { bodies } from '../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../contract/outcomes.js';
-import { envelopeSchema } from '../contract/schemas.js';
 import type { CommitResult, Committer } from '../ingest/commit.js';
 import { type Document, parseDocument } from '../ingest/document.js';
-import { explain } from '../ingest/explain.js';
 import type { LimitKeys } from '../ingest/limit-key.js';
 import type { Mending } from '../ingest/mend.js';
 import { type ElementError, isBulk, type PrepareContext, prepare, type Ready } from '../ingest/prepare.js';
@@ -22,6 +19,7 @@ import {
   requestsLimited,
   requestsUnavailable,
 } from '../metrics.js';
+import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { readJsonBody, tooLarge } from './body.js';
 import { Exchange, type Headers } from './exchange.js';
 
@@ -67,11 +65,10 @@ export function ingest<T extends Checked>(
     }
 
     if (environment !== undefined) return proceed(exchange, document, bytes, environment);
-    void environments.find(appId).then((found) => {
-      if (found !== undefined) proceed(exchange, document, bytes, found);
-      // While Redis is away or emptied, nobody can say that there is no such environment.
-      else if (!environments.current()) unavailable(exchange, 'overloaded', notLoaded);
-      else refuse(exchange, unknownAppId);
+    void findEnvironment(environments, appId).then((found) => {
+      if (!('code' in found)) proceed(exchange, document, bytes, found);
+      else if (found.code === 'overloaded') unavailable(exchange, found);
+      else refuse(exchange, found);
     });
   }
 
@@ -82,11 +79,11 @@ export function ingest<T extends Checked>(
     environment: LiveEnvironment,
   ): void {
     const ingestion = options.ingestion();
-    if (ingestion === undefined) return unavailable(exchange, 'overloaded', notLoaded);
-    // Only lenient environments take a number as app_id.
-    if (!environment.lenient && typeof (document.value as { app_id: unknown }).app_id !== 'string') {
-      note(environment, numericAppId, document, bytes);
-      return refuse(exchange, numericAppId);
+    if (ingestion === undefined) return unavailable(exchange, notLoaded);
+    const numeric = refuseNumericAppId(environment, document.value);
+    if (numeric !== undefined) {
+      note(environment, numeric, document, bytes);
+      return refuse(exchange, numeric);
     }
     const context: PrepareContext = {
       environment,
@@ -117,14 +114,8 @@ export function ingest<T extends Checked>(
         return acknowledge(exchange, prepared, result.letters, environment);
       case 'limited':
         return limited(exchange, prepared, result.limitIndex, result.waitMs);
-      case 'overloaded':
-        return unavailable(
-          exchange,
-          'overloaded',
-          `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`,
-        );
-      case 'unknown':
-        return unavailable(exchange, 'unknown', outcomes.unknown.meaning);
+      default:
+        return unavailable(exchange, rejectionOf(result));
     }
   }
 
@@ -188,25 +179,19 @@ export function ingest<T extends Checked>(
     return limitKeys === undefined ? undefined : { endpoint, appId, limitKeys };
   }
 
-  function unavailable(exchange: Exchange, code: 'overloaded' | 'unknown', message: string): void {
-    requestsUnavailable.inc({ endpoint, code });
-    exchange.refuse(rejection(code, message));
+  function unavailable(exchange: Exchange, reason: Rejection): void {
+    requestsUnavailable.inc({ endpoint, code: reason.code });
+    exchange.refuse(reason);
   }
 
   return handle;
 }
 
-const envelope = Compile(envelopeSchema);
-const unknownAppId = rejection('unknown_app_id', outcomes.unknown_app_id.meaning, 'app_id');
-const numericAppId = rejection('invalid_type', 'app_id has the wrong type.', 'app_id');
-const notLoaded = 'Nothing was stored: the state of the service is not loaded.';
-
-/** The app_id of a request, as text, or what is wrong with it. */
-function appIdOf(value: unknown): string | Rejection {
-  const appId =
-    typeof value === 'object' && value !== null ? (value as { app_id?: unknown }).app_id : undefined;
-  if (typeof appId === 'number' && Number.isSafeInteger(appId) && appId >= 0) return String(appId);
-  return explain(envelope, value) ?? String(appId);
+/** Why a request is answered 503 whose commit came to this. */
+export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' | 'unknown' }>): Rejection {
+  return result.kind === 'unknown'
+    ? rejection('unknown', outcomes.unknown.meaning)
+    : rejection('overloaded', `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`);
 }
 
 function isStrict(query: string): boolean {

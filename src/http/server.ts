@@ -5,13 +5,19 @@ import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from '
 import uws from 'uWebSockets.js';
 import { createServer } from 'node:net';
 import { outcomes, rejection } from '../contract/outcomes.js';
-import { allAnswered, Exchange } from './exchange.js';
+import { allAnswered, Exchange, type Headers } from './exchange.js';
 
 export type Handler = (res: HttpResponse, req: HttpRequest) => void;
 
-export type Method = 'get' | 'post' | 'put' | 'patch' | 'del';
+export type Method = 'get' | 'head' | 'post' | 'put' | 'patch' | 'del' | 'options' | 'any';
 
-export type Route = { readonly method: Method; readonly path: string; readonly handle: Handler };
+export type Route = {
+  readonly method: Method;
+  readonly path: string;
+  readonly handle: Handler;
+  /** Sent with the 405 that other methods of the path get. */
+  readonly headers?: Headers;
+};
 
 export type Server = {
   /** Stops accepting connections; settles when all requests that were begun are answered. */
@@ -52,21 +58,23 @@ export class PortTaken extends Error {
 }
 
 function addRoutes(app: TemplatedApp, routes: readonly Route[]): void {
-  const methodsByPath = new Map<string, string[]>();
-  for (const { method, path, handle } of routes) {
-    app[method](path, handle);
-    methodsByPath.set(path, [
-      ...(methodsByPath.get(path) ?? []),
-      method === 'del' ? 'DELETE' : method.toUpperCase(),
-    ]);
-  }
-  for (const [path, methods] of methodsByPath) {
+  for (const { method, path, handle } of routes) app[method](path, handle);
+  for (const path of new Set(routes.map((route) => route.path))) {
+    const its = routes.filter((route) => route.path === path);
+    if (its.some(({ method }) => method === 'any')) continue;
+    const methods = its.map(({ method }) => (method === 'del' ? 'DELETE' : method.toUpperCase()));
     const allow = [['Allow', methods.join(', ')]] as const;
+    const headers = its.find((route) => route.headers !== undefined)?.headers;
     const reason = rejection('method_not_allowed', outcomes.method_not_allowed.meaning);
-    app.any(path, (res, req) => withoutBody(new Exchange(res, req)).refuse(reason, {}, allow));
+    app.any(path, (res, req) => withoutBody(new Exchange(res, req, headers)).refuse(reason, {}, allow));
   }
-  const notFound = rejection('not_found', outcomes.not_found.meaning);
-  app.any('/*', (res, req) => withoutBody(new Exchange(res, req)).refuse(notFound));
+  app.any('/*', notFound());
+}
+
+/** Answers 404. */
+export function notFound(headers: Headers = []): Handler {
+  const reason = rejection('not_found', outcomes.not_found.meaning);
+  return (res, req) => withoutBody(new Exchange(res, req, headers)).refuse(reason);
 }
 
 /** For requests whose body nobody reads. */

@@ -34,13 +34,21 @@ export type OverloadReason =
 export type Committer = {
   /** Takes a group; `settle` is called once, before the deadline of `commits.deadlineMs` is much past. */
   submit(group: Group, settle: (result: CommitResult) => void): void;
+  /**
+   * Takes groups that go in one commit, in their order: all or none of them are overloaded or unknown.
+   * `settle` is called once with a result for each.
+   */
+  submitTogether(groups: readonly Group[], settle: (results: readonly CommitResult[]) => void): void;
   /** Settles when all that was submitted is answered. Later groups are refused as overloaded. */
   close(): Promise<void>;
 };
 
+/** What goes into one commit: groups, their records and bytes. */
 type Waiting = {
-  readonly group: Group;
-  readonly settle: (result: CommitResult) => void;
+  readonly groups: readonly Group[];
+  readonly records: number;
+  readonly bytes: number;
+  readonly settle: (results: readonly CommitResult[]) => void;
   readonly sinceMs: number;
 };
 
@@ -70,13 +78,18 @@ export function createCommitter(options: CommitterOptions): Committer {
   let sequence = 0;
   const idle: (() => void)[] = [];
 
-  function submit(group: Group, settle: (result: CommitResult) => void): void {
-    if (closed) return settle({ kind: 'overloaded', reason: 'stopping' });
-    if (waitingBytes + group.bytes > commits.waitingBytesMax) {
-      return settle({ kind: 'overloaded', reason: 'too_much_waiting' });
+  function submitTogether(groups: readonly Group[], settle: Waiting['settle']): void {
+    let records = 0;
+    let bytes = 0;
+    for (const group of groups) {
+      records += group.records.length;
+      bytes += group.bytes;
     }
-    waiting.push({ group, settle, sinceMs: performance.now() });
-    waitingBytes += group.bytes;
+    const refuse = (reason: OverloadReason) => settle(groups.map(() => ({ kind: 'overloaded', reason })));
+    if (closed) return refuse('stopping');
+    if (waitingBytes + bytes > commits.waitingBytesMax) return refuse('too_much_waiting');
+    waiting.push({ groups, records, bytes, settle, sinceMs: performance.now() });
+    waitingBytes += bytes;
     if (!busy) {
       busy = true;
       // All requests that are parsed in this turn of the event loop go together.
@@ -90,7 +103,8 @@ export function createCommitter(options: CommitterOptions): Committer {
       const started = performance.now();
       const results = await commit(batch);
       commitSeconds.observe((performance.now() - started) / 1000);
-      for (let i = 0; i < batch.length; i++) (batch[i] as Waiting).settle(results(i));
+      let index = 0;
+      for (const { groups, settle } of batch) settle(groups.map(() => results(index++)));
     }
     busy = false;
     for (const resolve of idle.splice(0)) resolve();
@@ -100,12 +114,12 @@ export function createCommitter(options: CommitterOptions): Committer {
     let count = 0;
     let records = 0;
     let bytes = 0;
-    for (const { group } of waiting) {
-      const more = group.records.length;
-      if (count > 0 && (records + more > commits.recordsMax || bytes + group.bytes > commits.bytesMax)) break;
+    for (const next of waiting) {
+      const fits = records + next.records <= commits.recordsMax && bytes + next.bytes <= commits.bytesMax;
+      if (count > 0 && !fits) break;
       count += 1;
-      records += more;
-      bytes += group.bytes;
+      records += next.records;
+      bytes += next.bytes;
     }
     const batch = count === waiting.length ? waiting : waiting.slice(0, count);
     waiting = count === waiting.length ? [] : waiting.slice(count);
@@ -118,7 +132,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   /** Makes one commit, repeating it under its number until it is answered or its deadline is past. */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
     sequence += 1;
-    const packed = packGroups(batch.map(({ group }) => group));
+    const packed = packGroups(batch.flatMap(({ groups }) => groups));
     const args = [
       options.epoch,
       sequence,
@@ -144,7 +158,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       }
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
-    log.warn({ shard, groups: batch.length, sent }, 'commit not answered before its deadline');
+    log.warn({ shard, requests: batch.length, sent }, 'commit not answered before its deadline');
     return always(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
   }
 
@@ -180,7 +194,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   return {
-    submit,
+    submit: (group, settle) => submitTogether([group], ([result]) => settle(result as CommitResult)),
+    submitTogether,
     close: async () => {
       closed = true;
       if (busy) await new Promise<void>((resolve) => idle.push(resolve));

@@ -38,13 +38,18 @@ function checkIdentify(value: unknown, context: CheckContext): CheckedIdentify |
     if (reason !== undefined) return reason;
   }
   if (!isUserId(input.user_id)) return invalidUserId;
-  if (wouldMergeStrangers(input.identity) && !context.allowedIdentities.has(input.identity))
-    return mergesStrangers;
+  const stranger = refuseStrangers(input.identity, context.allowedIdentities);
+  if (stranger !== undefined) return stranger;
   if (input.timestamp !== undefined) {
     const result = readTimestamp(input.timestamp, context.nowMs);
     if ('refused' in result) return rejection(result.refused, timestampAdvice, 'timestamp');
   }
   return { identity: input.identity, userId: input.user_id };
+}
+
+/** Refuses an identity that many users would share, unless the environment allows it. */
+export function refuseStrangers(identity: string, allowed: ReadonlySet<string>): Rejection | undefined {
+  return wouldMergeStrangers(identity) && !allowed.has(identity) ? mergesStrangers : undefined;
 }
 
 const notAsDescribed = rejection('invalid_type', 'The identification is not as described.');

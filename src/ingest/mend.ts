@@ -2,7 +2,12 @@
 // the same check that strict environments use. Every mending has a reason from a closed set, so that it can
 // be counted. Pure; never changes the value it was given, and never touches an identity's text.
 
-import { lengths, reservedEventPropertyKeys, reservedUserPropertyKeys } from '../contract/limits.js';
+import {
+  lengths,
+  reservedAutocapturedPropertyKeys,
+  reservedEventPropertyKeys,
+  reservedUserPropertyKeys,
+} from '../contract/limits.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
 import { joinArray } from './properties.js';
 import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';
@@ -33,16 +38,34 @@ type PropertyRules = {
   readonly arrays: boolean;
 };
 
-const eventRules: PropertyRules = {
+type RecordRules = PropertyRules & {
+  readonly timeField: 'timestamp' | 'time';
+  /** Fields that may be null. */
+  readonly nullable: ReadonlySet<string>;
+};
+
+const eventRules: RecordRules = {
   reserved: reservedEventPropertyKeys,
   valueMax: lengths.propertyValueMax,
   arrays: true,
+  timeField: 'timestamp',
+  nullable: new Set(['identity', 'user_id', 'session_id', 'properties', 'timestamp', 'idempotency_key']),
 };
-const userRules: PropertyRules = {
+const userRules: RecordRules = {
+  ...eventRules,
   reserved: reservedUserPropertyKeys,
   valueMax: lengths.userPropertyValueMax,
   arrays: false,
 };
+
+/** Messages of the client library name their time in another way, and always have an id. */
+const ofMessages = {
+  timeField: 'time',
+  nullable: new Set(['identity', 'user_id', 'session_id', 'properties', 'time', 'autocaptured']),
+} as const;
+const eventMessageRules: RecordRules = { ...eventRules, ...ofMessages };
+const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reservedAutocapturedPropertyKeys };
+const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
 /** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
 export function mendEvent(value: unknown, note: Note): unknown {
@@ -54,11 +77,23 @@ export function mendUserProperties(value: unknown, note: Note): unknown {
   return mendRecord(value, userRules, note);
 }
 
-function mendRecord(value: unknown, rules: PropertyRules, note: Note): unknown {
+/** An event of the client library; one that it captured by itself may name its screen. */
+export function mendEventMessage(value: unknown, note: Note): unknown {
+  const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
+  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note);
+}
+
+/** A message of the client library that sets user properties. */
+export function mendUserPropertiesMessage(value: unknown, note: Note): unknown {
+  return mendRecord(value, userMessageRules, note);
+}
+
+function mendRecord(value: unknown, rules: RecordRules, note: Note): unknown {
   if (!isObject(value)) return value;
+  const { timeField } = rules;
   const record: Record<string, unknown> = Object.create(null);
   for (const [key, field] of Object.entries(value)) {
-    if (field === null && mendableFields.has(key)) note('null_field');
+    if (field === null && rules.nullable.has(key)) note('null_field');
     else record[key] = field;
   }
   if (Number.isSafeInteger(record.identity)) {
@@ -69,21 +104,13 @@ function mendRecord(value: unknown, rules: PropertyRules, note: Note): unknown {
     record.user_id = String(record.user_id);
     note('numeric_user_id');
   }
-  if (record.timestamp !== undefined) record.timestamp = mendTimestamp(record.timestamp, note);
+  if (record[timeField] !== undefined) record[timeField] = mendTimestamp(record[timeField], note);
   if (isObject(record.properties)) record.properties = mendProperties(record.properties, rules, note);
   return record;
 }
 
-const mendableFields = new Set([
-  'identity',
-  'user_id',
-  'session_id',
-  'properties',
-  'timestamp',
-  'idempotency_key',
-]);
-
-function mendTimestamp(value: unknown, note: Note): unknown {
+/** A time in the form that strict environments take. */
+export function mendTimestamp(value: unknown, note: Note): unknown {
   if (typeof value === 'number') {
     const timestamp = timestampOfEpochMs(value);
     if (timestamp === undefined) return value;

@@ -1,7 +1,7 @@
 // The binary layout in which groups of records travel to the commit script: one argument instead of several
 // a record, since Redis and Lua pay for each. All integers are big-endian.
 //
-//   group   u16 limits, { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
+//   group   u16 limits (+32768 when its limits let repeats pass), { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
 //           u16 records, u32 bytes of the records that follow
 //   record  u8 table (+128 when it claims), u32 bytes of its row, [14 B of its event id], row
 
@@ -25,9 +25,11 @@ export type IngestRecord = {
   readonly claim: string | undefined;
 };
 
-/** Records that are accepted or limited together: one request. */
+/** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
   readonly limits: readonly LimitCheck[];
+  /** When all its records are repeats, the limits neither refuse nor count it. */
+  readonly limitsPassRepeats?: boolean;
   readonly records: readonly IngestRecord[];
   /** Upper bound of its packed size, for the bounds of commits. */
   readonly bytes: number;
@@ -53,7 +55,7 @@ export function packGroups(groups: readonly Group[]): Buffer {
   let at = 0;
   let rowNumber = 0;
   for (const group of groups) {
-    at = packed.writeUInt16BE(group.limits.length, at);
+    at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const check of group.limits) {
       at += packed.write(check.digest, at, 12, 'hex');
       at = packed.writeUInt32BE(check.cost, at);

@@ -24,11 +24,13 @@ export const rejectedBounds = {
   waitingMsMax: 5_000,
 } as const;
 
+export type EndpointName = RecordKind['name'] | 'collect';
+
 /** One rejected record, or a rejected request; as it is kept and printed. */
 export type RejectedEntry = {
   /** ISO 8601, UTC, by the clock of the API process. */
   readonly time: string;
-  readonly endpoint: RecordKind['name'];
+  readonly endpoint: EndpointName;
   readonly code: OutcomeCode;
   /** Null when it is the whole record. Names that may be personal data are replaced by an asterisk. */
   readonly field: string | null;
@@ -45,7 +47,7 @@ type Refusal = { readonly code: OutcomeCode; readonly field?: string };
 
 /** Where a rejected record was sent. */
 export type RejectedSource = {
-  readonly endpoint: RecordKind['name'];
+  readonly endpoint: EndpointName;
   readonly appId: string;
   readonly limitKeys: LimitKeys;
 };
@@ -216,7 +218,7 @@ function textOf(value: unknown): string | undefined {
 }
 
 const contractFields =
-  /^(?:app_id|event|identity|user_id|session_id|timestamp|idempotency_key|events|users|properties)$/;
+  /^(?:app_id|event|identity|user_id|session_id|timestamp|idempotency_key|events|users|properties|sent_at|messages|id|type|time|autocaptured)$/;
 /** What programmers name properties; not addresses, phone numbers, or whatever else may be somebody. */
 const plainName = /^(?!.*\d{5})[A-Za-z_$][\w$.-]{0,63}$/;
 

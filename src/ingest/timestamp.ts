@@ -49,29 +49,48 @@ const writableMsMin = Date.parse('0001-01-01T00:00:00Z');
 const writableMsMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
 function read(match: RegExpExecArray | null, nowMs: number): TimestampResult {
-  if (match === null) return invalid;
+  const epochMs = match === null ? undefined : instantOf(match);
+  if (epochMs === undefined) return invalid;
+  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
+  return { text: textOfEpochMs(epochMs) };
+}
+
+/** Milliseconds since 1970 of a strict timestamp, however far from now; undefined when it is none. */
+export function readInstant(value: string): number | undefined {
+  const match = strictForm.exec(value);
+  return match === null ? undefined : instantOf(match);
+}
+
+/** `YYYY-MM-DD hh:mm:ss.mmm` in UTC, of milliseconds from 1970 to the year 9999. */
+export function textOfEpochMs(epochMs: number): string {
+  const iso = new Date(epochMs).toISOString();
+  return `${iso.slice(0, 10)} ${iso.slice(11, 23)}`;
+}
+
+/** The calendar repeats after so many milliseconds, 400 years. */
+const calendarMs = 146_097 * 24 * 60 * 60 * 1000;
+
+function instantOf(match: RegExpExecArray): number | undefined {
   const year = Number(match[1]);
   const month = Number(match[2]);
   const day = Number(match[3]);
   const hour = Number(match[4]);
   const minute = Number(match[5]);
   const second = Number(match[6]);
-  if (month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return invalid;
-  if (hour > 23 || minute > 59 || second > 59) return invalid;
-  if (year < 1969) return outOfRange;
+  if (month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return undefined;
+  if (hour > 23 || minute > 59 || second > 59) return undefined;
 
   const millisecond = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'));
-  let epochMs = Date.UTC(year, month - 1, day, hour, minute, second, millisecond);
+  // Date.UTC takes the years 0 to 99 for 1900 to 1999.
+  let epochMs = Date.UTC(year + 400, month - 1, day, hour, minute, second, millisecond) - calendarMs;
   if (match[8] !== undefined) {
     const offsetHour = Number(match[9]);
     const offsetMinute = Number(match[10]);
-    if (offsetHour > 23 || offsetMinute > 59) return invalid;
+    if (offsetHour > 23 || offsetMinute > 59) return undefined;
     const offsetMs = (offsetHour * 60 + offsetMinute) * 60_000;
     epochMs += match[8] === '+' ? -offsetMs : offsetMs;
   }
-  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
-  const iso = new Date(epochMs).toISOString();
-  return { text: `${iso.slice(0, 10)} ${iso.slice(11, 23)}` };
+  return epochMs;
 }
 
 function daysIn(year: number, month: number): number {

@@ -10,7 +10,7 @@ import { mendUserProperties } from './mend.js';
 import { checkProperties, encodeProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 
-type CheckedUserProperties = Checked & { readonly properties: Properties | undefined };
+export type CheckedUserProperties = Checked & { readonly properties: Properties | undefined };
 
 const validator = Compile(userPropertiesSchema);
 
@@ -18,9 +18,9 @@ export const userPropertiesKind: RecordKind<CheckedUserProperties> = {
   name: 'user_properties',
   mend: mendUserProperties,
   check: checkUserProperties,
-  encode: (appId, { identity, properties }) => ({
+  encode: (appId, { identity, userId, properties }) => ({
     table: tableIndex.user_properties,
-    row: `["${appId}",null,${JSON.stringify(identity)},${encodeProperties(properties, false)},`,
+    row: `["${appId}",${userId ?? 'null'},${JSON.stringify(identity)},${encodeProperties(properties, false)},`,
     claim: undefined,
   }),
   singleLimit: 'user_properties',

@@ -20,6 +20,7 @@
 --   "o"  the backlog is full                    else one answer a group, joined by commas:
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter a record: "s" stored, "r" repeat
 -- Cost in commands: 3, + 3 a table, + 3; + 2 a limit; + 2 a claim.
+-- A repeat passes the limits of its group only where the group says so.
 
 local state_key, segments_key, answer_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
@@ -102,8 +103,8 @@ local claim_buckets = tonumber(state[5] or '1024')
 local claim_window_minutes = tonumber(state[6] or '1440')
 local buckets, new_claims, claim_count = {}, {}, 0
 
--- Claims an id in memory; false when it was claimed before.
-local function claim(id)
+-- The key of an id's bucket, and whether the id was claimed before, also in this commit.
+local function look_up(id)
   local b1, b2, b3 = string.byte(id, 1, 3)
   local key = prefix .. 'claims:' .. ((b1 * 65536 + b2 * 256 + b3) % claim_buckets)
   local bucket = buckets[key]
@@ -111,11 +112,29 @@ local function claim(id)
     bucket = call('GET', key) or ''
     buckets[key] = bucket
   end
-  if find(bucket, id, 1, true) then return false end
   local added = new_claims[key]
-  if added and find(added, id, 1, true) then return false end
-  new_claims[key] = (added or '') .. pack_struct('>I2', now_minute) .. id
+  return key, find(bucket, id, 1, true) or (added and find(added, id, 1, true))
+end
+
+-- Claims an id in memory; false when it was claimed before.
+local function claim(id)
+  local key, claimed = look_up(id)
+  if claimed then return false end
+  new_claims[key] = (new_claims[key] or '') .. pack_struct('>I2', now_minute) .. id
   claim_count = claim_count + 1
+  return true
+end
+
+-- Whether all of the packed records are repeats.
+local function all_claimed(record_at, count)
+  for _ = 1, count do
+    local kind, row_bytes
+    kind, row_bytes, record_at = unpack_struct('>BI4', packed, record_at)
+    if kind < 128 then return false end
+    local _, claimed = look_up(string.sub(packed, record_at, record_at + 13))
+    if not claimed then return false end
+    record_at = record_at + 14 + row_bytes
+  end
   return true
 end
 
@@ -126,6 +145,8 @@ local at, size = 1, #packed
 while at <= size do
   local limit_count
   limit_count, at = unpack_struct('>I2', packed, at)
+  local pass_repeats = limit_count >= 32768
+  if pass_repeats then limit_count = limit_count - 32768 end
   local wait_ms, wait_limit = 0, 0
   local charged = {}
   for i = 1, limit_count do
@@ -139,11 +160,12 @@ while at <= size do
   end
   local record_count, record_bytes
   record_count, record_bytes, at = unpack_struct('>I2I4', packed, at)
+  if pass_repeats and all_claimed(at, record_count) then wait_ms, charged = 0, {} end
   if wait_ms > 0 then
     answers[#answers + 1] = string.format('l%d:%.0f', wait_limit, wait_ms)
     at = at + record_bytes
   else
-    for i = 1, limit_count do add_to_log(unpack(charged[i])) end
+    for i = 1, #charged do add_to_log(unpack(charged[i])) end
     local letters = {}
     for i = 1, record_count do
       local kind, row_bytes
