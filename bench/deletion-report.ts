@@ -75,7 +75,7 @@ the p99 of the runs without a deletion is the noise of the machine.`;
 const oneNote = `Medians. "In many parts": ten events over months; "in one part": all in one insert. A part that holds
 nothing of the user is checked and hard-linked, not written: that the inode of its largest column file stayed the
 same is what "parts written" counts by. Steps in ms, of the worker's log: "count" finds what is to go by request,
-"check and write" is the mutation with the counts before and after it, "verify" counts once more.`;
+"check and write" is the mutation, "verify" counts what is left.`;
 
 const manyNote = `One request after another, evenly over less than a minute.`;
 

@@ -109,7 +109,9 @@ async function queryRows<Row>(url: string, database: string, sql: string): Promi
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
   const { origin, username, password } = new URL(url);
   const authorization = `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`;
-  const headers: Record<string, string> = username === '' ? {} : { authorization };
+  // A connection of its own: a bench that is busy for seconds finds a kept one closed by the server.
+  const connection = { connection: 'close' };
+  const headers: Record<string, string> = username === '' ? connection : { ...connection, authorization };
   const reply = await fetch(`${origin}/?${parameters}`, { method: 'POST', headers, body: sql });
   const text = await reply.text();
   if (!reply.ok) throw new BenchError(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);

@@ -11,7 +11,7 @@ import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mu
 import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
-import { placesInOrder, targetTable } from '../src/deletion/places.js';
+import { type Place, placesInOrder, targetTable } from '../src/deletion/places.js';
 import {
   completeDeletion,
   type DeletionRequest,
@@ -109,16 +109,19 @@ async function deleteTogether(options: RoundOptions, ready: DeletionRequest[]): 
   endStep('prepare');
   requests = await resolve(options, tables, requests);
   endStep('resolve');
-  requests = await recordFound(options, tables, requests);
+  const counted = await countReached(options, tables, requests);
+  requests = counted.requests;
   endStep('count');
   options.crash('found_recorded');
 
   for (const place of placesInOrder) {
-    requests = await emptyPlace(options, tables, place, requests);
+    const appIds = counted.appIds.get(place);
+    if (appIds === undefined) continue;
+    requests = await emptyPlace(options, tables, place, appIds, requests);
     endStep(place);
   }
   options.crash('places_emptied');
-  await verify(clickhouse, tables);
+  await verify(options, tables, requests);
   await forgetRejected(options, tables);
   const verifiedAt = new Date().toISOString();
   requests = await updateAll(options, requests, () => ({
@@ -296,32 +299,49 @@ async function resolve(
   return resolved.filter((request) => reaching.has(request.deletion_request_id));
 }
 
-/** Records how many rows each request reaches: once, before any of them is deleted. */
-async function recordFound(
+/**
+ * Counts what the round reaches, and records it in the requests that have no count yet: that is before any of
+ * their rows is deleted. Settles with the requests, and the environments in which each place has such rows.
+ */
+async function countReached(
   options: RoundOptions,
   tables: RoundTables,
   requests: DeletionRequest[],
-): Promise<DeletionRequest[]> {
-  if (requests.every((request) => request.found !== undefined)) return requests;
+): Promise<{ requests: DeletionRequest[]; appIds: Map<Place, string[]> }> {
+  const appIds = new Map<Place, string[]>();
+  if (requests.every((request) => request.found !== undefined)) {
+    for (const place of placesInOrder) {
+      const left = await countLeft(options.clickhouse, tables, place);
+      if (left.size > 0) appIds.set(place, [...left.keys()]);
+    }
+    return { requests, appIds };
+  }
   const found = await countFound(options.clickhouse, tables);
-  return updateAll(options, requests, (request) =>
-    request.found === undefined ? { found: found.get(request.deletion_request_id) ?? [] } : {},
-  );
+  for (const place of placesInOrder) {
+    const reached = new Set<string>();
+    for (const rows of found.values())
+      for (const { app_id, table } of rows) if (table === place) reached.add(app_id);
+    if (reached.size > 0) appIds.set(place, [...reached]);
+  }
+  const recorded = await updateAll(options, requests, (request) => {
+    const rows = request.found ?? found.get(request.deletion_request_id) ?? [];
+    return { found: rows, left: rows };
+  });
+  return { requests: recorded, appIds };
 }
 
-/** Deletes what the round reaches in one table. Rejects with MutationFailed when something is left. */
+/** Deletes what the round reaches in one table. That nothing is left is counted when all tables are done. */
 async function emptyPlace(
   options: RoundOptions,
   tables: RoundTables,
-  place: (typeof placesInOrder)[number],
-  requests: DeletionRequest[],
+  place: Place,
+  appIds: readonly string[],
+  requests: readonly DeletionRequest[],
 ): Promise<DeletionRequest[]> {
-  const left = await countLeft(options.clickhouse, tables, place);
-  if (left.size === 0) return requests;
   const fenceMax = requests
     .flatMap((request) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
-  const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
+  const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table: place, mark: tables.mark };
   const issued = await updateAll(options, requests, (request) => ({
     mutations: [...request.mutations, mutation],
@@ -329,15 +349,11 @@ async function emptyPlace(
   options.crash('before_mutation');
   await deleteRows(options.clickhouse, place, predicate, tables.mark);
   options.crash('after_mutation');
-  const survivors = await countLeft(options.clickhouse, tables, place);
-  const leftNow: FoundRows[] = [...survivors].map(([appId, rows]) => ({ app_id: appId, table: place, rows }));
   const named = await nameMutations(options.clickhouse, issued);
-  const updated = await updateAll(options, named, (request) => ({
-    left: leftNow,
-    mutations: request.mutations,
+  return updateAll(options, named, ({ mutations, left }) => ({
+    mutations,
+    left: (left ?? []).filter(({ table }) => table !== place),
   }));
-  if (survivors.size > 0) throw new MutationFailed(`rows are left in ${place} after its mutation`);
-  return updated;
 }
 
 /** Fills in the ids of mutations, also of those that a crash kept from being written down. */
@@ -359,12 +375,25 @@ async function nameMutations(
   }));
 }
 
-/** Counts every place once more, now that all mutations are done. */
-async function verify(clickhouse: ClickHouseClient, tables: RoundTables): Promise<void> {
+/**
+ * Counts every place, now that all mutations are done: a mutation's own word may be lost in a crash. Rejects
+ * with MutationFailed when something is left, which the requests then tell.
+ */
+async function verify(
+  options: RoundOptions,
+  tables: RoundTables,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  const left: FoundRows[] = [];
   for (const place of placesInOrder) {
-    const left = await countLeft(clickhouse, tables, place);
-    if (left.size > 0) throw new MutationFailed(`rows are left in ${place}`);
+    for (const [app_id, rows] of await countLeft(options.clickhouse, tables, place)) {
+      left.push({ app_id, table: place, rows });
+    }
   }
+  if (left.length === 0) return;
+  await updateAll(options, requests, () => ({ left }));
+  const places = new Set(left.map(({ table }) => table));
+  throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
 }
 
 /** Removes the notes about rejected records of the users, in the environments that have such notes. */

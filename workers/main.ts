@@ -21,6 +21,7 @@ import { runDeletionRound } from './delete.js';
 import {
   deletionJobOptions,
   deletionQueueName,
+  lookEveryMs,
   openDeletionQueue,
   openQueue,
   storeQueueName,
@@ -197,7 +198,7 @@ function repeat(work: () => Promise<void>, everyMs: number, what: string): () =>
 }
 
 const stopUpkeep = repeat(everySecond, 1_000, 'upkeep');
-const stopLooking = repeat(deletionRounds.look, tickEveryMs, 'the look for deletions');
+const stopLooking = repeat(deletionRounds.look, lookEveryMs, 'the look for deletions');
 log.info({ shards }, 'working');
 
 await stop;

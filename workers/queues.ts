@@ -16,6 +16,8 @@ export const tickQueueName = 'tick';
 
 /** A tick seals what is old enough and makes the jobs. */
 export const tickEveryMs = 250;
+/** How often a worker looks for pending deletions: one command. */
+export const lookEveryMs = 100;
 
 const retryMsMin = 200;
 const retryMsMax = 5_000;
