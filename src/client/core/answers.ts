@@ -1,0 +1,48 @@
+// What an answer of the server means for the batch it answers. Pure.
+
+import type { TransportAnswer } from './adapters.js';
+import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
+
+export type Verdict =
+  /** Each message was answered for; undefined where the answer leaves one out. */
+  | {
+      readonly kind: 'answered';
+      readonly answer: CollectAnswer;
+      readonly each: (MessageAnswer | undefined)[];
+    }
+  /** The batch can never be taken as it is: a message in it is bad, or it is too large. */
+  | { readonly kind: 'refused'; readonly reason: string }
+  /** Nothing of this app can ever be taken here. */
+  | { readonly kind: 'hopeless'; readonly reason: string }
+  /** Nobody knows; the same batch may be sent again later. */
+  | { readonly kind: 'failed'; readonly reason?: string };
+
+export function readAnswer({ status, body }: TransportAnswer, messages: readonly Message[]): Verdict {
+  const document = parse(body);
+  if (status === 200 && Array.isArray(document.messages)) {
+    const answer = document as CollectAnswer;
+    return { kind: 'answered', answer, each: messages.map((message, at) => answerTo(message, at, answer)) };
+  }
+  const code = document.err?.code;
+  const reason = `${status} ${code ?? ''} ${document.err?.message ?? ''}`.trim();
+  if (status === 413) return { kind: 'refused', reason };
+  if (status === 400) return { kind: code === 'unknown_app_id' ? 'hopeless' : 'refused', reason };
+  // Not this service's answers: a wrong address, or something in between. Worth a word to the developer.
+  if (status > 0 && status !== 429 && status < 500) return { kind: 'failed', reason };
+  return { kind: 'failed' };
+}
+
+function answerTo(message: Message, at: number, { messages }: CollectAnswer): MessageAnswer | undefined {
+  const answer = messages[at];
+  if (answer?.id === message.id) return answer;
+  return messages.filter((other) => other?.id === message.id)[0];
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: whatever the other side sent; each field is checked where it is read
+function parse(body: string): any {
+  try {
+    return JSON.parse(body) ?? {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,75 @@
+// When an app's messages may be sent again after a failure. Kept in storage, so that a new page and other tabs
+// wait too.
+
+import type { Clock, KeyValueStorage, RandomBytes, TransportAnswer } from './adapters.js';
+import { clientLimits } from './limits.js';
+import { randomFraction } from './random-ids.js';
+
+export type Backoff = {
+  /** Milliseconds to wait; 0 when sending may be tried. `asked`: the server named the time. */
+  left(): { readonly ms: number; readonly asked: boolean };
+  /** Notes a failure: twice the last wait, and at least what the server asked for. */
+  fail(answer: TransportAnswer): void;
+  /** Notes a success. */
+  succeed(): void;
+  /** Ends a wait that the server did not ask for; the next failure still waits longer than the last. */
+  hurry(): void;
+};
+
+type State = { readonly until: number; readonly failures: number; readonly asked: boolean };
+
+const none: State = { until: 0, failures: 0, asked: false };
+
+export function createBackoff(
+  storage: KeyValueStorage,
+  key: string,
+  clock: Clock,
+  randomBytes: RandomBytes,
+): Backoff {
+  const read = (): State => parse(storage.get(key));
+  const keep = (state: State): void => storage.set(key, JSON.stringify(state));
+
+  return {
+    left() {
+      const { until, asked } = read();
+      const ms = until - clock.now();
+      // Longer than any wait: the clock was set back since.
+      return { ms: ms > 0 && ms <= longestMs ? ms : 0, asked };
+    },
+    fail(answer) {
+      const failures = Math.min(read().failures + 1, 30);
+      const doubled = clientLimits.backoffMsMin * 2 ** (failures - 1);
+      const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
+      const askedMs = readRetryAfter(answer.retryAfter, clock.now());
+      // Never before the time that the server named, and not everybody at once then.
+      const ms = Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0));
+      keep({ until: clock.now() + Math.ceil(ms), failures, asked: askedMs > 0 });
+    },
+    succeed() {
+      if (storage.get(key) !== undefined) storage.remove(key);
+    },
+    hurry() {
+      const state = read();
+      if (!state.asked && state.until > 0) keep({ ...state, until: 0 });
+    },
+  };
+}
+
+const longestMs = clientLimits.retryAfterMsMax * 1.25 + 1;
+
+/** Milliseconds that a `Retry-After` in seconds or as a date asks for; 0 when it asks for nothing. */
+export function readRetryAfter(header: string | undefined, nowMs: number): number {
+  if (header === undefined) return 0;
+  const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1000 : Date.parse(header) - nowMs;
+  return ms > 0 ? Math.min(ms, clientLimits.retryAfterMsMax) : 0;
+}
+
+function parse(text: string | undefined): State {
+  try {
+    const { until, failures, asked } = JSON.parse(text ?? '');
+    if (until >= 0 && failures >= 0) return { until, failures, asked: asked === true };
+  } catch {
+    // Nothing kept, or damaged: no wait.
+  }
+  return none;
+}

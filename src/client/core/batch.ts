@@ -1,0 +1,73 @@
+// Which waiting messages make the next request, in their order: bounded by number and bytes, without those that
+// somebody is sending and without overtaking where the order matters to the server.
+
+import type { Message } from './messages.js';
+import type { Queue } from './queue.js';
+import { utf8Bytes } from './text.js';
+
+export type Batch = {
+  readonly keys: readonly string[];
+  readonly messages: readonly Message[];
+  readonly texts: readonly string[];
+  /** When none can go now: milliseconds until one may. */
+  readonly laterMs?: number;
+};
+
+export type BatchBounds = {
+  readonly messagesMax: number;
+  /** Of the messages with the commas between them. The first message goes whatever its size. */
+  readonly bytesMax: number;
+  /** Milliseconds that a message is being sent by somebody, for at most. */
+  readonly held: ReadonlyMap<string, number>;
+  /** Milliseconds that the server wants no message of this kind and user. */
+  readonly limitedMs: (message: Message) => number;
+};
+
+export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
+  const keys: string[] = [];
+  const messages: Message[] = [];
+  const texts: string[] = [];
+  const blocked = new Map<string, number>();
+  let bytes = 0;
+  let laterMs: number | undefined;
+
+  for (const key of queue.keys()) {
+    const queued = queue.read(key);
+    if (queued === undefined) continue;
+    const { message, text } = queued;
+    const heldMs = bounds.held.get(key);
+    const waitMs = heldMs ?? Math.max(bounds.limitedMs(message), blockedMs(blocked, message));
+    if (waitMs > 0) {
+      laterMs = Math.min(laterMs ?? waitMs, waitMs);
+      block(blocked, message, waitMs, heldMs !== undefined);
+      continue;
+    }
+    const size = utf8Bytes(text) + 1;
+    if (messages.length >= bounds.messagesMax || (bytes > 0 && bytes + size > bounds.bytesMax)) break;
+    keys.push(key);
+    messages.push(message);
+    texts.push(text);
+    bytes += size;
+  }
+  return messages.length > 0 || laterMs === undefined
+    ? { keys, messages, texts }
+    : { keys, messages, texts, laterMs };
+}
+
+/**
+ * User properties that wait keep back later ones of the same user, since the last ones accepted stand; an
+ * identification that is being sent keeps back all that follows of its user.
+ */
+function block(blocked: Map<string, number>, message: Message, ms: number, held: boolean): void {
+  if (message.type === 'user_properties') blocked.set(limitKeyOf(message), ms);
+  if (message.type === 'identify' && held) blocked.set(message.user_id, ms);
+}
+
+function blockedMs(blocked: ReadonlyMap<string, number>, message: Message): number {
+  return Math.max(blocked.get(message.user_id) ?? 0, blocked.get(limitKeyOf(message)) ?? 0);
+}
+
+/** The kind and user by which the server limits a message. */
+export function limitKeyOf(message: Message): string {
+  return `${message.type} ${message.user_id}`;
+}

@@ -1,0 +1,51 @@
+// Keeps what goes wrong inside the library out of the page, and tells the developer of it.
+
+/** Keeps every fault of the library, and of what a page does to it, out of the page. */
+export function createGuard(show: (line: string) => void) {
+  let warning = false;
+
+  function warn(line: string): void {
+    // A console that calls the library would go round for ever.
+    if (warning) return;
+    warning = true;
+    try {
+      show(`Sluice: ${line}`);
+    } catch {
+      // A console that throws: there is nobody left to tell.
+    } finally {
+      warning = false;
+    }
+  }
+
+  function guarded<T>(operation: () => T): T | undefined {
+    if (warning) return undefined;
+    try {
+      return operation();
+    } catch {
+      warn('a call failed inside the library.');
+      return undefined;
+    }
+  }
+
+  return { warn, guarded };
+}
+
+/** Counts what is given up, and tells of it now and then. */
+export function createDropCount(warn: (line: string) => void) {
+  let count = 0;
+  let lastReason: string | undefined;
+  let untold = 0;
+  return {
+    add(more: number, reason: string): void {
+      count += more;
+      untold += more;
+      if (reason === lastReason && untold < tellEvery) return;
+      warn(`gave up ${untold} message${untold === 1 ? '' : 's'}, ${count} in all: ${reason}`);
+      lastReason = reason;
+      untold = 0;
+    },
+    count: () => count,
+  };
+}
+
+const tellEvery = 100;

@@ -1,0 +1,51 @@
+// Which messages are just being sent, so that nobody else sends them too: each request notes their keys in
+// storage, with a time at which the note is void, for the page that made the request may be gone.
+
+import type { Clock, KeyValueStorage } from './adapters.js';
+import { clientLimits } from './limits.js';
+
+export type Holds = {
+  /** Notes that these keys are being sent; the result takes the note back. */
+  place(keys: readonly string[], ms: number): () => void;
+  /** The keys that are held now, each with the milliseconds that its hold lasts at most. */
+  current(): ReadonlyMap<string, number>;
+};
+
+export function createHolds(
+  storage: KeyValueStorage,
+  prefix: string,
+  clock: Clock,
+  newId: () => string,
+): Holds {
+  return {
+    place(keys, ms) {
+      const name = prefix + newId();
+      storage.set(name, JSON.stringify({ until: clock.now() + ms, keys }));
+      return () => storage.remove(name);
+    },
+    current() {
+      const held = new Map<string, number>();
+      for (const name of storage.keys(prefix)) {
+        const { until, keys } = parse(storage.get(name));
+        const left = until - clock.now();
+        // A note from further ahead was made before the clock was set back.
+        if (left > 0 && left <= clientLimits.holdMs) {
+          for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
+        } else {
+          storage.remove(name);
+        }
+      }
+      return held;
+    },
+  };
+}
+
+function parse(text: string | undefined): { readonly until: number; readonly keys: readonly string[] } {
+  try {
+    const { until, keys } = JSON.parse(text ?? '');
+    if (typeof until === 'number' && Array.isArray(keys)) return { until, keys };
+  } catch {
+    // Damaged, or gone since its name was read: void like one whose time is over.
+  }
+  return { until: 0, keys: [] };
+}

@@ -1,0 +1,50 @@
+// The names of everything that the library keeps in storage, all beginning with `sluice:` and the app.
+
+/** Keys of one app. An app_id is any text, so it is escaped; `:` does not occur in the escaped form. */
+export function keysOf(appId: string) {
+  const app = `sluice:${encodeURIComponent(appId)}:`;
+  return {
+    app,
+    /** The current user. */
+    user: `${app}user`,
+    /** The current session and when it was last used. */
+    session: `${app}session`,
+    /** Whether the user opted out or in. */
+    consent: `${app}consent`,
+    /** The global event properties, where there is no cookie. */
+    properties: `${app}properties`,
+    /** Where messages of this app go, for when another app has been started since. */
+    url: `${app}url`,
+    /** Until when nothing is sent, and why. */
+    backoff: `${app}backoff`,
+    /** Messages that wait; one key each. */
+    queue: `${app}q:`,
+    /** Messages that somebody is sending; one key a request. */
+    holds: `${app}h:`,
+    /** The turn of sending. */
+    turn: `${app}turn`,
+  };
+}
+
+export type Keys = ReturnType<typeof keysOf>;
+
+/** The apps that have messages waiting in storage. */
+export function appsWithMessages(keys: readonly string[]): string[] {
+  const apps: string[] = [];
+  for (const key of keys) {
+    const appId = appOf(key);
+    if (appId !== undefined && apps.indexOf(appId) < 0) apps.push(appId);
+  }
+  return apps;
+}
+
+function appOf(key: string): string | undefined {
+  const [, escaped = '', kind] = key.split(':');
+  try {
+    const appId = decodeURIComponent(escaped);
+    return kind === 'q' && encodeURIComponent(appId) === escaped ? appId : undefined;
+  } catch {
+    // Not a key of this library.
+    return undefined;
+  }
+}

@@ -1,0 +1,130 @@
+// All that is to be sent for one app, the one recorded for now or a former one: its queue, its sender, and
+// whether the user lets it.
+
+import type { Adapters } from './adapters.js';
+import { createBackoff } from './backoff.js';
+import { createHolds } from './holds.js';
+import { keysOf } from './keys.js';
+import type { CollectAnswer, Message, Properties, UserPropertiesMessage } from './messages.js';
+import { createQueue } from './queue.js';
+import { randomMessageId } from './random-ids.js';
+import { checkProperties, userRules, type Warn } from './sanitize.js';
+import { createSender, type Sender } from './sender.js';
+
+/** What the outboxes of one client share. */
+export type OutboxOptions = {
+  readonly adapters: Adapters;
+  readonly intervalMs: () => number;
+  readonly pairing: (appId: string) => string | undefined;
+  readonly onDropped: (count: number, reason: string) => void;
+  readonly onAnswer: (appId: string, answer: CollectAnswer) => void;
+  readonly warn: Warn;
+};
+
+export type Outbox = {
+  /** Where messages go from now on. */
+  setBaseUrl(baseUrl: string): void;
+  add(message: Message): void;
+  /** Adds user properties, joined to those of the same user that wait and were not sent yet. */
+  addUserProperties(message: UserPropertiesMessage): void;
+  clear(): void;
+  isOptedOut(): boolean;
+  /** Remembers the user's choice. */
+  setOptedOut(optedOut: boolean): void;
+  /** What is so as long as the user has not chosen. */
+  setOptedOutByDefault(optedOut: boolean): void;
+  readonly sender: Sender;
+};
+
+export function createOutbox(appId: string, options: OutboxOptions): Outbox {
+  const { storage, clock, randomBytes, transport, turn } = options.adapters;
+  const keys = keysOf(appId);
+  const newId = (): string => randomMessageId(randomBytes);
+  let optedOutByDefault = false;
+  let baseUrl: string | undefined;
+  /** The last user properties that this page added. */
+  let waiting: { readonly key: string; readonly message: UserPropertiesMessage } | undefined;
+
+  const holds = createHolds(storage, keys.holds, clock, newId);
+  const queue = createQueue({
+    storage,
+    prefix: keys.queue,
+    clock,
+    isHeld: (key) => holds.current().has(key),
+    onDropped: options.onDropped,
+  });
+  const sender = createSender({
+    appId,
+    turnName: keys.turn,
+    queue,
+    holds,
+    backoff: createBackoff(storage, keys.backoff, clock, randomBytes),
+    transport,
+    clock,
+    turn: turn ?? { take: (_, work) => work() },
+    baseUrl: () => baseUrl ?? storage.get(keys.url) ?? '',
+    intervalMs: options.intervalMs,
+    pairing: () => options.pairing(appId),
+    isStopped: isOptedOut,
+    onDropped: options.onDropped,
+    onAnswer: (answer) => options.onAnswer(appId, answer),
+    warn: options.warn,
+  });
+
+  function isOptedOut(): boolean {
+    const choice = storage.get(keys.consent);
+    return choice === undefined ? optedOutByDefault : choice === 'out';
+  }
+
+  function add(message: Message): string {
+    // For a page that starts another app; nothing is kept before there is something to send.
+    if (baseUrl !== undefined && storage.get(keys.url) !== baseUrl) storage.set(keys.url, baseUrl);
+    const key = queue.add(message);
+    sender.wake(JSON.stringify(message).length);
+    return key;
+  }
+
+  function addUserProperties(message: UserPropertiesMessage): void {
+    const joined = waiting === undefined ? undefined : join(waiting, message);
+    const key = add(joined ?? message);
+    if (waiting !== undefined && joined !== undefined) queue.remove(waiting.key);
+    waiting = { key, message: joined ?? message };
+  }
+
+  /**
+   * Both as one message with an id of its own, or undefined when they have to stay apart. The id is new, so
+   * that nothing is lost should another tab be sending the former one at this moment.
+   */
+  function join(
+    former: { readonly key: string; readonly message: UserPropertiesMessage },
+    later: UserPropertiesMessage,
+  ): UserPropertiesMessage | undefined {
+    const { key, message } = former;
+    if (message.user_id !== later.user_id || message.identity !== later.identity) return undefined;
+    if (sender.wasSent(key) || holds.current().has(key) || !queue.isLastOfItsType(key)) return undefined;
+    let fits = true;
+    const properties: Properties = checkProperties(
+      { ...message.properties, ...later.properties },
+      userRules,
+      () => {
+        fits = false;
+      },
+    );
+    return fits ? { ...later, properties } : undefined;
+  }
+
+  return {
+    setBaseUrl(url) {
+      baseUrl = url;
+    },
+    add,
+    addUserProperties,
+    clear: () => queue.clear(),
+    isOptedOut,
+    setOptedOut: (optedOut) => storage.set(keys.consent, optedOut ? 'out' : 'in'),
+    setOptedOutByDefault(optedOut) {
+      optedOutByDefault = optedOut;
+    },
+    sender,
+  };
+}

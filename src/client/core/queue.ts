@@ -1,0 +1,142 @@
+// The messages of one app that wait to be sent, in storage, one key each: tabs that share the storage add and
+// remove without overwriting each other, and what a page leaves behind another one sends. The key tells the
+// order, the size and the id, so that the queue is bounded without reading its texts.
+//
+//   sluice:<app>:q:<order>.<bytes>.<kind>.<id>
+//
+// Order and bytes are in base 36, the order of fixed length; the kind is the first letter of the message's type.
+
+import type { Clock, KeyValueStorage } from './adapters.js';
+import { clientLimits } from './limits.js';
+import type { Message } from './messages.js';
+import { utf8Bytes } from './text.js';
+
+export type Queue = {
+  /** Puts a message at the end and answers its key; the oldest go when there are too many. */
+  add(message: Message): string;
+  /** The keys of all that waits, oldest first. */
+  keys(): string[];
+  /** The message's text, or undefined when it is gone or damaged (and then removed). */
+  read(key: string): { readonly text: string; readonly message: Message } | undefined;
+  remove(key: string): void;
+  /** Whether a message waits under the key, with none of the same type behind it. */
+  isLastOfItsType(key: string): boolean;
+  clear(): void;
+};
+
+export type QueueOptions = {
+  readonly storage: KeyValueStorage;
+  readonly prefix: string;
+  readonly clock: Clock;
+  /** Whether a message is just being sent: such ones are not pushed out. */
+  readonly isHeld: (key: string) => boolean;
+  /** Told how many messages were pushed out or found damaged. */
+  readonly onDropped: (count: number, reason: string) => void;
+};
+
+/** Other tabs add too, so the true number is looked up after this many additions. */
+const lookEvery = 50;
+
+/** A clock beyond this (the year 2255) does not decide the order: the number would lose digits. */
+const latestMs = 9e12;
+
+export function createQueue({ storage, prefix, clock, isHeld, onDropped }: QueueOptions): Queue {
+  let lastOrder = 0;
+  let count = 0;
+  let bytes = 0;
+  let addedSinceLook = lookEvery;
+
+  function keys(): string[] {
+    const all = storage.keys(prefix).sort();
+    count = all.length;
+    bytes = 0;
+    for (const key of all) bytes += bytesOf(key);
+    addedSinceLook = 0;
+    const newest = all[all.length - 1];
+    if (newest !== undefined) lastOrder = Math.max(lastOrder, orderOf(newest));
+    return all;
+  }
+
+  /** Time decides between tabs; a clock that was set back does not put new messages before old ones. */
+  function nextOrder(): string {
+    const now = clock.now();
+    lastOrder = Math.max(lastOrder + 1, now > 0 && now < latestMs ? Math.floor(now) * 1000 : 0);
+    return lastOrder.toString(36).padStart(11, '0');
+  }
+
+  function makeRoom(size: number): void {
+    if (addedSinceLook < lookEvery && fits(size)) return;
+    const all = keys();
+    let dropped = 0;
+    for (const key of all) {
+      if (fits(size)) break;
+      if (isHeld(key)) continue;
+      remove(key);
+      dropped++;
+    }
+    if (dropped > 0) onDropped(dropped, 'too many wait to be sent');
+  }
+
+  function fits(size: number): boolean {
+    return count < clientLimits.queueMessagesMax && bytes + size <= clientLimits.queueBytesMax;
+  }
+
+  function remove(key: string): void {
+    storage.remove(key);
+    count--;
+    bytes -= bytesOf(key);
+  }
+
+  function bytesOf(key: string): number {
+    return Number.parseInt(key.slice(prefix.length).split('.')[1] ?? '', 36) || 0;
+  }
+
+  function kindOf(key: string): string | undefined {
+    return key.slice(prefix.length).split('.')[2];
+  }
+
+  function orderOf(key: string): number {
+    return Number.parseInt(key.slice(prefix.length), 36) || 0;
+  }
+
+  return {
+    add(message) {
+      const text = JSON.stringify(message);
+      const size = utf8Bytes(text);
+      makeRoom(size);
+      const key = `${prefix}${nextOrder()}.${size.toString(36)}.${message.type[0]}.${message.id}`;
+      storage.set(key, text);
+      count++;
+      bytes += size;
+      addedSinceLook++;
+      return key;
+    },
+    keys,
+    read(key) {
+      const text = storage.get(key);
+      if (text === undefined) return undefined;
+      const message = parseMessage(text);
+      if (message !== undefined) return { text, message };
+      remove(key);
+      onDropped(1, 'its text in storage is damaged');
+      return undefined;
+    },
+    remove,
+    isLastOfItsType(key) {
+      const same = keys().filter((other) => kindOf(other) === kindOf(key));
+      return same[same.length - 1] === key;
+    },
+    clear() {
+      for (const key of keys()) remove(key);
+    },
+  };
+}
+
+function parseMessage(text: string): Message | undefined {
+  try {
+    const message = JSON.parse(text);
+    return typeof message.id === 'string' && typeof message.user_id === 'string' ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}

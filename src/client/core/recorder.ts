@@ -1,0 +1,84 @@
+// Turns calls for one app into messages, each for the user and the session of its moment.
+
+import type { Adapters, PropertyStore } from './adapters.js';
+import { createEventProperties, type EventProperties } from './event-properties.js';
+import { keysOf } from './keys.js';
+import type { Properties } from './messages.js';
+import type { Outbox } from './outbox.js';
+import { randomMessageId } from './random-ids.js';
+import { mergeProperties, type Warn } from './sanitize.js';
+import { createSession, type Session } from './session.js';
+import { timestampOf } from './time.js';
+import { createUserState, type UserState } from './user.js';
+
+export type Recorder = {
+  readonly appId: string;
+  readonly user: UserState;
+  readonly session: Session;
+  readonly eventProperties: EventProperties;
+  readonly outbox: Outbox;
+  /** Records an event with the global event properties; nothing while opted out. `atMs`: when it was called. */
+  event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
+  identify(identity: string, atMs: number): void;
+  userProperties(properties: Properties, atMs: number): void;
+};
+
+export function createRecorder(
+  appId: string,
+  adapters: Adapters,
+  outbox: Outbox,
+  sessionIdleMs: () => number,
+  warn: Warn,
+): Recorder {
+  const { storage, clock, randomBytes } = adapters;
+  const keys = keysOf(appId);
+  const user = createUserState(storage, keys.user, randomBytes);
+  const session = createSession(storage, keys.session, clock, randomBytes, sessionIdleMs);
+  const store = adapters.propertyStore ?? inStorage(adapters);
+  const eventProperties = createEventProperties(store, appId, warn);
+
+  function common(atMs: number) {
+    const { id, identity } = user.current();
+    const fields = {
+      id: randomMessageId(randomBytes),
+      user_id: id,
+      session_id: session.use(),
+      time: timestampOf(atMs),
+    };
+    return identity === undefined ? fields : { ...fields, identity };
+  }
+
+  return {
+    appId,
+    user,
+    session,
+    eventProperties,
+    outbox,
+    event(event, own, atMs, autocaptured) {
+      if (outbox.isOptedOut()) return;
+      const properties = mergeProperties(eventProperties.current(), own, warn);
+      const message = { type: 'event' as const, ...common(atMs), event, properties };
+      outbox.add(autocaptured ? { ...message, autocaptured } : message);
+    },
+    identify(identity, atMs) {
+      if (!outbox.isOptedOut()) outbox.add({ type: 'identify', ...common(atMs), identity });
+    },
+    userProperties(properties, atMs) {
+      if (outbox.isOptedOut()) return;
+      outbox.addUserProperties({ type: 'user_properties', ...common(atMs), properties });
+    },
+  };
+}
+
+/** Where no cookie is to be had. */
+function inStorage({ storage }: Adapters): PropertyStore {
+  return {
+    read: (appId) => storage.get(keysOf(appId).properties),
+    write(appId, text) {
+      const key = keysOf(appId).properties;
+      if (text === '') storage.remove(key);
+      else storage.set(key, text);
+      return true;
+    },
+  };
+}

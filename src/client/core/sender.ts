@@ -1,0 +1,281 @@
+// Sends one app's queue: in batches after an interval, one request at a time over all tabs, again after failures.
+// A message leaves the queue when the server has answered for it, and no earlier.
+
+import type { Clock, SendingTurn, Transport, TransportAnswer } from './adapters.js';
+import { readAnswer } from './answers.js';
+import type { Backoff } from './backoff.js';
+import { type Batch, chooseBatch, limitKeyOf } from './batch.js';
+import type { Holds } from './holds.js';
+import { clientLimits } from './limits.js';
+import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
+import type { Queue } from './queue.js';
+import { utf8Bytes } from './text.js';
+import { timestampOf } from './time.js';
+
+export type SenderOptions = {
+  readonly appId: string;
+  readonly turnName: string;
+  readonly queue: Queue;
+  readonly holds: Holds;
+  readonly backoff: Backoff;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly turn: SendingTurn;
+  /** Asked at each use, since they change while the sender lives. */
+  readonly baseUrl: () => string;
+  readonly intervalMs: () => number;
+  readonly pairing: () => string | undefined;
+  readonly isStopped: () => boolean;
+  /** Told of messages that were given up. */
+  readonly onDropped: (count: number, reason: string) => void;
+  readonly onAnswer: (answer: CollectAnswer) => void;
+  readonly warn: (line: string) => void;
+};
+
+export type Sender = {
+  /** A message of this size was added; it goes with the next batch. */
+  wake(bytes: number): void;
+  /** Looks within about two intervals whether another tab left something behind. */
+  watch(): void;
+  /** Sends what may be sent now; settles when that was tried. Never rejects. */
+  flush(): Promise<void>;
+  /** It is worth trying again: ends waits that the server did not ask for. */
+  resume(): void;
+  /** The page may end now: sends what fits into the bytes, and answers how many it took. */
+  exit(bytesMax: number): number;
+  /** Whether this page has put the message into a request that may have arrived. */
+  wasSent(key: string): boolean;
+};
+
+type Request = { readonly keys: readonly string[]; readonly outlivesPage: boolean; lift: () => void };
+
+export function createSender(options: SenderOptions): Sender {
+  const { queue, holds, backoff, transport, clock } = options;
+  /** Until when the server wants no message of a kind and user. */
+  const limitedUntil = new Map<string, number>();
+  const sent = new Set<string>();
+  let cancelTimer: (() => void) | undefined;
+  let timerAt = 0;
+  let messagesMax: number = clientLimits.batchMessagesMax;
+  let wokenMessages = 0;
+  let wokenBytes = 0;
+  let underWay: Request | undefined;
+  let current: Promise<void> | undefined;
+  let next: Promise<void> | undefined;
+  let warnedOf: string | undefined;
+
+  /** Sees to it that a round begins within the time; an earlier one that is due already stays. */
+  function arm(ms: number): void {
+    const at = clock.now() + ms;
+    if (cancelTimer !== undefined && timerAt <= at) return;
+    cancelTimer?.();
+    timerAt = at;
+    cancelTimer = clock.setTimer(ms, () => {
+      cancelTimer = undefined;
+      void run();
+    });
+  }
+
+  /** Begins a round, or one more after that which goes on now. */
+  function run(): Promise<void> {
+    if (current === undefined) {
+      current = round()
+        .then(undefined, onFault)
+        .then(() => {
+          current = undefined;
+        });
+      return current;
+    }
+    next ??= current.then(() => {
+      next = undefined;
+      return run();
+    });
+    return next;
+  }
+
+  /** A fault of ours, or of an adapter: nothing is lost, since what waits stays in the queue. */
+  function onFault(): void {
+    options.warn('sending failed inside the library.');
+  }
+
+  async function round(): Promise<void> {
+    cancelTimer?.();
+    cancelTimer = undefined;
+    wokenMessages = 0;
+    wokenBytes = 0;
+    if (options.isStopped() || isBackedOff() || queue.keys().length === 0) return;
+    await options.turn.take(options.turnName, sendAll);
+  }
+
+  function isBackedOff(): boolean {
+    const { ms } = backoff.left();
+    if (ms > 0) arm(ms);
+    return ms > 0;
+  }
+
+  async function sendAll(): Promise<void> {
+    while (!options.isStopped() && !isBackedOff()) {
+      const batch = choose(clientLimits.batchBytesMax, holds.current());
+      if (batch.messages.length === 0) {
+        if (batch.laterMs === undefined) sent.clear();
+        else arm(batch.laterMs);
+        return;
+      }
+      await send(batch);
+    }
+  }
+
+  function choose(bytesMax: number, held: ReadonlyMap<string, number>): Batch {
+    const now = clock.now();
+    return chooseBatch(queue, {
+      messagesMax,
+      bytesMax,
+      held,
+      limitedMs: (message) => {
+        const ms = (limitedUntil.get(limitKeyOf(message)) ?? 0) - now;
+        return ms <= clientLimits.retryAfterMsMax ? ms : 0;
+      },
+    });
+  }
+
+  async function send(batch: Batch): Promise<void> {
+    const lift = hold(batch.keys, clientLimits.holdMs);
+    const { answer, outlivesPage } = transport.send(url(), bodyOf(batch.texts), clientLimits.requestMsMax);
+    const request: Request = { keys: batch.keys, outlivesPage, lift };
+    underWay = request;
+    const settled = await answer.catch((): TransportAnswer => ({ status: 0, body: '' }));
+    underWay = undefined;
+    request.lift();
+    settle(batch, settled);
+  }
+
+  function hold(keys: readonly string[], ms: number): () => void {
+    for (const key of keys) sent.add(key);
+    return holds.place(keys, ms);
+  }
+
+  function settle(batch: Batch, answer: TransportAnswer): void {
+    const { messages, keys } = batch;
+    const verdict = readAnswer(answer, messages);
+    if (verdict.kind === 'answered') {
+      messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
+      let unanswered = false;
+      messages.forEach((message, at) => {
+        if (!settleMessage(message, keys[at] as string, verdict.each[at])) unanswered = true;
+      });
+      if (unanswered) backoff.fail(answer);
+      else backoff.succeed();
+      options.onAnswer(verdict.answer);
+    } else if (verdict.kind === 'failed') {
+      backoff.fail(answer);
+      if (verdict.reason !== undefined && verdict.reason !== warnedOf) {
+        options.warn(`the server did not take a batch, it will be sent again: ${verdict.reason}`);
+      }
+      warnedOf = verdict.reason;
+    } else if (verdict.kind === 'refused' && messages.length > 1) {
+      // Halves find the bad message, and the largest size that is taken; the good ones go.
+      messagesMax = Math.ceil(messages.length / 2);
+    } else {
+      for (const key of keys) forget(key);
+      options.onDropped(keys.length, verdict.reason);
+    }
+  }
+
+  /** Deals with the answer to one message; false when there is none. */
+  function settleMessage(message: Message, key: string, answer: MessageAnswer | undefined): boolean {
+    if (answer?.status === 'stored' || answer?.status === 'repeat') {
+      forget(key);
+    } else if (answer?.status === 'rejected') {
+      forget(key);
+      options.onDropped(1, `${message.type} ${answer.field ?? ''} ${answer.code}: ${answer.message}`);
+    } else if (answer?.status === 'limited') {
+      const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
+      const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
+      limitedUntil.set(limitKeyOf(message), clock.now() + ms);
+      sent.delete(key);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  function forget(key: string): void {
+    sent.delete(key);
+    queue.remove(key);
+  }
+
+  function url(): string {
+    return `${options.baseUrl().replace(/\/+$/, '')}/api/collect`;
+  }
+
+  /** Joined from the texts as they are stored, so that a repeat has the same bytes. */
+  function bodyOf(texts: readonly string[]): string {
+    const pairing = options.pairing();
+    return `{"app_id":${JSON.stringify(options.appId)},"sent_at":"${timestampOf(clock.now())}"${
+      pairing === undefined ? '' : `,"pairing":${JSON.stringify(pairing)}`
+    },"messages":[${texts.join(',')}]}`;
+  }
+
+  function exit(bytesMax: number): number {
+    const { ms, asked } = backoff.left();
+    if (options.isStopped() || (ms > 0 && asked)) return 0;
+    const held = new Map(holds.current());
+    if (underWay !== undefined) {
+      // Its answer may never be seen: whoever comes next need not wait for a time-out.
+      underWay.lift();
+      underWay.lift = holds.place(underWay.keys, clientLimits.exitHoldMs);
+      if (!underWay.outlivesPage) for (const key of underWay.keys) held.delete(key);
+    }
+    const envelopeBytes = utf8Bytes(bodyOf([]));
+    let used = 0;
+    for (;;) {
+      const batch = choose(bytesMax - used - envelopeBytes, held);
+      if (batch.messages.length === 0) break;
+      const bytes = sendAtExit(batch, bytesMax - used);
+      if (bytes === 0) break;
+      used += bytes;
+      for (const key of batch.keys) held.set(key, clientLimits.exitHoldMs);
+    }
+    if (used > 0) arm(clientLimits.exitHoldMs);
+    return used;
+  }
+
+  /** Bytes that were handed over; 0 when they could not be. */
+  function sendAtExit(batch: Batch, bytesMax: number): number {
+    const body = bodyOf(batch.texts);
+    const bytes = utf8Bytes(body);
+    if (bytes > bytesMax) return 0;
+    const lift = hold(batch.keys, clientLimits.exitHoldMs);
+    const answer = transport.sendAtExit?.(url(), body);
+    if (answer === undefined) {
+      lift();
+      return 0;
+    }
+    answer
+      .then((settled) => {
+        // Without an answer the hold stays: the request may have arrived, and the page may be ending.
+        if (settled.status === 0) return;
+        lift();
+        settle(batch, settled);
+      })
+      .catch(onFault);
+    return bytes;
+  }
+
+  return {
+    wake(bytes) {
+      wokenMessages++;
+      wokenBytes += bytes;
+      const full = wokenMessages >= clientLimits.batchMessagesMax || wokenBytes >= clientLimits.batchBytesMax;
+      arm(full ? 0 : options.intervalMs());
+    },
+    watch: () => arm(2 * options.intervalMs()),
+    flush: run,
+    resume() {
+      backoff.hurry();
+      void run();
+    },
+    exit,
+    wasSent: (key) => sent.has(key),
+  };
+}

@@ -1,0 +1,42 @@
+// Sizes of text, as the contract (code points) and the wire (bytes of UTF-8) count them. Pure.
+
+/** Whether a text has more than `max` Unicode code points. */
+export function isLongerThan(text: string, max: number): boolean {
+  return text.length > max && cutToCodePoints(text, max).length < text.length;
+}
+
+/** The first `max` code points of a text. */
+export function cutToCodePoints(text: string, max: number): string {
+  if (text.length <= max) return text;
+  let units = 0;
+  for (let count = 0; count < max && units < text.length; count++) {
+    units += isPair(text, units) ? 2 : 1;
+  }
+  return text.slice(0, units);
+}
+
+/** Bytes of a text in UTF-8. */
+export function utf8Bytes(text: string): number {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit > 0x7ff && !isPair(text, i)) bytes += 2;
+    else if (unit > 0x7f) bytes++;
+    if (isPair(text, i)) {
+      bytes++;
+      i++;
+    }
+  }
+  return bytes;
+}
+
+/** Whether a text holds half of a surrogate pair, which is no Unicode text and which the server refuses. */
+export function isBroken(text: string): boolean {
+  return /[\ud800-\udfff]/u.test(text);
+}
+
+function isPair(text: string, at: number): boolean {
+  const unit = text.charCodeAt(at);
+  const next = text.charCodeAt(at + 1);
+  return unit >= 0xd800 && unit <= 0xdbff && next >= 0xdc00 && next <= 0xdfff;
+}

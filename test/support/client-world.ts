@@ -1,0 +1,240 @@
+// The surroundings of a client of the library, as tests hand them to it: a clock that they turn, storage that
+// outlives pages and is shared by tabs, and a server that keeps what it accepted and fails on demand.
+
+import type { Adapters, Clock, KeyValueStorage, TransportAnswer } from '../../src/client/core/adapters.js';
+import { type Client, createClient, type Settings } from '../../src/client/core/client.js';
+import type { CollectRequest, Message, MessageAnswer } from '../../src/client/core/messages.js';
+
+export type TestClock = Clock & {
+  /** Turns the clock on, running what is due on the way, each with all that follows from it. */
+  advance(ms: number): Promise<void>;
+  /** Sets the clock without running anything. */
+  set(ms: number): void;
+  timerCount(): number;
+  /** A clock for one page, whose timers end with it. */
+  page(): Clock & { end(): void };
+};
+
+export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
+  type Timer = { readonly due: number; readonly order: number; readonly callback: () => void };
+  const timers = new Set<Timer>();
+  /** Timers run by elapsed time, which setting the clock does not change. */
+  let elapsed = 0;
+  let offset = startMs;
+  let order = 0;
+
+  function setTimer(ms: number, callback: () => void): () => void {
+    const timer = { due: elapsed + Math.max(ms, 0), order: order++, callback };
+    timers.add(timer);
+    return () => timers.delete(timer);
+  }
+
+  async function advance(ms: number): Promise<void> {
+    const end = elapsed + ms;
+    await settle();
+    for (;;) {
+      const next = [...timers]
+        .filter(({ due }) => due <= end)
+        .sort((a, b) => a.due - b.due || a.order - b.order)[0];
+      if (next === undefined) break;
+      elapsed = Math.max(elapsed, next.due);
+      timers.delete(next);
+      next.callback();
+      await settle();
+    }
+    elapsed = end;
+  }
+
+  return {
+    now: () => offset + elapsed,
+    setTimer,
+    advance,
+    set: (ms) => {
+      offset = ms - elapsed;
+    },
+    timerCount: () => timers.size,
+    page() {
+      let ended = false;
+      return {
+        now: () => offset + elapsed,
+        setTimer: (ms, callback) => (ended ? () => {} : setTimer(ms, () => !ended && callback())),
+        end: () => {
+          ended = true;
+        },
+      };
+    },
+  };
+}
+
+/** Lets every promise that can settle do so. */
+export async function settle(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Storage that tabs share: each gets a view, and is told what the others change. */
+export function createSharedStorage() {
+  const texts = new Map<string, string>();
+  const views: { listeners: ((key: string) => void)[] }[] = [];
+  return {
+    texts,
+    view(): KeyValueStorage {
+      const own = { listeners: [] as ((key: string) => void)[] };
+      views.push(own);
+      return {
+        get: (key) => texts.get(key),
+        set: (key, text) => {
+          texts.set(key, text);
+          for (const view of views) if (view !== own) for (const tell of view.listeners) tell(key);
+        },
+        remove: (key) => {
+          texts.delete(key);
+        },
+        keys: (prefix) => [...texts.keys()].filter((key) => key.startsWith(prefix)),
+        onChange: (listener) => {
+          own.listeners.push(listener);
+        },
+      };
+    },
+  };
+}
+
+export type ReceivedRequest = {
+  readonly url: string;
+  readonly body: string;
+  readonly request: CollectRequest;
+};
+
+/**
+ * A server by the rules of `POST /api/collect`: stores each id once, and answers for each message. `answerWith`
+ * sees each request first and may answer in its place; what it answers `undefined` to is taken.
+ */
+export function createTestServer() {
+  const received: ReceivedRequest[] = [];
+  const stored: Message[] = [];
+  const ids = new Set<string>();
+  const server = {
+    received,
+    stored,
+    /** Events by name, in the order of acceptance. */
+    events: (): string[] => stored.flatMap((message) => (message.type === 'event' ? [message.event] : [])),
+    answerWith: (_: ReceivedRequest): TransportAnswer | undefined => undefined,
+    answerMessage: (_: Message): MessageAnswer | undefined => undefined,
+    take(url: string, body: string): TransportAnswer {
+      const one = { url, body, request: JSON.parse(body) as CollectRequest };
+      received.push(one);
+      return server.answerWith(one) ?? server.accept(one.request);
+    },
+    accept({ messages }: CollectRequest): TransportAnswer {
+      const answers = messages.map((message): MessageAnswer => {
+        const refusal = server.answerMessage(message);
+        if (refusal !== undefined) return refusal;
+        if (ids.has(message.id)) return { id: message.id, status: 'repeat' };
+        ids.add(message.id);
+        stored.push(message);
+        return { id: message.id, status: 'stored' };
+      });
+      return { status: 200, body: JSON.stringify({ messages: answers }) };
+    },
+  };
+  return server;
+}
+
+export type TestServer = ReturnType<typeof createTestServer>;
+
+export function failure(status: number, code = '', retryAfter?: string): TransportAnswer {
+  const answer = { status, body: status === 0 ? '' : JSON.stringify({ err: { code, message: code } }) };
+  return retryAfter === undefined ? answer : { ...answer, retryAfter };
+}
+
+export const testSettings: Settings = {
+  baseUrl: 'https://events.example',
+  intervalMs: 3_000,
+  sessionIdleMs: 30 * 60_000,
+  sessionPerStart: false,
+};
+
+export type TestPage = {
+  readonly client: Client;
+  readonly warnings: string[];
+  readonly storage: KeyValueStorage;
+  /** The page may end. */
+  hide(): void;
+  resume(): void;
+  /** Lets the recording begin, for pages that were opened with `ready: false`. */
+  makeReady(): void;
+  /** Ends the page at once: its timers stop, and nothing that is under way comes back to it. */
+  crash(): void;
+};
+
+export type World = {
+  readonly clock: TestClock;
+  readonly server: TestServer;
+  readonly texts: Map<string, string>;
+  /** A page or an app, with the storage of the one before. */
+  open(options?: Partial<Adapters> & { ready?: boolean }): TestPage;
+};
+
+/** Pages over one storage, one server and one clock. */
+export function createWorld(): World {
+  const clock = createTestClock();
+  const server = createTestServer();
+  const shared = createSharedStorage();
+  let seed = 1;
+  const randomBytes = (count: number): Uint8Array =>
+    Uint8Array.from({ length: count }, () => {
+      // A linear congruential generator: every run is the same run.
+      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+      return seed >>> 24;
+    });
+
+  function open(options: Partial<Adapters> & { ready?: boolean } = {}): TestPage {
+    const { ready = true, ...adapters } = options;
+    const own = clock.page();
+    const warnings: string[] = [];
+    const hideListeners: (() => void)[] = [];
+    const resumeListeners: (() => void)[] = [];
+    const readyListeners: (() => void)[] = [];
+    let ended = false;
+    const answer = async (url: string, body: string): Promise<TransportAnswer> => {
+      await Promise.resolve();
+      if (ended) return new Promise(() => {});
+      const taken = server.take(url, body);
+      await Promise.resolve();
+      return ended ? new Promise(() => {}) : taken;
+    };
+    const storage = adapters.storage ?? shared.view();
+    const client = createClient({
+      storage,
+      transport: {
+        send: (url, body) => ({ answer: answer(url, body), outlivesPage: false }),
+        sendAtExit: (url, body) => {
+          const taken = server.take(url, body);
+          return ended ? new Promise(() => {}) : Promise.resolve(taken);
+        },
+      },
+      clock: own,
+      lifecycle: {
+        whenReady: (callback) => (ready ? callback() : readyListeners.push(callback)),
+        onHide: (listener) => hideListeners.push(listener),
+        onResume: (listener) => resumeListeners.push(listener),
+      },
+      randomBytes,
+      warn: (line) => warnings.push(line),
+      ...adapters,
+    });
+    return {
+      client,
+      warnings,
+      storage,
+      hide: () => hideListeners.map((listener) => listener()),
+      resume: () => resumeListeners.map((listener) => listener()),
+      makeReady: () => readyListeners.map((listener) => listener()),
+      crash: () => {
+        ended = true;
+        own.end();
+      },
+    };
+  }
+
+  return { clock, server, texts: shared.texts, open };
+}
