@@ -22,7 +22,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const dist = join(root, 'dist');
 const stampFile = join(dist, '.build-stamp');
 const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
-const assetEndings = ['.lua', '.sql', '.html', '.css', '.svg'];
+const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
 const settings = ['tsconfig.json', 'package-lock.json', 'deploy/build.mjs'];
 
 /** Whether dist/ is what the sources make now. */

@@ -17,7 +17,11 @@ import { openApiRoute } from './http/openapi.js';
 import { deletionPart } from './http/openapi-deletion.js';
 import { healthPart } from './http/openapi-health.js';
 import { ingestPart } from './http/openapi-ingest.js';
+import { visualizerPart } from './http/openapi-visualizer.js';
+import { pageFileRoutes, visualizerPageRoute } from './http/pages.js';
 import { listen, PortTaken, type Route, type Server } from './http/server.js';
+import { pairingRoutes } from './http/visualizer.js';
+import { createLivePages } from './http/visualizer-live.js';
 import { createCommitter } from './ingest/commit.js';
 import { eventKind } from './ingest/event.js';
 import { identifyKind } from './ingest/identify.js';
@@ -28,9 +32,12 @@ import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
 import { deploymentRegistry } from './metrics.js';
 import { observeBacklog } from './redis/backlog.js';
-import { connect, connectForCommits, ready } from './redis/client.js';
+import { connect, connectForCommits, connectForMessages, ready } from './redis/client.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
 import { stopRequested } from './stop.js';
+import { createChannel } from './visualizer/channel.js';
+import { observePairings } from './visualizer/observe.js';
+import { createShow } from './visualizer/show.js';
 
 const config = readConfigOrExit();
 const log = createLog('api', config.logLevel);
@@ -46,6 +53,19 @@ const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: conf
 const environments = await followEnvironments(redis, log);
 const mendings = countMendingsInto(redis, log);
 const rejected = keepRejectedIn(redis, log);
+
+const channel = createChannel({
+  redis,
+  connectForMessages: () => connectForMessages(config.redisUrl, log),
+  log,
+});
+const livePages = createLivePages({
+  adminToken: config.adminToken,
+  redis,
+  channel,
+  secret: () => environments.deployment()?.secret,
+  log,
+});
 
 let made: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -93,7 +113,11 @@ function missing(): string[] {
 
 async function readMetrics(): Promise<string> {
   const shards = environments.deployment()?.shards ?? 0;
-  const deployment = await Promise.all([observeBacklog(redis, shards), observeDeletions(redis)])
+  const deployment = await Promise.all([
+    observeBacklog(redis, shards),
+    observeDeletions(redis),
+    observePairings(redis),
+  ])
     .then(() => deploymentRegistry.metrics())
     .catch(() => '');
   return `${await readSharedMetrics(redis, processName)}\n${deployment}`;
@@ -113,17 +137,27 @@ try {
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
-    ...collectRoutes(options),
+    ...collectRoutes({ ...options, onCollected: createShow({ redis, channel, log }) }),
     ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, log }),
+    ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(missing),
-    openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, healthPart]),
+    openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, visualizerPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(
-    await listen(config.host, config.adminPort, 'ADMIN_PORT', shared, [
-      ...adminRoutes(readMetrics, log),
-      ...adminApiRoutes({ adminToken: config.adminToken, run: runAdminCommand, log }),
-    ]),
+    await listen(
+      config.host,
+      config.adminPort,
+      'ADMIN_PORT',
+      shared,
+      [
+        ...adminRoutes(readMetrics, log),
+        ...adminApiRoutes({ adminToken: config.adminToken, run: runAdminCommand, log }),
+        visualizerPageRoute(config.adminToken !== ''),
+        ...pageFileRoutes(),
+      ],
+      livePages.attach,
+    ),
   );
 } catch (error) {
   if (!(error instanceof PortTaken)) throw error;
@@ -136,6 +170,7 @@ log.info({ port: config.port, adminPort: config.adminPort }, 'listening');
 await stopRequested();
 stopping = true;
 log.info('stopping');
+livePages.close();
 // Accepted requests are answered before anything they need is closed.
 await Promise.all(servers.map((server) => server.close()));
 await made?.close();
@@ -143,6 +178,7 @@ await mendings.close();
 await rejected.close();
 await stopSharing();
 environments.close();
+channel.close();
 await clickhouse.close();
 commitRedis.disconnect();
 deletionRedis.disconnect();

@@ -119,6 +119,26 @@ export const deletionsOldestSeconds = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const visualizerPairings = new Gauge({
+  name: 'sluice_visualizer_pairings',
+  help: 'Pairings with the Event Visualizer: their code waits to be entered, or they live.',
+  labelNames: ['state'],
+  registers: deploymentRegisters,
+});
+
+export const visualizerPages = new Gauge({
+  name: 'sluice_visualizer_pages',
+  help: 'Connections of Event Visualizer pages.',
+  registers,
+});
+
+export const visualizerMessages = new Counter({
+  name: 'sluice_visualizer_messages_total',
+  help: 'Messages of paired devices: shown, or missed because the page was slow or the batch too large.',
+  labelNames: ['result'],
+  registers,
+});
+
 export const insertSeconds = new Histogram({
   name: 'sluice_insert_seconds',
   help: 'Time of one insert into ClickHouse.',

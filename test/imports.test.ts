@@ -10,7 +10,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const layers: readonly (readonly [name: string, form: RegExp])[] = [
   ['wiring', /^(src\/(main|migrate|stop)|src\/admin\/.*|workers\/main)\.ts$/],
   ['edges', /^(src\/http\/|workers\/)/],
-  ['subjects', /^src\/(ingest|accounts|deletion)\//],
+  ['subjects', /^src\/(ingest|accounts|deletion|visualizer)\//],
   ['adapters', /^src\/(redis|clickhouse)\//],
   ['process', /^src\/(config|log|metrics|crash-point)\.ts$/],
   ['client', /^src\/client\//],

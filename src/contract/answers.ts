@@ -121,3 +121,10 @@ export const unauthorizedSchema = Type.Object({
   error: Type.String(),
   message: Type.String(),
 });
+
+/** A pairing with the Event Visualizer that has begun. */
+export const pairingSchema = Type.Object({
+  pairing: Type.String({ description: 'The secret that the device sends with every batch.' }),
+  code: Type.String({ description: 'What the device shows, for an administrator to enter.' }),
+  expires_in: Type.Integer({ minimum: 1, description: 'Seconds for which the code waits.' }),
+});

@@ -97,6 +97,33 @@ export const deletions = {
   targetsPerRoundMax: 50_000,
 } as const;
 
+/** The Event Visualizer. */
+export const visualizer = {
+  /** How long a code waits to be entered. */
+  waitingMsMax: 10 * 60 * 1000,
+  waitingMax: 10_000,
+  waitingPerAppMax: 100,
+  waitingPerAddressMax: 30,
+  /** A live pairing ends when no page has renewed it for this long; a page that reconnects has as long. */
+  leaseMs: 60 * 1000,
+  renewEveryMs: 15 * 1000,
+  liveMsMax: 4 * 60 * 60 * 1000,
+  /** Pages that one API process serves. */
+  pagesMax: 200,
+  /** A page says who it is within this time, in a message of at most so many bytes. */
+  helloMsMax: 5_000,
+  helloBytesMax: 4 * KiB,
+  /** Wrong tokens and codes a minute and address. */
+  failuresPerMinuteMax: 20,
+  /** What one batch of a device may send to a page; the rest is counted. */
+  batchBytesMax: 256 * KiB,
+  /** What may wait for a slow page; above it batches are counted instead. */
+  backpressureBytesMax: MiB,
+  /** The answer to a device waits so long for Redis to say whether its pairing lives. */
+  lookupMsMax: 250,
+  bodyBytesMax: 4 * KiB,
+} as const;
+
 /** `Retry-After` of a 503, in whole seconds. */
 export const overloadedRetrySeconds = 2;
 
@@ -145,5 +172,9 @@ relation(60_000 / deletions.roundEveryMs <= 20, 'requests share at most 20 mutat
 relation(
   counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
   'the largest list, every character escaped as a surrogate pair, must fit the body',
+);
+relation(
+  visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
+  'a live pairing must survive two renewals that fail',
 );
 relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');

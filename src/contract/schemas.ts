@@ -244,3 +244,14 @@ export const deletionSchema = Type.Object({
   ),
 });
 export type DeletionInput = Static<typeof deletionSchema>;
+
+const pairedAppId = Type.String({ description: 'Environment ID of one of your environments.' });
+
+/** `POST /api/visualizer/pairings`. */
+export const pairingRequestSchema = Type.Object({ app_id: pairedAppId });
+
+/** `POST /api/visualizer/pairings/stop`. */
+export const pairingStopSchema = Type.Object({
+  app_id: pairedAppId,
+  pairing: Type.String({ description: 'The secret that the device got when the pairing began.' }),
+});

@@ -2,13 +2,12 @@
 // `Authorization: Bearer ADMIN_TOKEN`. Without an ADMIN_TOKEN it is off.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { outcomes, rejection } from '../contract/outcomes.js';
 import { parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
-import { readBearer } from './authorization.js';
+import { isAdministrator, readBearer } from './authorization.js';
 import { readJsonBody } from './body.js';
 import { Exchange } from './exchange.js';
 import { type Method, type Route, withoutBody } from './server.js';
@@ -114,11 +113,6 @@ async function run(
     options.log.warn({ error: describeError(error) }, 'a request of the administration failed');
     exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
   }
-}
-
-function isAdministrator(adminToken: string, sent: string | undefined): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest();
-  return adminToken !== '' && timingSafeEqual(digest(sent ?? ''), digest(adminToken));
 }
 
 /** `{main, validation, limits: {track: "none"}, allow_identities: []}` as options of the command line. */

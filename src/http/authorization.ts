@@ -1,6 +1,8 @@
 // Reading the Authorization header. What cannot be read is undefined, like what is not there: the answer is
 // the same for every cause.
 
+import { createHash, timingSafeEqual } from 'node:crypto';
+
 /** Name and password of HTTP Basic credentials. Any number of spaces, any case of the scheme. */
 export function readBasic(header: string | undefined): { name: string; password: string } | undefined {
   const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(header ?? '')?.[1];
@@ -16,4 +18,10 @@ export function readBasic(header: string | undefined): { name: string; password:
 /** The token of HTTP Bearer credentials. */
 export function readBearer(header: string | undefined): string | undefined {
   return /^bearer +([A-Za-z0-9._~+/-]{1,200}=*) *$/i.exec(header ?? '')?.[1];
+}
+
+/** Whether somebody sent the administrators' token, compared in constant time. Nobody does while it is empty. */
+export function isAdministrator(adminToken: string, sent: string | undefined): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return adminToken !== '' && timingSafeEqual(digest(sent ?? ''), digest(adminToken));
 }

@@ -24,17 +24,22 @@ export type Server = {
   close(): Promise<void>;
 };
 
-/** Listens on an address. Rejects, naming the variable that sets the port, when that is not possible. */
+/**
+ * Listens on an address. Rejects, naming the variable that sets the port, when that is not possible. `attach`
+ * adds what is no route, such as WebSockets.
+ */
 export async function listen(
   host: string,
   port: number,
   portVariable: string,
   shared: boolean,
   routes: readonly Route[],
+  attach: (app: TemplatedApp) => void = () => undefined,
 ): Promise<Server> {
   // Two processes that listen through uWebSockets.js share a port without an error.
   if (!shared) await assertPortFree(host, port, portVariable);
   const app = uws.App();
+  attach(app);
   addRoutes(app, routes);
   const socket = await new Promise<us_listen_socket>((resolve, reject) => {
     app.listen(host, port, (listening) => {

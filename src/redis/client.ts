@@ -63,6 +63,20 @@ export function connectForQueue(url: string, log: Log): Redis {
   );
 }
 
+/** A connection that only listens to channels; after a drop it listens to the same ones again. */
+export function connectForMessages(url: string, log: Log): Redis {
+  return logged(
+    new Redis(url, {
+      ...shared,
+      maxRetriesPerRequest: 0,
+      commandTimeout: 5_000,
+      socketTimeout: 5_000,
+      autoResubscribe: true,
+    }),
+    log,
+  );
+}
+
 /** Settles when the connection is usable; rejects after `deadlineMs`. */
 export async function ready(redis: Redis, deadlineMs: number): Promise<void> {
   if (redis.status === 'ready') return;

@@ -75,6 +75,23 @@ export const registryKeys = {
   metrics: (host: string) => `{registry}:metrics:${host}`,
 } as const;
 
+/** Pairings of devices with the Event Visualizer. All of them end by themselves. */
+export const visualizerKeys = {
+  /** Hash: app_id, code, digest of the device's address, state, and when it ends at the latest. */
+  pairing: (id: string) => `{visualizer}:pairing:${id}`,
+  /** The id of the pairing that waits with this code, or lives by it. */
+  code: (code: string) => `{visualizer}:code:${code}`,
+  /** Sorted sets of pairings by the time at which they end. */
+  waiting: '{visualizer}:waiting',
+  waitingOfApp: (appId: string) => `{visualizer}:waiting_of_app:${appId}`,
+  waitingOfAddress: (digest: string) => `{visualizer}:waiting_of_address:${digest}`,
+  live: '{visualizer}:live',
+  /** Counts the wrong tokens and codes from an address. */
+  failures: (digest: string) => `{visualizer}:failures:${digest}`,
+  /** Channel, no key: what a live pairing shows. */
+  channel: (id: string) => `visualizer:${id}`,
+} as const;
+
 export function memberOf(segment: Segment): string {
   return `${segment.table}:${segment.number}`;
 }

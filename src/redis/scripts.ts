@@ -25,6 +25,10 @@ export const scripts = {
   completeDeletion: load('complete-deletion-5'),
   lockFailedRows: load('lock-failed-rows-1'),
   issueToken: load('issue-token-2'),
+  beginPairing: load('begin-pairing-5'),
+  enterPairing: load('enter-pairing-3'),
+  renewPairing: load('renew-pairing-2'),
+  endPairing: load('end-pairing-3'),
 } as const;
 
 /**

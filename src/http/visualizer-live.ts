@@ -1,0 +1,257 @@
+// The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. A page says
+// within five seconds who it is and which code it wants; then it gets what that device sends, until one of
+// the two ends the pairing. A page that reads too slowly misses batches and is told how many messages.
+
+import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import type { Redis } from 'ioredis';
+import { visualizer } from '../contract/limits.js';
+import { describeError, type Log } from '../log.js';
+import { visualizerMessages, visualizerPages } from '../metrics.js';
+import type { Channel, Shown } from '../visualizer/channel.js';
+import {
+  countFailure,
+  endPairing,
+  enterCode,
+  findCode,
+  type Live,
+  renewPairing,
+  tooManyFailures,
+} from '../visualizer/pairings.js';
+import { isAdministrator } from './authorization.js';
+import { isSameOrigin } from './same-origin.js';
+
+export type LiveOptions = {
+  readonly adminToken: string;
+  readonly redis: Redis;
+  readonly channel: Channel;
+  /** The deployment's; undefined until Redis has told it. */
+  readonly secret: () => string | undefined;
+  readonly log: Log;
+};
+
+export type LivePages = {
+  attach(app: TemplatedApp): void;
+  /** Tells all pages that the service stops. */
+  close(): void;
+};
+
+/** Why a page is sent away, with the code that closes it and the words that it shows. */
+const refusals = {
+  off: [4403, 'The visualizer is off: set ADMIN_TOKEN where the service runs, and start it again.'],
+  wrong_token: [4401, 'This is not the ADMIN_TOKEN of this service.'],
+  wrong_code: [4404, 'No device waits with this code. A code is good for ten minutes; start pairing again.'],
+  limited: [4429, 'Too many wrong tokens or codes from this address. Wait a minute.'],
+  late: [4408, 'Nothing was sent in time.'],
+  unreadable: [1008, 'That was not understood.'],
+  unavailable: [1013, 'The service cannot reach Redis now.'],
+} as const;
+
+const endings = {
+  device: 'The device has ended the pairing.',
+  page: 'The pairing was ended on a page of the visualizer.',
+  expired: 'The pairing has expired. Start pairing again on the device.',
+} as const;
+const endedCode = 4000;
+const stoppingCode = 1001;
+
+type Page = {
+  stage: 'new' | 'asked' | 'live' | 'gone';
+  /** Until it is live, the deadline of its first message; then the renewals. */
+  timer: NodeJS.Timeout | undefined;
+  pairing: Live | undefined;
+  leave: (() => void) | undefined;
+  /** Shown between entering the code and being told so. */
+  early: Shown[];
+  missed: number;
+};
+
+type Socket = WebSocket<Page>;
+
+/** The last message of a page that is sent away. */
+type Words = { readonly type: 'refused' | 'ended'; readonly reason: string; readonly message: string };
+
+export function createLivePages(options: LiveOptions): LivePages {
+  const { redis, channel, log } = options;
+  const sockets = new Set<Socket>();
+
+  function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
+    if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
+    if (sockets.size >= visualizer.pagesMax) return void res.writeStatus('503 Service Unavailable').end();
+    const page: Page = {
+      stage: 'new',
+      timer: undefined,
+      pairing: undefined,
+      leave: undefined,
+      early: [],
+      missed: 0,
+    };
+    res.upgrade(
+      page,
+      req.getHeader('sec-websocket-key'),
+      req.getHeader('sec-websocket-protocol'),
+      req.getHeader('sec-websocket-extensions'),
+      context,
+    );
+  }
+
+  function open(socket: Socket): void {
+    sockets.add(socket);
+    visualizerPages.set(sockets.size);
+    const page = socket.getUserData();
+    if (options.adminToken === '') return refuse(socket, 'off');
+    page.timer = setTimeout(() => refuse(socket, 'late'), visualizer.helloMsMax);
+  }
+
+  function message(socket: Socket, bytes: ArrayBuffer): void {
+    const page = socket.getUserData();
+    const said = readMessage(bytes);
+    if (page.stage === 'new' && said?.kind === 'hello') {
+      page.stage = 'asked';
+      clearTimeout(page.timer);
+      const address = Buffer.from(socket.getRemoteAddressAsText()).toString('latin1');
+      enter(socket, said.token, said.code, address).catch((error: unknown) => {
+        log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
+        refuse(socket, 'unavailable');
+      });
+    } else if (page.stage === 'live' && said?.kind === 'end') {
+      void end(page);
+    } else {
+      refuse(socket, 'unreadable');
+    }
+  }
+
+  async function enter(socket: Socket, token: string, code: string, address: string): Promise<void> {
+    const secret = options.secret();
+    if (secret === undefined) return refuse(socket, 'unavailable');
+    const page = socket.getUserData();
+    const wrong = async (reason: 'wrong_token' | 'wrong_code') =>
+      refuse(socket, (await countFailure(redis, secret, address)) ? 'limited' : reason);
+    if (!isAdministrator(options.adminToken, token)) return wrong('wrong_token');
+    if (await tooManyFailures(redis, secret, address)) return refuse(socket, 'limited');
+    const id = await findCode(redis, code);
+    if (id === undefined) return wrong('wrong_code');
+    // Listening first: nothing that is shown because the code was entered may be missed.
+    const leave = await channel.listen(id, (shown) => show(socket, shown));
+    if (isGone(page)) return leave();
+    page.leave = leave;
+    const pairing = await enterCode(redis, code);
+    if (isGone(page)) return;
+    if (pairing?.id !== id) return wrong('wrong_code');
+    page.pairing = pairing;
+    page.stage = 'live';
+    page.timer = setInterval(() => void renew(socket, pairing), visualizer.renewEveryMs);
+    const { appId, endsInMs } = pairing;
+    send(socket, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
+    for (const shown of page.early.splice(0)) show(socket, shown);
+  }
+
+  function show(socket: Socket, shown: Shown): void {
+    const page = socket.getUserData();
+    if (page.stage === 'asked') page.early.push(shown);
+    if (page.stage !== 'live') return;
+    if (shown.kind === 'ended') return finish(socket, shown.by);
+    if (shown.kind === 'gap') return void send(socket, { type: 'gap' });
+    if (page.missed > 0 && send(socket, { type: 'missed', count: page.missed })) page.missed = 0;
+    const sent = page.missed === 0 && sendText(socket, shown.json);
+    visualizerMessages.inc({ result: sent ? 'shown' : 'missed' }, shown.count);
+    if (!sent) page.missed += shown.count;
+  }
+
+  function drain(socket: Socket): void {
+    const page = socket.getUserData();
+    if (page.missed > 0 && send(socket, { type: 'missed', count: page.missed })) page.missed = 0;
+  }
+
+  /** Redis being away is no end: the pairing may live on when it is back. */
+  async function renew(socket: Socket, { id }: Live): Promise<void> {
+    const lives = await renewPairing(redis, id).catch(() => true);
+    if (!lives) finish(socket, 'expired');
+  }
+
+  async function end({ pairing }: Page): Promise<void> {
+    if (pairing === undefined) return;
+    try {
+      await endPairing(redis, pairing.id, pairing.appId);
+      await channel.publish(pairing.id, { kind: 'ended', by: 'page' });
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'a pairing could not be ended, and will expire');
+    }
+  }
+
+  function finish(socket: Socket, reason: keyof typeof endings): void {
+    part(socket, endedCode, { type: 'ended', reason, message: endings[reason] });
+  }
+
+  function refuse(socket: Socket, reason: keyof typeof refusals): void {
+    const [code, message] = refusals[reason];
+    part(socket, code, { type: 'refused', reason, message });
+  }
+
+  /** Says why and closes, unless the page is gone: then the socket must not be touched. */
+  function part(socket: Socket, code: number, words: Words): void {
+    if (isGone(socket.getUserData())) return;
+    send(socket, words);
+    socket.end(code, words.reason);
+  }
+
+  function close(socket: Socket): void {
+    const page = socket.getUserData();
+    page.stage = 'gone';
+    clearTimeout(page.timer);
+    page.leave?.();
+    page.early = [];
+    sockets.delete(socket);
+    visualizerPages.set(sockets.size);
+  }
+
+  return {
+    attach: (app) => {
+      app.ws<Page>('/visualizer/live', {
+        maxPayloadLength: visualizer.helloBytesMax,
+        maxBackpressure: visualizer.backpressureBytesMax,
+        idleTimeout: 60,
+        sendPingsAutomatically: true,
+        upgrade,
+        open,
+        message,
+        drain,
+        close,
+      });
+    },
+    close: () => {
+      for (const socket of [...sockets]) socket.end(stoppingCode, 'stopping');
+    },
+  };
+}
+
+/** It may be after every await; nothing of its socket may be touched then. */
+function isGone(page: Page): boolean {
+  return page.stage === 'gone';
+}
+
+function send(socket: Socket, words: object): boolean {
+  return sendText(socket, JSON.stringify(words));
+}
+
+/** Whether the text was taken; it is not while too much waits for the page. */
+function sendText(socket: Socket, text: string): boolean {
+  return socket.send(text) !== 2;
+}
+
+type Said =
+  | { readonly kind: 'hello'; readonly token: string; readonly code: string }
+  | { readonly kind: 'end' };
+
+function readMessage(bytes: ArrayBuffer): Said | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(Buffer.from(bytes).toString('utf8'));
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { type, token, code } = value as Record<string, unknown>;
+  if (type === 'end') return { kind: 'end' };
+  if (typeof token === 'string' && typeof code === 'string') return { kind: 'hello', token, code };
+  return undefined;
+}

@@ -1,0 +1,18 @@
+-- Ends a pairing of an environment, waiting or live: nothing of it stays. May be called again.
+--
+-- KEYS  1  the pairing (hash)   2  all waiting pairings (sorted set)   3  all live pairings (sorted set)
+--       The prefix of the keys of its code and of its other places is the pairing's.
+-- ARGV  1  id of the pairing   2  app_id
+-- Returns 1 when there was one, else 0. Cost in commands: 7.
+
+local prefix = string.match(KEYS[1], '^{%w+}:')
+local fields = redis.call('HMGET', KEYS[1], 'app_id', 'code', 'address')
+local app_id, code, address = fields[1], fields[2], fields[3]
+if app_id ~= ARGV[2] then return 0 end
+
+redis.call('DEL', KEYS[1], prefix .. 'code:' .. code)
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZREM', prefix .. 'waiting_of_app:' .. app_id, ARGV[1])
+redis.call('ZREM', prefix .. 'waiting_of_address:' .. address, ARGV[1])
+return 1

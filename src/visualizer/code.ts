@@ -1,0 +1,28 @@
+// The codes that devices show and administrators enter: six characters of Crockford's alphabet, 30 bits, read
+// as people write them.
+
+import { randomInt } from 'node:crypto';
+
+/** No I, L, O, U: they look like other characters, and are read as those. */
+const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const half = 3;
+
+/** A random code, such as `K7P-3XM`. */
+export function makeCode(): string {
+  const symbols = Array.from({ length: 2 * half }, () => alphabet[randomInt(alphabet.length)]);
+  return `${symbols.slice(0, half).join('')}-${symbols.slice(half).join('')}`;
+}
+
+/** The code that somebody meant: any case, with or without spaces and the dash. Undefined when it is none. */
+export function readCode(text: string): string | undefined {
+  const symbols = text
+    .slice(0, 50)
+    .toUpperCase()
+    .replace(/[\s-]/g, '')
+    .replace(/O/g, '0')
+    .replace(/[IL]/g, '1');
+  if (symbols.length !== 2 * half || [...symbols].some((symbol) => !alphabet.includes(symbol))) {
+    return undefined;
+  }
+  return `${symbols.slice(0, half)}-${symbols.slice(half)}`;
+}

@@ -1,0 +1,133 @@
+// Pairings of devices with the Event Visualizer, in Redis: a device begins one and shows its code; an
+// administrator's page enters the code; from then on it lives while a page renews it. Redis holds a hash of
+// the secret, the code, the app_id and a keyed digest of the device's address, all of it for a while only.
+
+import { createHash, createHmac, randomBytes } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import { visualizer } from '../contract/limits.js';
+import { visualizerKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { makeCode, readCode } from './code.js';
+
+/** What the device gets; the secret goes with everything that it sends while it is paired. */
+export type Begun = { readonly pairing: string; readonly code: string; readonly expiresInSeconds: number };
+
+/** A pairing whose code was entered. */
+export type Live = { readonly id: string; readonly appId: string; readonly endsInMs: number };
+
+const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
+const codeAttemptsMax = 5;
+
+/**
+ * Begins a pairing of an environment that exists. Settles with `too_many` when the environment or the address
+ * has too many that wait, with `full` when the deployment has. `secret` is the deployment's.
+ */
+export async function beginPairing(
+  redis: Redis,
+  secret: string,
+  appId: string,
+  address: string,
+): Promise<Begun | 'too_many' | 'full'> {
+  const pairing = `slp_${randomBytes(32).toString('base64url')}`;
+  const id = idOf(pairing);
+  const digest = digestOfAddress(secret, address);
+  for (let attempt = 0; attempt < codeAttemptsMax; attempt++) {
+    const code = makeCode();
+    const reply = await runScript(
+      redis,
+      scripts.beginPairing,
+      [
+        visualizerKeys.pairing(id),
+        visualizerKeys.code(code),
+        visualizerKeys.waiting,
+        visualizerKeys.waitingOfApp(appId),
+        visualizerKeys.waitingOfAddress(digest),
+      ],
+      [
+        id,
+        appId,
+        code,
+        digest,
+        visualizer.waitingMsMax,
+        visualizer.waitingMax,
+        visualizer.waitingPerAppMax,
+        visualizer.waitingPerAddressMax,
+      ],
+    );
+    if (Number(reply) === 1) return { pairing, code, expiresInSeconds: visualizer.waitingMsMax / 1000 };
+    if (Number(reply) === -3) return 'full';
+    if (Number(reply) < 0) return 'too_many';
+  }
+  return 'full';
+}
+
+/** The id of the pairing that waits with a code, or lives by it, as somebody typed it; undefined for none. */
+export async function findCode(redis: Redis, text: string): Promise<string | undefined> {
+  const code = readCode(text);
+  return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
+}
+
+/** Enters a code: its pairing lives from now on. Undefined when there is none. May be called again. */
+export async function enterCode(redis: Redis, text: string): Promise<Live | undefined> {
+  const code = readCode(text);
+  if (code === undefined) return undefined;
+  const reply = await runScript(
+    redis,
+    scripts.enterPairing,
+    [visualizerKeys.code(code), visualizerKeys.waiting, visualizerKeys.live],
+    [visualizer.leaseMs, visualizer.liveMsMax],
+  );
+  if (!Array.isArray(reply)) return undefined;
+  const [id, appId, endsInMs] = reply as [string, string, number];
+  return { id, appId, endsInMs: Number(endsInMs) };
+}
+
+/** Keeps a live pairing for another while. Settles with false when it has ended. */
+export async function renewPairing(redis: Redis, id: string): Promise<boolean> {
+  const keys = [visualizerKeys.pairing(id), visualizerKeys.live];
+  return Number(await runScript(redis, scripts.renewPairing, keys, [id, visualizer.leaseMs])) > 0;
+}
+
+/** Ends a pairing by its id. Settles with whether there was one. */
+export async function endPairing(redis: Redis, id: string, appId: string): Promise<boolean> {
+  const keys = [visualizerKeys.pairing(id), visualizerKeys.waiting, visualizerKeys.live];
+  return Number(await runScript(redis, scripts.endPairing, keys, [id, appId])) === 1;
+}
+
+/** What becomes of what a device sends with this secret: it is shown, not yet, or the pairing has ended. */
+export async function stateOf(
+  redis: Redis,
+  id: string,
+  appId: string,
+): Promise<'live' | 'waiting' | 'ended'> {
+  const [of, state] = await redis.hmget(visualizerKeys.pairing(id), 'app_id', 'state');
+  if (of !== appId) return 'ended';
+  return state === 'live' ? 'live' : 'waiting';
+}
+
+/** The id of a pairing from its secret; undefined for a text that is no secret. */
+export function idOfSecret(pairing: string): string | undefined {
+  return secretForm.test(pairing) ? idOf(pairing) : undefined;
+}
+
+/** Whether an address has entered too many wrong tokens and codes within the last minute. */
+export async function tooManyFailures(redis: Redis, secret: string, address: string): Promise<boolean> {
+  const failures = await redis.get(visualizerKeys.failures(digestOfAddress(secret, address)));
+  return Number(failures ?? 0) >= visualizer.failuresPerMinuteMax;
+}
+
+/** Counts a wrong token or code of an address. Settles with whether these are too many by now. */
+export async function countFailure(redis: Redis, secret: string, address: string): Promise<boolean> {
+  const key = visualizerKeys.failures(digestOfAddress(secret, address));
+  const replies = await redis.multi().incr(key).pexpire(key, 60_000, 'NX').exec();
+  return Number(replies?.[0]?.[1]) > visualizer.failuresPerMinuteMax;
+}
+
+function idOf(pairing: string): string {
+  return createHash('sha256').update(pairing).digest('hex');
+}
+
+/** Keyed: a plain hash of an address could be searched for. */
+function digestOfAddress(secret: string, address: string): string {
+  return createHmac('sha256', secret).update(`visualizer\0${address}`).digest('hex').slice(0, 32);
+}

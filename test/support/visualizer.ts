@@ -1,0 +1,109 @@
+// A device and a page of the Event Visualizer, as tests play them: real requests, a real WebSocket.
+
+import { request } from 'node:http';
+import { WebSocket } from 'ws';
+import { until } from './wait.js';
+
+export type Pairing = { readonly pairing: string; readonly code: string; readonly expires_in: number };
+
+export type Answer = { readonly status: number; readonly body: Record<string, unknown> };
+
+/** Posts JSON as a page of another site does; `from` is the loopback address that it comes from. */
+export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<Answer> {
+  return new Promise((settle, reject) => {
+    const sent = request(url, {
+      method: 'POST',
+      localAddress: from,
+      headers: { 'content-type': 'text/plain;charset=UTF-8' },
+      agent: false,
+    });
+    sent.on('error', reject);
+    sent.on('response', (reply) => {
+      let text = '';
+      reply.setEncoding('utf8').on('data', (part: string) => {
+        text += part;
+      });
+      reply.on('end', () => {
+        settle({ status: reply.statusCode ?? 0, body: JSON.parse(text) as Answer['body'] });
+      });
+    });
+    sent.end(typeof body === 'string' ? body : JSON.stringify(body));
+  });
+}
+
+/** Begins a pairing; fails when it is refused. */
+export async function beginPairing(baseUrl: string, appId: string, from?: string): Promise<Pairing> {
+  const { status, body } = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
+  if (status !== 201) throw new Error(`no pairing: ${status} ${JSON.stringify(body)}`);
+  return body as Pairing;
+}
+
+export function stopPairing(baseUrl: string, appId: string, pairing: string): Promise<Answer> {
+  return post(`${baseUrl}/api/visualizer/pairings/stop`, { app_id: appId, pairing });
+}
+
+/** Sends messages of a device. */
+export function collect(
+  baseUrl: string,
+  appId: string,
+  messages: readonly object[],
+  pairing?: string,
+): Promise<Answer> {
+  const body = { app_id: appId, sent_at: new Date().toISOString(), messages, pairing };
+  return post(`${baseUrl}/api/collect`, body);
+}
+
+export type Said = { readonly type: string } & Readonly<Record<string, unknown>>;
+
+export type LivePage = {
+  readonly socket: WebSocket;
+  /** Everything that the service has said, in order. */
+  readonly said: readonly Said[];
+  /** The code and reason with which the connection ended, once it has. */
+  closed(): { readonly code: number; readonly reason: string } | undefined;
+  /** The first thing said of this type; waits for it. */
+  heard(type: string, deadlineMs?: number): Promise<Said>;
+  /** The messages shown so far, in order. */
+  shown(): Record<string, unknown>[];
+  untilShown(count: number): Promise<Record<string, unknown>[]>;
+  untilClosed(deadlineMs?: number): Promise<{ readonly code: number; readonly reason: string }>;
+};
+
+/** Connects to /visualizer/live and says `hello`, unless that is undefined. */
+export function openLivePage(
+  adminUrl: string,
+  hello: unknown,
+  headers: Readonly<Record<string, string>> = {},
+): LivePage {
+  const socket = new WebSocket(`${adminUrl.replace(/^http/, 'ws')}/visualizer/live`, { headers });
+  const said: Said[] = [];
+  let closed: { code: number; reason: string } | undefined;
+  socket.on('open', () => {
+    if (hello !== undefined) socket.send(typeof hello === 'string' ? hello : JSON.stringify(hello));
+  });
+  socket.on('message', (data: Buffer) => said.push(JSON.parse(data.toString('utf8')) as Said));
+  socket.on('close', (code, reason) => {
+    closed = { code, reason: reason.toString('utf8') };
+  });
+  // A connection that is refused or dropped shows as closed.
+  socket.on('error', () => undefined);
+  const shown = () =>
+    said.flatMap((words) => (words.type === 'batch' ? (words.messages as Record<string, unknown>[]) : []));
+  return {
+    socket,
+    said,
+    closed: () => closed,
+    heard: (type, deadlineMs = 5_000) =>
+      until(() => said.find((words) => words.type === type), {
+        deadlineMs,
+        what: `the service says ${type}; it said ${JSON.stringify(said).slice(0, 500)}, ${JSON.stringify(closed)}`,
+      }),
+    shown,
+    untilShown: async (count) => {
+      await until(() => shown().length >= count, { deadlineMs: 5_000, what: `${count} messages are shown` });
+      return shown();
+    },
+    untilClosed: (deadlineMs = 5_000) =>
+      until(() => closed, { deadlineMs, what: 'the connection is closed' }),
+  };
+}

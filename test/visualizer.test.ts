@@ -1,0 +1,505 @@
+// The Event Visualizer from outside: a device pairs at one API process, the page is served by another one.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Redis } from 'ioredis';
+import { visualizer } from '../src/contract/limits.js';
+import { visualizerKeys } from '../src/redis/keys.js';
+import { idOfSecret } from '../src/visualizer/pairings.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from './support/services.js';
+import {
+  beginPairing,
+  collect,
+  type LivePage,
+  openLivePage,
+  type Pairing,
+  post,
+  stopPairing,
+} from './support/visualizer.js';
+import { until } from './support/wait.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+let device: ApiHandle;
+let admin: ApiHandle;
+const pages: LivePage[] = [];
+
+before(async () => {
+  sluice = await startSluice({ workers: 0, apiProcesses: 2 });
+  [device, admin] = sluice.api as [ApiHandle, ApiHandle];
+  redis = new Redis(sluice.redisUrl);
+  redis.on('error', () => undefined);
+});
+
+after(async () => {
+  for (const { socket } of pages) socket.terminate();
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+function openPage(code: string, token = sluice.adminToken): LivePage {
+  const page = openLivePage(admin.adminUrl, { token, code });
+  pages.push(page);
+  return page;
+}
+
+async function pair(): Promise<Pairing & { readonly page: LivePage }> {
+  const pairing = await beginPairing(device.baseUrl, sluice.appId);
+  const page = openPage(pairing.code);
+  await page.heard('paired');
+  return { ...pairing, page };
+}
+
+function event(name: string, fields: object = {}) {
+  return { type: 'event', id: randomUUID(), user_id: '7', session_id: 's1', event: name, ...fields };
+}
+
+const send = (messages: readonly object[], pairing?: string) =>
+  collect(device.baseUrl, sluice.appId, messages, pairing);
+const keyOf = (pairing: string) => visualizerKeys.pairing(String(idOfSecret(pairing)));
+
+async function forgetFailures(): Promise<void> {
+  const keys = await redis.keys(visualizerKeys.failures('*'));
+  if (keys.length > 0) await redis.del(...keys);
+}
+
+describe('a device', () => {
+  test('gets a secret and a code, and Redis knows no more than a hash of the secret', async () => {
+    const { pairing, code, expires_in } = await beginPairing(device.baseUrl, sluice.appId);
+    assert.match(pairing, /^slp_[\w-]{43}$/);
+    assert.match(code, /^[0-9A-HJKMNP-TV-Z]{3}-[0-9A-HJKMNP-TV-Z]{3}$/);
+    assert.equal(expires_in, 600);
+    const { address, ...fields } = await redis.hgetall(keyOf(pairing));
+    assert.deepEqual(fields, { app_id: sluice.appId, code, state: 'waiting' });
+    assert.match(String(address), /^[0-9a-f]{32}$/);
+    for (const key of await redis.keys('{visualizer}:*')) {
+      assert.ok((await redis.pttl(key)) > 0, `${key} ends by itself`);
+      assert.ok(!key.includes(pairing) && !key.includes('127.0.0.1'), key);
+    }
+  });
+
+  test('is refused for a bad request as at every endpoint, with CORS headers', async () => {
+    const refused: [string, unknown, number, string, string?][] = [
+      ['', '{', 400, 'invalid_json'],
+      ['', [], 400, 'invalid_type'],
+      ['', {}, 400, 'missing_field', 'app_id'],
+      ['', { app_id: true }, 400, 'invalid_type', 'app_id'],
+      ['', { app_id: Number(sluice.appId) }, 400, 'invalid_type', 'app_id'],
+      ['', { app_id: '999999999' }, 400, 'unknown_app_id', 'app_id'],
+      ['', { app_id: sluice.appId, more: 'z'.repeat(visualizer.bodyBytesMax) }, 413, 'body_too_large'],
+      ['/stop', { app_id: sluice.appId }, 400, 'missing_field', 'pairing'],
+      ['/stop', { app_id: sluice.appId, pairing: 5 }, 400, 'invalid_type', 'pairing'],
+    ];
+    for (const [path, body, status, code, field] of refused) {
+      const answer = await post(`${device.baseUrl}/api/visualizer/pairings${path}`, body);
+      const { err } = answer.body as { err: { code: string; field?: string } };
+      assert.deepEqual([answer.status, err.code, err.field], [status, code, field], JSON.stringify(body));
+    }
+    for (const [method, status] of [
+      ['OPTIONS', 204],
+      ['GET', 405],
+    ] as const) {
+      const reply = await fetch(`${device.baseUrl}/api/visualizer/pairings`, { method });
+      assert.deepEqual([reply.status, reply.headers.get('access-control-allow-origin')], [status, '*']);
+    }
+  });
+
+  test('stops a pairing once or twice, and one that never was, and is answered 200 alike', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    for (const secret of [pairing, pairing, `slp_${'A'.repeat(43)}`, 'nonsense', '']) {
+      assert.deepEqual(await stopPairing(device.baseUrl, sluice.appId, secret), { status: 200, body: {} });
+    }
+    assert.equal(await redis.exists(keyOf(pairing)), 0);
+  });
+
+  test('of another environment does not stop it', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    await stopPairing(device.baseUrl, other, pairing);
+    assert.equal(await redis.exists(keyOf(pairing)), 1);
+  });
+
+  test('is told that its pairing has ended, and never what became of another one', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
+    assert.equal((await send([event('no pairing')])).body.pairing, undefined);
+    assert.equal((await collect(device.baseUrl, other, [event('other')], pairing)).body.pairing, 'ended');
+    assert.equal((await send([event('unknown')], `slp_${'A'.repeat(43)}`)).body.pairing, 'ended');
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    const { status, body } = await send([event('stopped')], pairing);
+    assert.deepEqual([status, body.pairing], [200, 'ended']);
+    assert.equal((body.messages as { status: string }[])[0]?.status, 'stored');
+  });
+});
+
+describe('pairings that wait', () => {
+  const begin = (from: string) =>
+    post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: sluice.appId }, from);
+
+  before(async () => {
+    const keys = await redis.keys('{visualizer}:*');
+    if (keys.length > 0) await redis.del(...keys);
+  });
+  after(async () => {
+    const keys = await redis.keys('{visualizer}:*');
+    if (keys.length > 0) await redis.del(...keys);
+  });
+
+  test('are no more than 30 of an address, though all come at once, and 100 of an environment', async () => {
+    const { waitingPerAddressMax, waitingPerAppMax } = visualizer;
+    const statuses = async (from: string, count: number) =>
+      (await Promise.all(Array.from({ length: count }, () => begin(from)))).map(({ status }) => status);
+    const first = await statuses('127.0.0.2', waitingPerAddressMax + 10);
+    assert.equal(first.filter((status) => status === 201).length, waitingPerAddressMax);
+    assert.equal(first.filter((status) => status === 429).length, 10);
+    const more = [
+      ...(await statuses('127.0.0.3', waitingPerAddressMax)),
+      ...(await statuses('127.0.0.4', waitingPerAddressMax)),
+      ...(await statuses('127.0.0.5', waitingPerAddressMax)),
+    ];
+    assert.equal(
+      more.filter((status) => status === 201).length,
+      waitingPerAppMax - waitingPerAddressMax,
+      'of the environment',
+    );
+  });
+
+  test('make room when one is stopped or its code is entered', async () => {
+    assert.equal((await begin('127.0.0.6')).status, 429, 'the environment has as many as it may');
+    const hash = await redis.zrange(visualizerKeys.waiting, '0', '0');
+    const fields = await redis.hgetall(visualizerKeys.pairing(String(hash[0])));
+    const page = openPage(String(fields.code));
+    await page.heard('paired');
+    const { status, body } = await begin('127.0.0.6');
+    assert.equal(status, 201);
+    assert.equal((await begin('127.0.0.6')).status, 429);
+    await stopPairing(device.baseUrl, sluice.appId, String(body.pairing));
+    assert.equal((await begin('127.0.0.6')).status, 201);
+    page.socket.terminate();
+  });
+});
+
+describe('a paired page', () => {
+  test('shows the messages of its device with what the server said of each, in their order', async () => {
+    const { pairing, page } = await pair();
+    const id = randomUUID();
+    const properties = { amount: 12.5, tags: ['a', 'b'] };
+    const { body } = await send(
+      [
+        event('first', { id, properties, identity: 'ada@example.com', time: new Date().toISOString() }),
+        event('again', { id }),
+        event('x'.repeat(256)),
+        { type: 'identify', id: randomUUID(), user_id: '7', identity: 'ada@example.com' },
+        'no object',
+      ] as object[],
+      pairing,
+    );
+    const shown = await page.untilShown(5);
+    assert.deepEqual(
+      shown.map(({ answer }) => answer),
+      body.messages,
+    );
+    assert.deepEqual(
+      (body.messages as { status: string }[]).map(({ status }) => status),
+      ['stored', 'repeat', 'rejected', 'stored', 'rejected'],
+    );
+    assert.deepEqual(
+      [shown[0]?.event, shown[0]?.properties, shown[0]?.session_id],
+      ['first', properties, 's1'],
+    );
+    assert.equal(shown[3]?.type, 'identify');
+    const limited = Array.from({ length: 31 }, (_, i) => ({
+      type: 'user_properties',
+      id: randomUUID(),
+      user_id: '8',
+      properties: { i },
+    }));
+    await send(limited, pairing);
+    const all = await page.untilShown(36);
+    const last = all[35]?.answer as { status: string; retry_after: number };
+    assert.equal(last.status, 'limited');
+    assert.ok(last.retry_after > 0);
+  });
+
+  test('gets nothing from before its code was entered, of other devices, or after the end', async () => {
+    const other = await pair();
+    const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
+    await send([event('before')], pairing);
+    const page = openPage(code);
+    assert.equal((await page.heard('paired')).app_id, sluice.appId);
+    await send([event('unpaired')]);
+    await send([event('of the other')], other.pairing);
+    await send([event('mine')], pairing);
+    await page.untilShown(1);
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    await page.untilClosed();
+    await send([event('after')], pairing);
+    await other.page.untilShown(1);
+    assert.deepEqual(
+      page.shown().map(({ event: name }) => name),
+      ['mine'],
+    );
+    assert.deepEqual(
+      other.page.shown().map(({ event: name }) => name),
+      ['of the other'],
+    );
+  });
+
+  test('is told when the device stops, and is closed', async () => {
+    const { pairing, page } = await pair();
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    assert.equal((await page.heard('ended')).reason, 'device');
+    assert.deepEqual(await page.untilClosed(), { code: 4000, reason: 'device' });
+  });
+
+  test('ends the pairing for the device and for every other page', async () => {
+    const { pairing, code, page } = await pair();
+    const second = openPage(code);
+    await second.heard('paired');
+    await send([event('seen twice')], pairing);
+    await Promise.all([page.untilShown(1), second.untilShown(1)]);
+    page.socket.send(JSON.stringify({ type: 'end' }));
+    assert.equal((await second.heard('ended')).reason, 'page');
+    await page.untilClosed();
+    assert.equal((await send([event('ended')], pairing)).body.pairing, 'ended');
+    assert.deepEqual(await redis.exists(keyOf(pairing), visualizerKeys.code(code)), 0);
+  });
+
+  test('may come back with its code while the pairing lives, which it does for a minute without it', async () => {
+    const { pairing, code, page } = await pair();
+    page.socket.terminate();
+    await page.untilClosed();
+    const leftMs = await redis.pttl(keyOf(pairing));
+    assert.ok(leftMs > 50_000 && leftMs <= visualizer.leaseMs, String(leftMs));
+    assert.equal((await send([event('unseen')], pairing)).body.pairing, undefined);
+    const back = openPage(code.toLowerCase().replace('-', ' '));
+    await back.heard('paired');
+    await send([event('seen')], pairing);
+    assert.deepEqual(
+      (await back.untilShown(1)).map(({ event: name }) => name),
+      ['seen'],
+    );
+    back.socket.terminate();
+    await redis.pexpire(keyOf(pairing), 1);
+    await until(async () => (await redis.exists(keyOf(pairing))) === 0, {
+      deadlineMs: 1_000,
+      what: 'it ends',
+    });
+    assert.equal((await send([event('too late')], pairing)).body.pairing, 'ended');
+  });
+
+  test('renews its pairing, and is told within seconds when it has expired', async () => {
+    const { pairing, page } = await pair();
+    await redis.pexpire(keyOf(pairing), 20_000);
+    await until(async () => (await redis.pttl(keyOf(pairing))) > 50_000, {
+      deadlineMs: visualizer.renewEveryMs + 3_000,
+      what: 'it is renewed',
+    });
+    await redis.hset(keyOf(pairing), 'ends_ms', Date.now());
+    assert.equal((await page.heard('ended', visualizer.renewEveryMs + 3_000)).reason, 'expired');
+    assert.equal((await page.untilClosed()).code, 4000);
+  });
+});
+
+describe('who is no administrator with a code', () => {
+  before(forgetFailures);
+
+  test('is sent away and told why', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const refused: [unknown, string, number][] = [
+      [{ token: 'wrong', code }, 'wrong_token', 4401],
+      [{ token: '', code }, 'wrong_token', 4401],
+      [{ token: sluice.adminToken, code: '000-000' }, 'wrong_code', 4404],
+      [{ token: sluice.adminToken, code: 'UUU-UUU' }, 'wrong_code', 4404],
+      [{ token: sluice.adminToken }, 'unreadable', 1008],
+      [{ type: 'end' }, 'unreadable', 1008],
+      ['{', 'unreadable', 1008],
+      ['null', 'unreadable', 1008],
+    ];
+    for (const [hello, reason, closeCode] of refused) {
+      const page = openLivePage(admin.adminUrl, hello);
+      const said = await page.heard('refused');
+      assert.deepEqual([said.reason, (await page.untilClosed()).code], [reason, closeCode]);
+      assert.match(String(said.message), /\.$/);
+    }
+    await forgetFailures();
+  });
+
+  test('is closed who says too much, or anything but the end once it is paired', async () => {
+    const long = openLivePage(admin.adminUrl, 'x'.repeat(visualizer.helloBytesMax + 1));
+    await long.untilClosed();
+    const { page } = await pair();
+    page.socket.send('{"token":"a","code":"b"}');
+    assert.equal((await page.untilClosed()).code, 1008);
+  });
+
+  test('is closed who says nothing for five seconds', async () => {
+    const page = openLivePage(admin.adminUrl, undefined);
+    assert.equal((await page.heard('refused', visualizer.helloMsMax + 2_000)).reason, 'late');
+  });
+
+  test('cannot use a code that has expired or was stopped', async () => {
+    const [expired, stopped] = [
+      await beginPairing(device.baseUrl, sluice.appId),
+      await beginPairing(device.baseUrl, sluice.appId),
+    ];
+    await redis.pexpire(visualizerKeys.code(expired.code), 1);
+    await stopPairing(device.baseUrl, sluice.appId, stopped.pairing);
+    for (const { code } of [expired, stopped]) {
+      assert.equal((await openPage(code).heard('refused')).reason, 'wrong_code');
+    }
+  });
+
+  test('is sent away for a minute after twenty failures, the right token from elsewhere is not', async () => {
+    await forgetFailures();
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const reasons = await Promise.all(
+      Array.from({ length: visualizer.failuresPerMinuteMax + 5 }, async (_, i) => {
+        const page = openLivePage(admin.adminUrl, {
+          token: i % 2 ? 'wrong' : sluice.adminToken,
+          code: '000-000',
+        });
+        return (await page.heard('refused')).reason;
+      }),
+    );
+    assert.equal(reasons.filter((reason) => reason === 'limited').length, 5);
+    assert.equal((await openPage(code).heard('refused')).reason, 'limited');
+    await forgetFailures();
+    await openPage(code).heard('paired');
+  });
+
+  test('gets no connection from a page of another site', async () => {
+    const { host } = new URL(admin.adminUrl);
+    const hello = { token: 'wrong', code: '000-000' };
+    for (const headers of [
+      { origin: 'https://elsewhere.example' },
+      { origin: 'null' },
+      { origin: `http://${host}`, 'sec-fetch-site': 'cross-site' },
+      { origin: admin.baseUrl, 'sec-fetch-site': 'same-site' },
+    ]) {
+      const page = openLivePage(admin.adminUrl, hello, headers as unknown as Record<string, string>);
+      assert.equal((await page.untilClosed()).code, 1006, JSON.stringify(headers));
+      assert.deepEqual(page.said, []);
+    }
+    const own = openLivePage(admin.adminUrl, hello, { origin: `http://${host}` });
+    assert.equal((await own.heard('refused')).reason, 'wrong_token');
+    await forgetFailures();
+  });
+});
+
+test('nothing of what is shown stays in Redis, in memory or on disk', async () => {
+  const { pairing, page } = await pair();
+  const marker = `marker-${randomUUID()}`;
+  // Rejected, so that it is nowhere but in the visualizer.
+  const bad = {
+    ...event('x'.repeat(256)),
+    identity: marker,
+    session_id: marker,
+    properties: { [marker]: marker },
+  };
+  await send([bad], pairing);
+  assert.equal((await page.untilShown(1))[0]?.identity, marker);
+  for (const key of await redis.keys('*')) {
+    assert.ok(!key.includes(marker), key);
+    const dump = await redis.dumpBuffer(key);
+    assert.ok(!dump?.includes(marker), key);
+  }
+  const folder = join(sluice.redis.dir, 'appendonlydir');
+  const files = readdirSync(folder);
+  assert.ok(files.length > 0);
+  for (const file of files) assert.ok(!readFileSync(join(folder, file)).includes(marker), file);
+  assert.ok(!device.output().includes(marker) && !admin.output().includes(marker), 'nor in the logs');
+});
+
+test('a page that does not read costs the service no more than its bound, and is told what it missed', async () => {
+  const { pairing, page } = await pair();
+  await send([event('small')], pairing);
+  await page.untilShown(1);
+  const memory = () =>
+    Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${admin.pid}/status`, 'utf8'))?.[1]);
+  const beforeKiB = memory();
+  page.socket.pause();
+  const batches = 300;
+  const properties = Object.fromEntries(Array.from({ length: 190 }, (_, i) => [`k${i}`, 'v'.repeat(1000)]));
+  for (let i = 0; i < batches; i++) await send([event('large', { properties })], pairing);
+  const grownKiB = memory() - beforeKiB;
+  assert.ok(grownKiB < 48 * 1024, `60 MB were sent, the memory grew by ${grownKiB} KiB`);
+  page.socket.resume();
+  let lasts = 0;
+  await until(
+    async () => {
+      await send([event('last')], pairing);
+      lasts += 1;
+      return page.shown().some(({ event: name }) => name === 'last');
+    },
+    { deadlineMs: 10_000, what: 'the page has caught up' },
+  );
+  const told = () =>
+    page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
+  assert.ok(told() > batches / 2, `${told()} missed`);
+  await until(() => page.shown().length + told() === 1 + batches + lasts, {
+    deadlineMs: 5_000,
+    what: 'every message is shown or counted',
+  });
+});
+
+test('a batch that is too large for one message is cut, and the rest counted', async () => {
+  const { pairing, page } = await pair();
+  const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`k${i}`, 'ä'.repeat(1000)]));
+  await send(
+    Array.from({ length: 20 }, () => event('wide', { properties })),
+    pairing,
+  );
+  const batch = await page.heard('batch');
+  const shown = (batch.messages as object[]).length;
+  assert.ok(shown > 2 && shown < 8, String(shown));
+  assert.equal(shown + Number(batch.left_out), 20);
+});
+
+test('the metrics count pairings, pages and messages', async () => {
+  const { pairing, page } = await pair();
+  await send([event('counted')], pairing);
+  await page.untilShown(1);
+  const text = await (await fetch(`${admin.adminUrl}/metrics`)).text();
+  const value = (line: string) => Number(new RegExp(`^${line} (\\d+)$`, 'm').exec(text)?.[1]);
+  assert.ok(value('sluice_visualizer_pairings{state="live"}') >= 1);
+  assert.ok(value('sluice_visualizer_pairings{state="waiting"}') >= 0);
+  assert.ok(value('sluice_visualizer_pages') >= 1);
+  assert.ok(value('sluice_visualizer_messages_total{result="shown"}') >= 1);
+  assert.ok(value('sluice_visualizer_messages_total{result="missed"}') >= 1);
+});
+
+test('when Redis drops out, the page stays, is told that something may be missing, and goes on', async () => {
+  const { pairing, page } = await pair();
+  await sluice.redis.kill9();
+  await page.heard('gap');
+  const answer = await send([event('refused')], pairing);
+  assert.equal(answer.status, 503);
+  const begun = await post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: sluice.appId });
+  assert.equal(begun.status, 503);
+  assert.equal((await openPage('000-000').heard('refused')).reason, 'unavailable');
+  await sluice.redis.restart();
+  await until(
+    async () => {
+      await send([event('back')], pairing);
+      return page.shown().length > 0;
+    },
+    { deadlineMs: 10_000, what: 'events are shown again', everyMs: 100 },
+  );
+  assert.equal(page.closed(), undefined);
+});
+
+test('SIGTERM closes pages with 1001, and the process ends in time', async () => {
+  const { page } = await pair();
+  const exit = await admin.sigterm(5_000);
+  assert.deepEqual(exit, { code: 0, signal: null });
+  assert.deepEqual(await page.untilClosed(), { code: 1001, reason: 'stopping' });
+  await admin.restart();
+  const again = await pair();
+  await send([event('after the restart')], again.pairing);
+  await again.page.untilShown(1);
+});
