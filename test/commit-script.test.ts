@@ -323,6 +323,31 @@ test('seals only what is old enough, and never lists an open segment', async () 
   assert.equal((await sealAll(0, 1)).length, 1, 'no more than asked for');
 });
 
+test('a sealed segment takes at most a third more memory than its bytes, whichever way it was sealed', async () => {
+  const rows = Array.from({ length: 50 }, (_, i) => eventRecord(`${'x'.repeat(100)}${i}`));
+  for (const commits of [12, 14, 17, 21, 40, 130]) {
+    await redis.flushall();
+    await loadShard(redis);
+    const written: string[] = [];
+    for (let i = 0; i < commits; i += 1) {
+      await commit(redis, [group(rows)], { segmentBytesMax: 1_000_000 });
+      const open = (await outstanding()).at(-1);
+      written[(await outstanding()).length - 1] = await bytesOf(open);
+    }
+    const sealed = await sealAll();
+    assert.equal(sealed.length, written.length);
+    for (const [index, member] of sealed.entries()) {
+      const key = `{s0}:segment:${member}`;
+      const bytes = await redis.strlen(key);
+      assert.ok(bytes > 100_000, String(bytes));
+      assert.equal(await bytesOf(member), written[index], 'its bytes are the same');
+      const memory = await redis.call('MEMORY', 'USAGE', key);
+      assert.ok(Number(memory) <= bytes * 1.35, `${memory} for ${bytes}`);
+    }
+    assert.deepEqual(await redis.keys('*:copy'), []);
+  }
+});
+
 test('seals a segment that was opened before the clock was set back', async () => {
   await redis.hset(shardKeys.state(0), 'clock_us', String((Date.now() + 3_600_000) * 1000));
   await commit(redis, [group([eventRecord('a')])]);
