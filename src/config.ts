@@ -2,6 +2,7 @@
 // bounds in one table; a bad value is one line that names the variable, and the process ends with code 1.
 
 import { resolve } from 'node:path';
+import { isCrashSpec } from './crash-point.js';
 
 export type Config = {
   /** Address all listeners bind to. */
@@ -82,7 +83,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
     jobLockMs: integer(env, 'JOB_LOCK_MS', 30_000, 500, 600_000),
-    crashAt: env.CRASH_AT,
+    crashAt: crashSpec(env),
     logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };
 }
@@ -115,6 +116,17 @@ function integer(env: NodeJS.ProcessEnv, name: string, fallback: number, min: nu
     );
   }
   return number;
+}
+
+function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
+  const value = text(env, 'CRASH_AT', '');
+  if (value === '') return undefined;
+  if (!isCrashSpec(value)) {
+    throw new ConfigError(
+      `CRASH_AT must be a crash point and a passing, name:n, not ${JSON.stringify(value)}`,
+    );
+  }
+  return value;
 }
 
 function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {

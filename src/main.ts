@@ -5,6 +5,7 @@ import { runCommand } from './admin/commands.js';
 import { connectClickHouse } from './clickhouse/client.js';
 import { readConfigOrExit } from './config.js';
 import { commits } from './contract/limits.js';
+import { createCrashPoint } from './crash-point.js';
 import { observeDeletions } from './deletion/observe.js';
 import type { SubmitOptions } from './deletion/submit.js';
 import { adminRoutes } from './http/admin.js';
@@ -42,6 +43,7 @@ import { createShow } from './visualizer/show.js';
 const config = readConfigOrExit();
 const log = createLog('api', config.logLevel);
 const processName = `api-${process.pid}`;
+const crash = createCrashPoint(config.crashAt);
 
 const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
 // A request that needs it is answered within 2 s, whatever becomes of Redis.
@@ -80,6 +82,7 @@ function ingestion(): Ingestion | undefined {
       epoch: deployment.epoch,
       backlogBytesMax: Math.floor(config.backlogBytesMax / deployment.shards),
       segmentBytesMax: config.segmentBytesMax,
+      crash,
       log,
     }),
   );
@@ -102,7 +105,7 @@ function submission(): SubmitOptions | undefined {
   const deployment = environments.deployment();
   return deployment === undefined
     ? undefined
-    : { redis: deletionRedis, epoch: deployment.epoch, shards: deployment.shards };
+    : { redis: deletionRedis, epoch: deployment.epoch, shards: deployment.shards, crash };
 }
 
 function missing(): string[] {
@@ -138,7 +141,7 @@ try {
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
     ...collectRoutes({ ...options, onCollected: createShow({ redis, channel, log }) }),
-    ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, log }),
+    ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, crash, log }),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(missing),
     openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, visualizerPart, healthPart]),

@@ -19,6 +19,7 @@ import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate } from '../src/clickhouse/migrate.js';
+import { noCrash } from '../src/crash-point.js';
 import { createLog } from '../src/log.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
@@ -51,7 +52,8 @@ beforeEach(async () => {
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
 });
 
-const load = (shards = 1) => loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6 });
+const load = (shards = 1) =>
+  loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6, crash: noCrash });
 
 test('a first start creates the deployment once, later ones find it', async () => {
   const first = await load(2);

@@ -8,6 +8,7 @@ import { migrate, readMigrations, renderSql } from '../src/clickhouse/migrate.js
 import { insertSegment, tokenOf } from '../src/clickhouse/store.js';
 import { columns, markerRows, storedTable, type TableName, tables } from '../src/clickhouse/tables.js';
 import { readConfig } from '../src/config.js';
+import { noCrash } from '../src/crash-point.js';
 import { createLog } from '../src/log.js';
 import { readBacklog } from '../src/redis/backlog.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
@@ -81,7 +82,8 @@ async function burn(name: { table: TableName; number: string }, bytes: Buffer): 
   await insertSegment(clickhouse, name, stranger, tokenOf(name, bytes, 0));
 }
 
-const store = (segment: Segment) => storeSegment({ redis, clickhouse, shard: 0, log }, segment);
+const store = (segment: Segment) =>
+  storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment);
 
 test('stores a segment, proves it by its marker, and forgets it', async () => {
   const { segment } = await sealedSegment('a', 'b');
@@ -228,7 +230,7 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
 });
 
 test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
-  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6 });
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
   const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
   const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;

@@ -37,6 +37,7 @@ const log = createLog('worker', config.logLevel);
 const redis = connect(config.redisUrl, log);
 const queueRedis = connectForQueue(config.redisUrl, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();
 let stopping = false;
 void stop.then(() => {
@@ -68,6 +69,7 @@ function serveShard(shard: number): {
 } {
   const storeQueue = openQueue(storeQueueName, shard, queueRedis);
   const tickQueue = openQueue(tickQueueName, shard, queueRedis);
+  const store = (segment: Segment) => storeSegment({ redis, clickhouse, shard, crash, log }, segment);
   const runTick = () =>
     tick({
       redis,
@@ -76,14 +78,15 @@ function serveShard(shard: number): {
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
       jobsMax: 4 * config.storeConcurrency * config.workerProcesses,
-      store: (segment) => storeSegment({ redis, clickhouse, shard, log }, segment),
+      store,
+      crash,
       log,
     });
   const options = workerOptions(shard, queueRedis, config);
   const storeWorker = new Worker<Segment>(
     storeQueueName,
     async (job: Job<Segment>) => {
-      await storeSegment({ redis, clickhouse, shard, log }, job.data);
+      await store(job.data);
     },
     { ...options, concurrency: config.storeConcurrency },
   );
@@ -121,8 +124,6 @@ async function scheduleTicks(tickQueue: Queue): Promise<void> {
     { name: 'tick', opts: { removeOnComplete: true, removeOnFail: 10 } },
   );
 }
-
-const crash = createCrashPoint(config.crashAt);
 
 /** Starts the rounds of deletions; they run while requests are pending. */
 function serveDeletions(): { readonly look: () => Promise<void>; readonly close: () => Promise<void> } {
@@ -165,8 +166,8 @@ const deletionRounds = serveDeletions();
 async function everySecond(): Promise<void> {
   await Promise.all(served.map((shard) => shard.everySecond()));
   await rewriteWhenWanted(redis);
-  await mirrorRegistry(redis, clickhouse);
-  await mirrorDeletions(redis, clickhouse);
+  await mirrorRegistry(redis, clickhouse, crash);
+  await mirrorDeletions(redis, clickhouse, crash);
   await purgeStrays();
 }
 

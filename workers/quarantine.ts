@@ -6,6 +6,7 @@ import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { parseRows } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
+import type { CrashPoint } from '../src/crash-point.js';
 import { isUserId } from '../src/ingest/user-id.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
@@ -16,6 +17,7 @@ type QuarantineOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly shard: number;
+  readonly crash: CrashPoint;
   readonly log: Log;
 };
 
@@ -31,12 +33,14 @@ export async function quarantine(
   bytes: Buffer,
   cause: unknown,
 ): Promise<void> {
-  const { redis, clickhouse, shard, log } = options;
+  const { redis, clickhouse, shard, crash, log } = options;
   const lines = splitLines(bytes);
   const bad = await findBadRows(clickhouse, segment.table, lines, 0);
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 
+  crash('bad_rows_found');
   await keepFailed(clickhouse, segment, bad);
+  crash('bad_rows_kept');
   const badLines = new Set(bad.map(({ line }) => line));
   const remaining = Buffer.concat(lines.filter((_, line) => !badLines.has(line)));
   await runScript(
@@ -50,6 +54,7 @@ export async function quarantine(
     ],
     [memberOf(segment), bytes.length, remaining, bad.length],
   );
+  crash('bad_rows_taken_out');
   rowsQuarantined.inc({ table: segment.table }, bad.length);
   log.error({ segment, rows: bad.length, error: describeError(cause) }, 'rows were put into failed_events');
 }

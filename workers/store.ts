@@ -5,6 +5,7 @@ import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
+import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
 import { insertRows, insertSeconds, tokensBurnt } from '../src/metrics.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
@@ -15,6 +16,7 @@ export type StoreOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly shard: number;
+  readonly crash: CrashPoint;
   readonly log: Log;
 };
 
@@ -27,16 +29,18 @@ export type StoreResult = 'stored' | 'found' | 'gone';
 const attemptsMax = 10;
 
 export async function storeSegment(options: StoreOptions, segment: Segment): Promise<StoreResult> {
-  const { redis, clickhouse, shard, log } = options;
+  const { redis, clickhouse, shard, crash, log } = options;
   const name = { table: segment.table as TableName, number: segment.number };
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const bytes = await readSegment(redis, shard, segment);
     if (bytes === undefined) return 'gone';
-    if (await isStored(clickhouse, name)) return forget(redis, shard, segment, 'found');
+    crash('segment_read');
+    if (await isStored(clickhouse, name)) return forget(options, segment, 'found');
 
     const burnt = await readBurnt(redis, shard, segment);
     const started = performance.now();
+    crash('before_insert');
     try {
       await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, burnt));
     } catch (error) {
@@ -46,10 +50,12 @@ export async function storeSegment(options: StoreOptions, segment: Segment): Pro
       await quarantine(options, name, bytes, error);
       continue;
     }
+    crash('after_insert');
     if (await isStored(clickhouse, name)) {
+      crash('marker_found');
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
       insertRows.inc({ table: name.table }, countRows(bytes) - 1);
-      return forget(redis, shard, segment, 'stored');
+      return forget(options, segment, 'stored');
     }
 
     // ClickHouse logs a token before it publishes the rows: after a crash in between, it answers OK and has
@@ -59,6 +65,7 @@ export async function storeSegment(options: StoreOptions, segment: Segment): Pro
     tokensBurnt.inc();
     log.warn({ segment, burnt: burnt + 1 }, 'token is burnt');
     await writeBurnt(redis, shard, segment, burnt + 1);
+    crash('token_burnt');
   }
   throw new Error('the segment could not be stored');
 }
@@ -72,8 +79,7 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
 }
 
 async function forget(
-  redis: Redis,
-  shard: number,
+  { redis, shard, crash }: StoreOptions,
   segment: Segment,
   result: StoreResult,
 ): Promise<StoreResult> {
@@ -88,6 +94,7 @@ async function forget(
     ],
     [memberOf(segment)],
   );
+  crash('segment_forgotten');
   await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
   return result;
 }

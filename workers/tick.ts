@@ -4,6 +4,7 @@
 import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { tables } from '../src/clickhouse/tables.js';
+import type { CrashPoint } from '../src/crash-point.js';
 import type { Log } from '../src/log.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
@@ -19,6 +20,7 @@ export type TickOptions = {
   readonly jobsMax: number;
   /** Stores a segment without a job. */
   readonly store: (segment: Segment) => Promise<unknown>;
+  readonly crash: CrashPoint;
   readonly log: Log;
 };
 
@@ -39,6 +41,7 @@ export async function tick(options: TickOptions): Promise<void> {
     return;
   }
   const segments = (members as string[]).map(segmentOfMember);
+  options.crash('segments_sealed');
   try {
     await addJobs(options, segments);
   } catch (error) {
@@ -49,7 +52,7 @@ export async function tick(options: TickOptions): Promise<void> {
   }
 }
 
-async function addJobs({ redis, storeQueue, shard }: TickOptions, segments: Segment[]): Promise<void> {
+async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {
   await redis.set(shardKeys.ticked(shard), '1', 'PX', 2_000);
   if (segments.length === 0) return;
 
@@ -60,6 +63,7 @@ async function addJobs({ redis, storeQueue, shard }: TickOptions, segments: Segm
       opts: { ...storeJobOptions, jobId: storeJobId(segment) },
     })),
   );
+  crash('jobs_added');
   // Adding a job whose id failed earlier is ignored without a word.
   if ((await storeQueue.getFailedCount()) > 0) await storeQueue.retryJobs({ state: 'failed' });
 }

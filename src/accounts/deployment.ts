@@ -6,6 +6,7 @@ import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
 import { claims } from '../contract/limits.js';
+import type { CrashPoint } from '../crash-point.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { AdministrationError, createAccount, createApiKey, listAccounts } from './accounts.js';
@@ -20,6 +21,7 @@ export type LoadOptions = {
   readonly claimBytesMax: number;
   /** Loads what else is kept twice into an emptied Redis, before anybody may use it. */
   readonly restoreMore?: () => Promise<unknown>;
+  readonly crash: CrashPoint;
 };
 
 /** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
@@ -27,8 +29,9 @@ export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly 
 
 /** Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. */
 export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
-  const { redis, clickhouse, shards } = options;
+  const { redis, clickhouse, shards, crash } = options;
   const loaded = await findOrRestore(options);
+  if (loaded.how === 'restored') crash('documents_restored');
   if (loaded.deployment.shards !== shards) {
     throw new AdministrationError(
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
@@ -44,9 +47,14 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
       [loaded.deployment.epoch, numberFloor, bucketCount],
     );
   }
-  if (loaded.how === 'restored') await options.restoreMore?.();
+  if (loaded.how === 'restored') {
+    crash('shards_restored');
+    await options.restoreMore?.();
+    crash('deletions_restored');
+  }
   // The epoch of the registry comes last: who finds it finds everything.
   await redis.set(registryKeys.epoch, loaded.deployment.epoch);
+  if (loaded.how === 'restored') crash('epoch_restored');
   if (loaded.how !== 'found') await mirrorRegistry(redis, clickhouse);
   return loaded;
 }

@@ -2,12 +2,17 @@
 
 import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { type CrashPoint, noCrash } from '../crash-point.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { readVersion } from './registry.js';
 
 /** Copies the documents that changed since; settles with how many. May be called at once by several. */
-export async function mirrorRegistry(redis: Redis, clickhouse: ClickHouseClient): Promise<number> {
+export async function mirrorRegistry(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  crash: CrashPoint = noCrash,
+): Promise<number> {
   const version = await readVersion(redis);
   const keys = await redis.smembers(registryKeys.unmirrored);
   if (keys.length === 0) return 0;
@@ -18,6 +23,7 @@ export async function mirrorRegistry(redis: Redis, clickhouse: ClickHouseClient)
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
+  crash('registry_copied');
   await runScript(
     redis,
     scripts.mirrored,

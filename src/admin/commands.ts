@@ -17,6 +17,7 @@ import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
 import type { LimitName } from '../contract/limits.js';
+import { createCrashPoint } from '../crash-point.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { listDeletions, readDeletion } from '../deletion/request.js';
 import { readMendingCounts } from '../ingest/mending-counts.js';
@@ -139,7 +140,8 @@ function changing(command: Command): Command {
 function load({ redis, clickhouse, config }: AdminContext) {
   const { shards, claimBytesMax } = config;
   const restoreMore = () => restoreDeletions(redis, clickhouse);
-  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore });
+  const crash = createCrashPoint(config.crashAt);
+  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore, crash });
 }
 
 type Parsed = {

@@ -3,13 +3,18 @@
 
 import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { type CrashPoint, noCrash } from '../crash-point.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
 import { type DeletionRequest, pendingMember } from './request.js';
 import type { Target } from './targets.js';
 
 /** Copies the requests that changed since; settles with how many. May be called at once by several. */
-export async function mirrorDeletions(redis: Redis, clickhouse: ClickHouseClient): Promise<number> {
+export async function mirrorDeletions(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  crash: CrashPoint = noCrash,
+): Promise<number> {
   const ids = await redis.smembers(registryKeys.unmirroredDeletions);
   if (ids.length === 0) return 0;
   const version = await redis.incr(registryKeys.deletionVersion);
@@ -23,6 +28,7 @@ export async function mirrorDeletions(redis: Redis, clickhouse: ClickHouseClient
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
+  crash('deletions_copied');
   const now = await redis.hmget(registryKeys.deletions, ...ids);
   const unchanged = ids.filter((_, index) => now[index] === documents[index]);
   if (unchanged.length > 0) await redis.srem(registryKeys.unmirroredDeletions, ...unchanged);

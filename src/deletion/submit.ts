@@ -8,19 +8,25 @@ import { StateNotLoaded } from '../accounts/registry.js';
 import type { Caller } from '../accounts/tokens.js';
 import { tables } from '../clickhouse/tables.js';
 import { deletions } from '../contract/limits.js';
+import type { CrashPoint } from '../crash-point.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { DeletionRequest } from './request.js';
 import type { Target } from './targets.js';
 
-export type SubmitOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
+export type SubmitOptions = {
+  readonly redis: Redis;
+  readonly epoch: string;
+  readonly shards: number;
+  readonly crash: CrashPoint;
+};
 
 /**
  * Stores a request. Settles with it when it is in Redis's append-only file, or with `too_many` when the
  * account has too many pending ones. Throws StateNotLoaded while Redis is not the deployment's.
  */
 export async function submitDeletion(
-  { redis, epoch, shards }: SubmitOptions,
+  { redis, epoch, shards, crash }: SubmitOptions,
   caller: Caller,
   targets: readonly Target[],
 ): Promise<DeletionRequest | 'too_many'> {
@@ -30,6 +36,7 @@ export async function submitDeletion(
     if (fence === null) throw new StateNotLoaded();
     fences[shard] = String(fence);
   }
+  crash('fence_taken');
   const request: DeletionRequest = {
     deletion_request_id: randomUUID(),
     account_id: caller.accountId,
@@ -62,6 +69,7 @@ export async function submitDeletion(
       deletions.pendingPerAccountMax,
     ],
   );
+  crash('deletion_stored');
   if (Number(stored) === -2) throw new StateNotLoaded();
   return Number(stored) === 1 ? request : 'too_many';
 }

@@ -6,6 +6,7 @@ import { StateNotLoaded } from '../accounts/registry.js';
 import { allowStatusRequest, type Caller, callerOfToken, mintToken } from '../accounts/tokens.js';
 import { bodies } from '../contract/limits.js';
 import { type OutcomeCode, outcomes, rejection } from '../contract/outcomes.js';
+import type { CrashPoint } from '../crash-point.js';
 import { readDeletion } from '../deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../deletion/submit.js';
 import { readTargets } from '../deletion/targets.js';
@@ -21,6 +22,7 @@ export type DeletionApiOptions = {
   readonly submission: () => SubmitOptions | undefined;
   readonly redis: SubmitOptions['redis'];
   readonly publicBaseUrl: string;
+  readonly crash: CrashPoint;
   readonly log: Log;
 };
 
@@ -44,6 +46,7 @@ function token(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest)
     if (minted === 'wrong') return unauthorized(exchange, 'Basic');
     if (minted === 'limited')
       return refuse(exchange, 'rate_limited', 'Too many failed requests.', [['Retry-After', '60']]);
+    options.crash('token_issued');
     // The second name is that of an earlier form of the interface.
     const body = { access_token: minted.accessToken, auth_token: minted.accessToken };
     exchange.reply(200, JSON.stringify(body), [['Cache-Control', 'no-store']]);

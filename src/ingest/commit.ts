@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { markerRows, tables } from '../clickhouse/tables.js';
 import { commits } from '../contract/limits.js';
+import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
 import { shardKeys } from '../redis/keys.js';
@@ -59,11 +60,12 @@ export type CommitterOptions = {
   readonly epoch: string;
   readonly backlogBytesMax: number;
   readonly segmentBytesMax: number;
+  readonly crash: CrashPoint;
   readonly log: Log;
 };
 
 export function createCommitter(options: CommitterOptions): Committer {
-  const { redis, shard, log } = options;
+  const { redis, shard, crash, log } = options;
   const keys = [
     shardKeys.state(shard),
     shardKeys.segments(shard),
@@ -104,7 +106,11 @@ export function createCommitter(options: CommitterOptions): Committer {
       const results = await commit(batch);
       commitSeconds.observe((performance.now() - started) / 1000);
       let index = 0;
-      for (const { groups, settle } of batch) settle(groups.map(() => results(index++)));
+      crash('commit_answered');
+      for (const { groups, settle } of batch) {
+        settle(groups.map(() => results(index++)));
+        crash('group_answered');
+      }
     }
     busy = false;
     for (const resolve of idle.splice(0)) resolve();
@@ -142,6 +148,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       packed,
       ...tableArguments,
     ];
+    crash('commit_packed');
     const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
@@ -170,6 +177,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     });
     try {
       const reply = runScript(redis, scripts.commit, keys, args);
+      crash('commit_sent');
       return { kind: 'answer', text: String(await Promise.race([reply, silence])) };
     } catch (error) {
       // A reply of Redis that begins with a code comes before the script's first write; anything else
