@@ -1,5 +1,6 @@
 // The API process: wiring and signals.
 
+import { fileURLToPath } from 'node:url';
 import { followEnvironments } from './accounts/environments.js';
 import { runCommand } from './admin/commands.js';
 import { connectClickHouse } from './clickhouse/client.js';
@@ -20,6 +21,7 @@ import { healthPart } from './http/openapi-health.js';
 import { ingestPart } from './http/openapi-ingest.js';
 import { visualizerPart } from './http/openapi-visualizer.js';
 import { pageFileRoutes, visualizerPageRoute } from './http/pages.js';
+import { sdkRoutes } from './http/sdk.js';
 import { listen, PortTaken, type Route, type Server } from './http/server.js';
 import { pairingRoutes } from './http/visualizer.js';
 import { createLivePages } from './http/visualizer-live.js';
@@ -141,6 +143,7 @@ try {
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
     ...collectRoutes({ ...options, onCollected: createShow({ redis, channel, log }) }),
+    ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), log }),
     ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, crash, log }),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(missing),

@@ -127,7 +127,8 @@ export class Exchange {
       if (body !== undefined) res.writeHeader('Content-Type', type);
       for (const [name, value] of this.#headers) res.writeHeader(name, value);
       for (const [name, value] of headers) res.writeHeader(name, value);
-      if (body === undefined) res.endWithoutBody(undefined, this.#closeAfter);
+      // With any argument it writes a length, which these statuses must not have; but only `end` can close.
+      if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
       else if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
       else res.end(body, this.#closeAfter);
     });

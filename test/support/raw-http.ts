@@ -127,7 +127,7 @@ function takeReply(bytes: Buffer, atEnd: boolean): Taken | undefined {
     const value = line.slice(colon + 1).trim();
     headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
   }
-  const length = status < 200 ? '0' : headers.get('content-length');
+  const length = status < 200 || status === 204 || status === 304 ? '0' : headers.get('content-length');
   if (length === undefined && !atEnd) return undefined;
   const bodyEnd = length === undefined ? bytes.length : bodyStart + Number(length);
   if (bytes.length < bodyEnd) return undefined;
