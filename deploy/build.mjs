@@ -23,7 +23,8 @@ const dist = join(root, 'dist');
 const stampFile = join(dist, '.build-stamp');
 const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
-const settings = ['tsconfig.json', 'package-lock.json', 'deploy/build.mjs'];
+const settings = ['tsconfig.json', 'src/client/tsconfig.json', 'package-lock.json', 'deploy/build.mjs'];
+const script = join(dist, 'sdk.js');
 
 /** Whether dist/ is what the sources make now. */
 export function isBuilt() {
@@ -31,7 +32,8 @@ export function isBuilt() {
   return (
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
-    sources.every((source) => existsSync(join(dist, outputOf(source))))
+    sources.every((source) => existsSync(join(dist, outputOf(source)))) &&
+    existsSync(script)
   );
 }
 
@@ -46,15 +48,39 @@ export function build() {
   if (sources.some((source) => !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
-  const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  const compiled = spawnSync(process.execPath, [compiler, '-p', root], { stdio: ['ignore', 2, 2] });
-  if (compiled.status !== 0) return false;
+  if (!compile(root)) return false;
+  // The client library once more, for its types: against the language of the browsers it is for, without Node's.
+  if (!compile(join(root, 'src/client'))) return false;
+  if (!bundleScript()) return false;
   for (const source of sources.filter((name) => outputOf(name) === name)) {
     mkdirSync(dirname(join(dist, source)), { recursive: true });
     cpSync(join(root, source), join(dist, source));
   }
   writeFileSync(stampFile, stamp);
   return true;
+}
+
+function compile(project) {
+  const compiler = join(root, 'node_modules/typescript/bin/tsc');
+  return spawnSync(process.execPath, [compiler, '-p', project], { stdio: ['ignore', 2, 2] }).status === 0;
+}
+
+/** The client library for pages as one file, beside its source map. */
+function bundleScript() {
+  const esbuild = join(root, 'node_modules/.bin/esbuild');
+  const entry = join(root, 'src/client/web/script.ts');
+  const options = [
+    '--bundle',
+    '--minify',
+    '--format=iife',
+    '--target=es2018',
+    '--sourcemap',
+    '--log-level=warning',
+  ];
+  const { status } = spawnSync(esbuild, [entry, ...options, `--outfile=${script}`], {
+    stdio: ['ignore', 2, 2],
+  });
+  return status === 0;
 }
 
 function listSources() {
@@ -89,7 +115,7 @@ function fingerprint(sources) {
 /** Removes what the compiler made of sources that are gone: such a file would still be imported. */
 function removeOrphans(outputs) {
   for (const file of folders.flatMap((folder) => listFiles(join(dist, folder)))) {
-    const name = relative(dist, file).replace(/\.js\.map$/, '.js');
+    const name = relative(dist, file).replace(/\.(js\.map|d\.ts)$/, '.js');
     if (!outputs.has(name)) rmSync(file);
   }
 }

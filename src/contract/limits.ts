@@ -148,33 +148,38 @@ function relation(holds: boolean, reason: string): void {
   if (!holds) throw new Error(`limits contradict each other: ${reason}`);
 }
 
-relation(counts.bulkEventsMax <= commits.recordsMax, 'one bulk request must fit one commit');
-relation(
-  counts.collectMessagesMax <= commits.recordsMax,
-  'the messages of one request must fit one commit, which keeps their order',
-);
-relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
-relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
-relation(
-  commits.waitingBytesMax >= 2 * bodies.bulkBytesMax,
-  'the largest request must fit beside one that is under way',
-);
-relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit one commit');
-relation(
-  claims.windowMsMin > commits.deadlineMs,
-  'a key must be remembered for longer than a request may take',
-);
-relation(
-  deletions.targetsPerRoundMax >= counts.deletionTargetsMax,
-  'one round must be able to take the largest request',
-);
-relation(60_000 / deletions.roundEveryMs <= 20, 'requests share at most 20 mutations a minute and table');
-relation(
-  counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
-  'the largest list, every character escaped as a surrogate pair, must fit the body',
-);
-relation(
-  visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
-  'a live pairing must survive two renewals that fail',
-);
-relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
+// One call that is marked as pure, so that the client library's bundle leaves it and all that it reads out.
+/* @__PURE__ */ assertRelations();
+
+function assertRelations(): void {
+  relation(counts.bulkEventsMax <= commits.recordsMax, 'one bulk request must fit one commit');
+  relation(
+    counts.collectMessagesMax <= commits.recordsMax,
+    'the messages of one request must fit one commit, which keeps their order',
+  );
+  relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
+  relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
+  relation(
+    commits.waitingBytesMax >= 2 * bodies.bulkBytesMax,
+    'the largest request must fit beside one that is under way',
+  );
+  relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit one commit');
+  relation(
+    claims.windowMsMin > commits.deadlineMs,
+    'a key must be remembered for longer than a request may take',
+  );
+  relation(
+    deletions.targetsPerRoundMax >= counts.deletionTargetsMax,
+    'one round must be able to take the largest request',
+  );
+  relation(60_000 / deletions.roundEveryMs <= 20, 'requests share at most 20 mutations a minute and table');
+  relation(
+    counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
+    'the largest list, every character escaped as a surrogate pair, must fit the body',
+  );
+  relation(
+    visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
+    'a live pairing must survive two renewals that fail',
+  );
+  relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
+}

@@ -125,7 +125,7 @@ export function propertiesBytes(properties: Properties): number {
 }
 
 export function hasOwn(object: object, key: string): boolean {
-  return Object.hasOwn(object, key);
+  return Object.prototype.propertyIsEnumerable.call(object, key);
 }
 
 const unreadable = Symbol();

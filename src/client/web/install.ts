@@ -1,0 +1,37 @@
+// Puts the library in the place of the snippet's stand-in: the same object, so that whoever holds it has the
+// library now, with the methods that an older snippet did not know; then makes the calls that wait, in order.
+
+import type { Browser } from './browser.js';
+import { connect, type Sluice } from './sluice.js';
+import { methods, type WaitingCall } from './snippet.js';
+
+type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
+  calls?: WaitingCall[];
+  /** Set once the library is in place: a script that is loaded twice changes nothing. */
+  installed?: true;
+};
+
+export function install(browser: Browser): void {
+  try {
+    const stub: Stub = Object(browser.sluice ?? {});
+    if (stub.installed) return;
+    browser.sluice = stub;
+    const calls = Array.isArray(stub.calls) ? stub.calls : [];
+    const { sluice, at } = connect(browser);
+    const described = Object.getOwnPropertyDescriptors(sluice);
+    Object.defineProperties(stub, described);
+    stub.installed = true;
+    delete stub.calls;
+    for (const call of calls) replay(sluice, call, at);
+  } catch {
+    browser.console?.warn?.('Sluice: the script found a `sluice` that it cannot replace.');
+  }
+}
+
+function replay(sluice: Sluice, call: WaitingCall, at: (ms: unknown, call: () => void) => void): void {
+  const [name, args, atMs] = call;
+  const method = methods.filter((known) => known === name)[0];
+  if (method === undefined) return;
+  const operation = sluice[method] as (...args: readonly unknown[]) => unknown;
+  at(atMs, () => void operation(...args));
+}

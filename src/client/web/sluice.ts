@@ -1,0 +1,165 @@
+// The JavaScript surface: the operations of a web page.
+
+import { type Client, createClient } from '../core/client.js';
+import { createGuard } from '../core/guard.js';
+import { clientLimits } from '../core/limits.js';
+import type { Browser } from './browser.js';
+import { createCookieStore } from './cookies.js';
+import { createLifecycle } from './lifecycle.js';
+import { createLocalStorage } from './local-storage.js';
+import { pageViewEvent, watchPageViews } from './page-views.js';
+import { createSendingTurn } from './tabs.js';
+import { createTransport } from './transport.js';
+
+/** Properties of events and users: numbers, or strings of fewer than 1024 characters (of users at most 255). */
+export type SluiceProperties = { readonly [key: string]: string | number };
+
+export type LoadOptions = {
+  /** Where the Sluice of the data centre is, such as `https://events.example.com`. */
+  readonly baseUrl: string;
+  /** Record page views; default true. */
+  readonly pageViews?: boolean;
+  /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
+  readonly optedOut?: boolean;
+  /** Identities to take although many users might share them, such as `user`. */
+  readonly allowIdentities?: readonly string[];
+  /** Milliseconds that messages wait for others to go with; default 3000. */
+  readonly intervalMs?: number;
+};
+
+/** None of these throws, whatever it is given; what cannot be taken is told in the console. */
+export type Sluice = {
+  /** Begins to record for the environment of this app_id. Calls made before wait for it. */
+  load(appId: string, options: LoadOptions): void;
+  /** Records an event; its name has at most 255 characters. */
+  track(event: string, properties?: SluiceProperties): void;
+  /** Gives the user an identity: case-sensitive, fewer than 255 characters, unique to the user. */
+  identify(identity: string): void;
+  /** Begins a new anonymous user and session, for example at logout. Nothing when already anonymous. */
+  resetIdentity(): void;
+  /** Attaches properties to the user, for all past and future activity. */
+  addUserProperties(properties: SluiceProperties): void;
+  /** Attaches properties to all events from now on, over pages and sessions. */
+  addEventProperties(properties: SluiceProperties): void;
+  removeEventProperty(property: string): void;
+  clearEventProperties(): void;
+  /** Stops recording, forgets what waits to be sent, and remembers that. */
+  optOut(): void;
+  optIn(): void;
+  /** Sends what waits; settles when that was tried. Never rejects. */
+  flush(): Promise<void>;
+  /** The user's id, for the server-side API; undefined before the library has begun to record. */
+  readonly userId: string | undefined;
+  /** The user's identity; undefined for an anonymous user. */
+  readonly identity: string | undefined;
+  /** Messages that this page had to give up: too many waited, or the server refused them. */
+  readonly droppedCount: number;
+};
+
+/** The surface for a window. Where there is no document (on a server), it does nothing. */
+export function createSluice(browser: Browser): Sluice {
+  return connect(browser).sluice;
+}
+
+/** The surface, and a way to make calls that came earlier, at their time. */
+export function connect(browser: Browser): { sluice: Sluice; at(ms: unknown, call: () => void): void } {
+  let client: Client | undefined;
+  let calledAtMs: number | undefined;
+  let watchesPageViews = false;
+
+  const now = (): number => calledAtMs ?? Date.now();
+
+  /** Made at the first use: importing the library touches nothing. */
+  function use(): Client | undefined {
+    if (browser.document !== undefined) client ??= createWebClient(browser, now);
+    return client;
+  }
+
+  function load(appId: string, options: LoadOptions): void {
+    const found = use();
+    if (found === undefined) return;
+    const { baseUrl, pageViews, optedOut, allowIdentities, intervalMs } = Object(options) as LoadOptions;
+    found.start(appId, {
+      baseUrl,
+      intervalMs: Number(intervalMs) > 0 ? Number(intervalMs) : clientLimits.webIntervalMs,
+      sessionIdleMs: clientLimits.webSessionIdleMs,
+      sessionPerStart: false,
+      optedOut: optedOut === true,
+      allowIdentities: Array.isArray(allowIdentities) ? allowIdentities : [],
+    });
+    if (pageViews === false || watchesPageViews) return;
+    watchesPageViews = true;
+    createLifecycle(browser).whenReady(() =>
+      watchPageViews(browser, (properties) => found.autocapture(pageViewEvent, properties)),
+    );
+  }
+
+  const sluice: Sluice = {
+    load(appId, options) {
+      try {
+        load(appId, options);
+      } catch {
+        use()?.warn('load failed inside the library.');
+      }
+    },
+    track: (event, properties) => use()?.track(event, properties),
+    identify: (identity) => use()?.identify(identity),
+    resetIdentity: () => use()?.resetIdentity(),
+    addUserProperties: (properties) => use()?.addUserProperties(properties),
+    addEventProperties: (properties) => use()?.addEventProperties(properties),
+    removeEventProperty: (property) => use()?.removeEventProperty(property),
+    clearEventProperties: () => use()?.clearEventProperties(),
+    optOut: () => use()?.optOut(),
+    optIn: () => use()?.optIn(),
+    flush: async () => use()?.flush(),
+    get userId() {
+      return client?.userId;
+    },
+    get identity() {
+      return client?.identity;
+    },
+    get droppedCount() {
+      return client?.droppedCount ?? 0;
+    },
+  };
+
+  return {
+    sluice,
+    at(ms, call) {
+      calledAtMs = typeof ms === 'number' && ms > 0 && ms <= Date.now() ? ms : undefined;
+      try {
+        call();
+      } finally {
+        calledAtMs = undefined;
+      }
+    },
+  };
+}
+
+function createWebClient(browser: Browser, now: () => number): Client {
+  const warn = (line: string): void => browser.console?.warn?.(line);
+  const { warn: warnOfAdapter } = createGuard(warn);
+  const storage = createLocalStorage(browser, warnOfAdapter);
+  const clock = {
+    now,
+    setTimer(ms: number, callback: () => void) {
+      const timer = browser.setTimeout(callback, ms);
+      return () => browser.clearTimeout(timer);
+    },
+  };
+  const randomBytes = (count: number): Uint8Array => {
+    const bytes = new Uint8Array(count);
+    // Ids that repeat would merge strangers; without a cryptographic source the common one is the next best.
+    return browser.crypto?.getRandomValues(bytes) ?? bytes.map(() => Math.floor(Math.random() * 256));
+  };
+  return createClient({
+    storage,
+    propertyStore: createCookieStore(browser, warnOfAdapter),
+    transport: createTransport(browser),
+    clock,
+    lifecycle: createLifecycle(browser),
+    randomBytes,
+    turn: createSendingTurn(browser, storage, clock, randomBytes),
+    warn,
+  });
+}

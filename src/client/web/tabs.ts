@@ -1,0 +1,81 @@
+// One tab at a time sends: by the browser's locks, which end with their tab; where there are none (pages without
+// TLS), by a lease in storage. Two that still meet cost a repeat, which the server answers as one.
+
+import type { Clock, KeyValueStorage, RandomBytes, SendingTurn } from '../core/adapters.js';
+import { clientLimits } from '../core/limits.js';
+import { randomMessageId } from '../core/random-ids.js';
+import type { Browser } from './browser.js';
+
+/** Time for another tab's writing to be seen here. */
+const lookAgainMs = 60;
+
+export function createSendingTurn(
+  browser: Browser,
+  storage: KeyValueStorage,
+  clock: Clock,
+  randomBytes: RandomBytes,
+): SendingTurn {
+  const locks = browser.navigator?.locks;
+  const lease = takeByLease(storage, clock, randomMessageId(randomBytes));
+  return {
+    async take(name, work) {
+      if (locks === undefined) return lease(name, work);
+      let began = false;
+      try {
+        await locks.request(name, () => {
+          began = true;
+          return work();
+        });
+      } catch {
+        // Locks are denied to some frames.
+        if (!began) await lease(name, work);
+      }
+    },
+  };
+}
+
+/** Runs the work when the lease is free, and lets it go afterwards. Another's lease ends by itself. */
+function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
+  const pause = (ms: number): Promise<void> => new Promise((resolve) => void clock.setTimer(ms, resolve));
+
+  /** Milliseconds that another tab has the lease. */
+  function othersMs(name: string): number {
+    const [holder, until] = (storage.get(name) ?? '').split(' ');
+    const ms = Number(until) - clock.now();
+    return holder !== tab && ms > 0 && ms <= clientLimits.leaseMs ? ms : 0;
+  }
+
+  return async (name: string, work: () => Promise<void>): Promise<void> => {
+    for (;;) {
+      const ms = othersMs(name);
+      if (ms > 0) {
+        await pause(ms);
+        continue;
+      }
+      claim(name);
+      await pause(lookAgainMs);
+      if (othersMs(name) === 0) break;
+    }
+    let cancel = renew(name, (next) => {
+      cancel = next;
+    });
+    try {
+      await work();
+    } finally {
+      cancel();
+      if (othersMs(name) === 0) storage.remove(name);
+    }
+  };
+
+  function claim(name: string): void {
+    storage.set(name, `${tab} ${clock.now() + clientLimits.leaseMs}`);
+  }
+
+  /** Keeps the lease while the work goes on; answers, and tells of each time, what ends that. */
+  function renew(name: string, onNext: (cancel: () => void) => void): () => void {
+    return clock.setTimer(clientLimits.leaseMs / 3, () => {
+      claim(name);
+      onNext(renew(name, onNext));
+    });
+  }
+}
