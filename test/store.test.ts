@@ -13,7 +13,7 @@ import { createLog } from '../src/log.js';
 import { readBacklog } from '../src/redis/backlog.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { storeSegment } from '../workers/store.js';
+import { isFresh, storeSegment } from '../workers/store.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
 import { commit, epoch, eventRecord, group, loadShard } from './support/shard.js';
 import { until } from './support/wait.js';
@@ -82,8 +82,8 @@ async function burn(name: { table: TableName; number: string }, bytes: Buffer): 
   await insertSegment(clickhouse, name, stranger, tokenOf(name, bytes, 0));
 }
 
-const store = (segment: Segment) =>
-  storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment);
+const store = (segment: Segment, fresh = false) =>
+  storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment, fresh);
 
 test('stores a segment, proves it by its marker, and forgets it', async () => {
   const { segment } = await sealedSegment('a', 'b');
@@ -130,14 +130,42 @@ test('finds a segment stored whose insert was never confirmed, and inserts nothi
   assert.deepEqual(await names(), ['a', 'b']);
 });
 
+test('the first try of a young segment, which does not look before its insert, stores nothing twice either', async () => {
+  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  assert.equal(await store(segment, true), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+
+  const second = await sealedSegment('c');
+  await burn(second.name, second.bytes);
+  assert.equal(await store(second.segment, true), 'stored');
+  assert.deepEqual(await names(), ['a', 'b', 'c'], 'nor does it lose what lies under a burnt token');
+});
+
+test('only the first try of a segment of the last ten minutes may spare the look before its insert', () => {
+  const openedMs = 1_700_000_000_000;
+  const segment = { table: 'events', number: String(openedMs * 1000) };
+  const minutes = (count: number) => openedMs + count * 60_000;
+  assert.equal(isFresh(segment, 1, openedMs), true);
+  assert.equal(isFresh(segment, 1, minutes(10) - 1), true);
+  assert.equal(isFresh(segment, 1, minutes(10)), false);
+  assert.equal(isFresh(segment, 1, openedMs - 1), false, 'by a clock that is behind');
+  assert.equal(isFresh(segment, 2, openedMs), false);
+});
+
 test('two workers with the same segment at once store it once', async () => {
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 6; round++) {
     const { segment } = await sealedSegment(`a${round}`, `b${round}`);
-    const results = await Promise.allSettled([store(segment), store(segment), store(segment)]);
+    const fresh = round % 2 === 0;
+    const results = await Promise.allSettled([
+      store(segment, fresh),
+      store(segment, fresh),
+      store(segment, fresh),
+    ]);
     assert.ok(results.some(({ status }) => status === 'fulfilled'));
     if ((await redis.zcard(shardKeys.segments(0))) > 0) await store(segment);
   }
-  assert.equal((await names()).length, 10);
+  assert.equal((await names()).length, 12);
 });
 
 test('goes on to the next token when ClickHouse knows a token but not its rows', async () => {

@@ -29,7 +29,7 @@ import {
   tickQueueName,
   workerOptions,
 } from './queues.js';
-import { storeSegment } from './store.js';
+import { isFresh, storeSegment } from './store.js';
 import { tick } from './tick.js';
 
 const config = readConfigOrExit();
@@ -69,7 +69,8 @@ function serveShard(shard: number): {
 } {
   const storeQueue = openQueue(storeQueueName, shard, queueRedis);
   const tickQueue = openQueue(tickQueueName, shard, queueRedis);
-  const store = (segment: Segment) => storeSegment({ redis, clickhouse, shard, crash, log }, segment);
+  const store = (segment: Segment, fresh = false) =>
+    storeSegment({ redis, clickhouse, shard, crash, log }, segment, fresh);
   const runTick = () =>
     tick({
       redis,
@@ -86,7 +87,7 @@ function serveShard(shard: number): {
   const storeWorker = new Worker<Segment>(
     storeQueueName,
     async (job: Job<Segment>) => {
-      await store(job.data);
+      await store(job.data, isFresh(job.data, job.attemptsStarted, Date.now()));
     },
     { ...options, concurrency: config.storeConcurrency },
   );
