@@ -4,18 +4,19 @@
 const rowsMax = 500;
 const previewCharsMax = 200;
 
-const kinds = {
-  event: ['Event', 'accent'],
-  identify: ['Identify', 'plain'],
-  user_properties: ['User', 'plain'],
-};
+// Maps, since a message may name a property that every object has.
+const kinds = new Map([
+  ['event', ['Event', 'accent']],
+  ['identify', ['Identify', 'plain']],
+  ['user_properties', ['User', 'plain']],
+]);
 
-const answers = {
-  stored: ['stored', 'good'],
-  repeat: ['repeat', 'plain'],
-  limited: ['limited', 'warn'],
-  rejected: ['rejected', 'bad'],
-};
+const answers = new Map([
+  ['stored', ['stored', 'good']],
+  ['repeat', ['repeat', 'plain']],
+  ['limited', ['limited', 'warn']],
+  ['rejected', ['rejected', 'bad']],
+]);
 
 /** Puts messages on top of the list, in the order in which they were sent, and drops the oldest rows. */
 export function addRows(list, batch) {
@@ -27,17 +28,17 @@ function row(message, at) {
   const item = element('li', 'fresh');
   const details = element('details');
   const summary = element('summary');
-  const [kind, kindTone] = kinds[message.type] ?? ['Unknown', 'bad'];
-  const [answer, answerTone] = answers[message.answer?.status] ?? ['no answer', 'warn'];
+  const [kind, kindTone] = kinds.get(message.type) ?? ['Unknown', 'bad'];
+  const [answer, answerTone] = answers.get(message.answer?.status) ?? ['no answer', 'warn'];
   summary.append(
     element('span', 'time', timeOf(message, at)),
     element('span', `chip ${kindTone}`, kind),
     outside('name', nameOf(message)),
-    outside('who', whoOf(message)),
+    outside('who', whoOf(message), 'User'),
+    outside('session', text(message.session_id), 'Session'),
     outside('preview', previewOf(message)),
     element('span', `chip ${answerTone}`, answer),
   );
-  summary.querySelector('.who').title = 'User';
   details.append(summary);
   details.addEventListener('toggle', () => {
     if (details.open && details.children.length === 1) details.append(detail(message, at));
@@ -63,7 +64,7 @@ function detail(message, at) {
       ['Identity', message.identity],
       ['User id', message.user_id],
       ['Session', message.session_id],
-      ["Time, by the device's clock", message.time],
+      ['Device time', message.time],
       ['Received', at],
       ['Message id', message.id],
     ]),
@@ -152,8 +153,10 @@ function isObject(value) {
 }
 
 /** Text from outside: its direction must not change the text around it. */
-function outside(className, value) {
-  return element('bdi', className, value);
+function outside(className, value, title = '') {
+  const made = element('bdi', className, value);
+  if (title !== '') made.title = title;
+  return made;
 }
 
 function element(name, className = '', content = undefined) {

@@ -71,11 +71,11 @@ const heard = {
           : 'The service does not answer.';
     setState('lost', `${why} Connecting again in ${Math.ceil(retryInMs / 1000)} s…`);
   },
-  refused: ({ message }) => {
+  refused: ({ reason, message }) => {
     setState('refused', 'Not paired');
     by('session').hidden = list.children.length === 0;
     showForm(message);
-    by(message.includes('ADMIN_TOKEN') ? 'token' : 'code').select();
+    by(reason === 'wrong_code' ? 'code' : 'token').select();
   },
   ended: ({ message }) => {
     setState('ended', 'Pairing ended');

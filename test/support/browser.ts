@@ -1,0 +1,36 @@
+// Debian's Chromium, driven by playwright-core: headless, as root or not, and without a word to the outside.
+
+import { existsSync } from 'node:fs';
+import { type Browser, chromium, type Page } from 'playwright-core';
+
+const chromiumPath = '/usr/bin/chromium';
+
+const flags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** Why tests with a browser have to be skipped, or false. */
+export function withoutBrowser(): string | false {
+  return existsSync(chromiumPath) ? false : `NO BROWSER: install the package chromium (${chromiumPath})`;
+}
+
+/** Starts a browser with a profile of its own; the caller closes it. */
+export function launchBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath: chromiumPath, args: flags });
+}
+
+/** Notes what goes wrong in a page: errors that nobody caught and what it writes to the console as such. */
+export function faultsOf(page: Page): string[] {
+  const faults: string[] = [];
+  page.on('pageerror', (error) => faults.push(`uncaught: ${error.message}`));
+  page.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') faults.push(message.text());
+  });
+  return faults;
+}

@@ -1,0 +1,203 @@
+// Pairings by themselves: codes as people type them, a Redis that is silent or away, a node of a cluster.
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import fc from 'fast-check';
+import type { Redis } from 'ioredis';
+import { redisConfig } from '../deploy/local/redis-config.js';
+import { visualizer } from '../src/contract/limits.js';
+import { createLog } from '../src/log.js';
+import { connect, connectForMessages, ready } from '../src/redis/client.js';
+import { type Channel, createChannel, type Shown } from '../src/visualizer/channel.js';
+import { makeCode, readCode } from '../src/visualizer/code.js';
+import { observePairings } from '../src/visualizer/observe.js';
+import {
+  type Begun,
+  beginPairing,
+  countFailure,
+  endPairing,
+  enterCode,
+  findCode,
+  idOfSecret,
+  renewPairing,
+  stateOf,
+} from '../src/visualizer/pairings.js';
+import { createShow } from '../src/visualizer/show.js';
+import { startChild } from './support/child.js';
+import { freePort } from './support/free-port.js';
+import { type RedisHandle, startRedis } from './support/services.js';
+import { tempDir } from './support/temp-dir.js';
+import { until } from './support/wait.js';
+
+const log = createLog('test', 'silent');
+
+describe('a code', () => {
+  test('is read as people write it: any case, with or without the dash, O for 0, I and L for 1', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 20 }), fc.boolean(), (spaces, lower) => {
+        const code = makeCode();
+        const alike = code.replace('-', ' '.repeat(spaces)).replace('0', 'O').replace('1', 'l');
+        assert.equal(readCode(lower ? alike.toLowerCase() : alike), code);
+      }),
+    );
+    assert.equal(readCode(' k7p3xm\n'), 'K7P-3XM');
+    assert.equal(readCode('oil-oil'), '011-011');
+  });
+
+  test('is not read out of anything else', () => {
+    for (const text of [
+      '',
+      'K7P',
+      'K7P-3XMA',
+      'K7P-3X!',
+      'UUU-UUU',
+      'K7P—3XM',
+
+      'K'.repeat(1e6),
+    ]) {
+      assert.equal(readCode(text), undefined, text.slice(0, 20));
+    }
+  });
+});
+
+function begun(result: Begun | string): Begun & { readonly id: string } {
+  assert.ok(typeof result === 'object', String(result));
+  return { ...result, id: String(idOfSecret(result.pairing)) };
+}
+
+test('a pairing on a node of a Redis Cluster goes its whole way: its keys share a slot', async () => {
+  const port = await freePort();
+  const dir = tempDir('cluster');
+  const config = redisConfig({ port, dir, appendfsync: 'always', memoryBytesMax: 1024 ** 3 });
+  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n`);
+  const url = `redis://127.0.0.1:${port}`;
+  const redis = connect(url, log);
+  const node = await startChild({
+    name: 'redis-server',
+    program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
+    healthy: async () => (await redis.ping()) === 'PONG',
+    healthyDeadlineMs: 20_000,
+  });
+  const channel = createChannel({ redis, connectForMessages: () => connectForMessages(url, log), log });
+  try {
+    await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+    await until(async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'), {
+      deadlineMs: 10_000,
+      what: 'the cluster is up',
+    });
+    const { id, code } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
+    assert.equal(await stateOf(redis, id, '1'), 'waiting');
+    assert.equal(await findCode(redis, code), id);
+    const live = await enterCode(redis, code);
+    assert.deepEqual(live, { id, appId: '1', endsInMs: visualizer.liveMsMax });
+    assert.equal(await stateOf(redis, id, '1'), 'live');
+    assert.equal(await renewPairing(redis, id), true);
+    await observePairings(redis);
+    assert.equal(await countFailure(redis, 'secret', '10.0.0.1'), false);
+    const shown: Shown[] = [];
+    await channel.listen(id, (words) => shown.push(words));
+    await channel.publish(id, { kind: 'batch', count: 2, json: '{"a":"b c"}' });
+    await channel.publish(id, { kind: 'ended', by: 'page' });
+    await until(() => shown.length === 2, { deadlineMs: 5_000, what: 'both are heard' });
+    assert.deepEqual(shown, [
+      { kind: 'batch', count: 2, json: '{"a":"b c"}' },
+      { kind: 'ended', by: 'page' },
+    ]);
+    assert.equal(await endPairing(redis, id, '1'), true);
+    assert.equal(await renewPairing(redis, id), false);
+    assert.equal(await stateOf(redis, id, '1'), 'ended');
+  } finally {
+    channel.close();
+    redis.disconnect();
+    await node.stop();
+  }
+});
+
+describe('what a device has sent', () => {
+  let server: RedisHandle;
+  let redis: Redis;
+  let channel: Channel;
+
+  before(async () => {
+    server = await startRedis();
+    redis = connect(server.url, log, 1_500);
+    await ready(redis, 5_000);
+    channel = createChannel({ redis, connectForMessages: () => connectForMessages(server.url, log), log });
+  });
+  after(async () => {
+    channel?.close();
+    redis?.disconnect();
+    await server?.remove();
+  });
+
+  async function pair() {
+    const { pairing, code, id } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
+    await enterCode(redis, code);
+    return { pairing, id };
+  }
+
+  const batch = (pairing: string) => ({
+    pairing,
+    appId: '1',
+    messages: [{ type: 'event' }],
+    answers: [{ status: 'stored' as const }],
+  });
+
+  test('is answered in time though Redis is silent, and when it is away', async () => {
+    const show = createShow({ redis, channel, log });
+    const { pairing, id } = await pair();
+    assert.equal(await show(batch(pairing)), true);
+    server.sigstop();
+    const startedAt = performance.now();
+    assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
+    const tookMs = performance.now() - startedAt;
+    server.sigcont();
+    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < visualizer.lookupMsMax + 150, String(tookMs));
+    await until(async () => (await stateOf(redis, id, '1')) === 'live', {
+      deadlineMs: 10_000,
+      what: 'Redis answers again',
+    });
+    await server.kill9();
+    await until(() => redis.status !== 'ready', { deadlineMs: 5_000, what: 'the connection is lost' });
+    assert.equal(await show(batch(pairing)), true);
+    await server.restart();
+    await ready(redis, 10_000);
+    await endPairing(redis, id, '1');
+    assert.equal(await show(batch(pairing)), false);
+    for (const text of ['', 'x', pairing.slice(1), `${pairing}A`])
+      assert.equal(await show(batch(text)), false);
+  });
+
+  test('reaches whoever listens, and nobody who has left', async () => {
+    const show = createShow({ redis, channel, log });
+    const { pairing, id } = await pair();
+    const [first, second]: [Shown[], Shown[]] = [[], []];
+    const leave = await channel.listen(id, (words) => first.push(words));
+    await channel.listen(id, (words) => second.push(words));
+    await show(batch(pairing));
+    await until(() => first.length + second.length === 2, { deadlineMs: 5_000, what: 'both have heard it' });
+    leave();
+    leave();
+    await show(batch(pairing));
+    await until(() => second.length === 2, { deadlineMs: 5_000, what: 'the second has heard it' });
+    assert.equal(first.length, 1);
+  });
+
+  test('is not lost for good when the connection that listens is cut: a gap is told, then it goes on', async () => {
+    const show = createShow({ redis, channel, log });
+    const { pairing, id } = await pair();
+    const shown: Shown[] = [];
+    await channel.listen(id, (words) => shown.push(words));
+    await redis.client('KILL', 'TYPE', 'PUBSUB');
+    await until(() => shown[0]?.kind === 'gap', { deadlineMs: 5_000, what: 'the gap is told' });
+    await until(
+      async () => {
+        await show(batch(pairing));
+        return shown.some(({ kind }) => kind === 'batch');
+      },
+      { deadlineMs: 5_000, what: 'it goes on' },
+    );
+  });
+});
