@@ -10,9 +10,13 @@ import { tempDir } from './support/temp-dir.js';
 
 const setupScript = fileURLToPath(new URL('../../deploy/local/setup.mjs', import.meta.url));
 
-describe('setting up redis-server', () => {
+describe('setting up what the system has to bring', () => {
   function installRedis(path: string): { status: number | null; stderr: string } {
-    const code = `import(${JSON.stringify(setupScript)}).then((setup) => setup.installRedis())`;
+    return setUp(path, 'installRedis()');
+  }
+
+  function setUp(path: string, call: string): { status: number | null; stderr: string } {
+    const code = `import(${JSON.stringify(setupScript)}).then((setup) => setup.${call})`;
     const { status, stderr } = spawnSync(process.execPath, ['-e', code], {
       env: { PATH: path },
       encoding: 'utf8',
@@ -56,6 +60,19 @@ describe('setting up redis-server', () => {
     assert.deepEqual(
       calls.map((call) => /install|update/.exec(call)?.[0]),
       ['install', 'update', 'install'],
+    );
+  });
+
+  test('names all programs of the tests that are missing in one line', () => {
+    const wanted = ['chromium', 'strace', 'true'].map((program) => ({
+      program,
+      package: `${program}-package`,
+    }));
+    const { status, stderr } = setUp(folderWith({ true: '' }), `installPrograms(${JSON.stringify(wanted)})`);
+    assert.equal(status, 1);
+    assert.equal(
+      stderr,
+      'sluice: chromium, strace are missing: install the packages chromium-package, strace-package\n',
     );
   });
 

@@ -60,14 +60,32 @@ function packagesInstalled() {
 
 /** Installs Debian's redis-server when there is none. */
 export function installRedis() {
-  if (onPath('redis-server')) return;
-  const byHand = 'install the package redis-server, or set REDIS_URL to a Redis that runs already';
-  if (!onPath('apt-get')) fail(`redis-server is missing: ${byHand}`);
+  installPrograms([
+    {
+      program: 'redis-server',
+      package: 'redis-server',
+      otherwise: ', or set REDIS_URL to a Redis that runs already',
+    },
+  ]);
+}
+
+/**
+ * Installs the Debian packages of those programs that are missing, all with one command. `otherwise` says what
+ * else one can do.
+ */
+export function installPrograms(wanted) {
+  const missing = wanted.filter(({ program }) => !onPath(program));
+  if (missing.length === 0) return;
+  const programs = missing.map(({ program }) => program).join(', ');
+  const packages = missing.map((each) => each.package);
+  const is = missing.length === 1 ? 'is' : 'are';
+  const byHand = `install the package${missing.length === 1 ? '' : 's'} ${packages.join(', ')}${missing[0].otherwise ?? ''}`;
+  if (!onPath('apt-get')) fail(`${programs} ${is} missing: ${byHand}`);
   const sudo = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   if (sudo.length > 0 && spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status !== 0) {
-    fail(`redis-server is missing, and installing it needs root: ${byHand}`);
+    fail(`${programs} ${is} missing, and installing needs root: ${byHand}`);
   }
-  say('installing redis-server (apt-get)');
+  say(`installing ${packages.join(', ')} (apt-get)`);
   const apt = (...args) =>
     run([
       ...sudo,
@@ -80,9 +98,10 @@ export function installRedis() {
       ...args,
     ]);
   // A fresh container has no package lists, an old one has stale ones.
-  const install = () => apt('install', '--yes', '--no-install-recommends', 'redis-server');
-  if (!install() && !(apt('update') && install())) fail(`redis-server could not be installed: ${byHand}`);
-  if (!onPath('redis-server')) fail(`redis-server is still missing: ${byHand}`);
+  const install = () => apt('install', '--yes', '--no-install-recommends', ...packages);
+  if (!install() && !(apt('update') && install())) fail(`${programs} could not be installed: ${byHand}`);
+  const still = missing.filter(({ program }) => !onPath(program)).map(({ program }) => program);
+  if (still.length > 0) fail(`${still.join(', ')} ${is} still missing: ${byHand}`);
 }
 
 /** Compiles what changed; ends the process when there are errors, which the compiler has printed then. */

@@ -3,18 +3,32 @@
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { buildOrExit, fail, installPackages, installRedis, requireNode, root, say } from './setup.mjs';
+import {
+  buildOrExit,
+  fail,
+  installPackages,
+  installPrograms,
+  installRedis,
+  requireNode,
+  root,
+  say,
+} from './setup.mjs';
+
+/** Debian's programs that some tests drive, by the import that uses them. */
+const testPrograms = [{ program: 'chromium', package: 'chromium', usedBy: 'support/browser.js' }];
 
 const names = process.argv.slice(2);
 
 requireNode();
 installPackages();
 installRedis();
+const sources = testSources();
+installPrograms(testPrograms.filter(({ usedBy }) => sources.some((path) => usesFile(path, usedBy))));
 buildOrExit();
 if (names.length === 0) lint();
-process.exit(runTests(testFiles()));
+process.exit(runTests(sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')))));
 
 function lint() {
   say('checking style (biome)');
@@ -23,14 +37,18 @@ function lint() {
 }
 
 /** The test files, from the sources: compiled ones of a source that is gone don't count, nor do helpers. */
-function testFiles() {
+function testSources() {
   const files = readdirSync(join(root, 'test'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith('.test.ts'))
     .map((entry) => relative(root, join(entry.parentPath ?? entry.path, entry.name)))
     .filter((path) => names.length === 0 || names.some((name) => path.includes(name)))
     .sort();
   if (files.length === 0) fail(`no test file's path contains ${names.join(' or ')}`);
-  return files.map((path) => join('dist', path.replace(/\.ts$/, '.js')));
+  return files;
+}
+
+function usesFile(path, imported) {
+  return readFileSync(join(root, path), 'utf8').includes(imported);
 }
 
 /**
