@@ -9,6 +9,8 @@ export type Config = {
   readonly host: string;
   readonly port: number;
   readonly adminPort: number;
+  /** Where a worker tells its own health and metrics; 0: it does not, and the host's API tells its metrics. */
+  readonly workerAdminPort: number;
   /** Origin used in every URL that the service hands out; never taken from a request. */
   readonly publicBaseUrl: string;
   readonly dataDir: string;
@@ -58,6 +60,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     host,
     port,
     adminPort: integer(env, 'ADMIN_PORT', 8081, 1, 65_535),
+    workerAdminPort: integer(env, 'WORKER_ADMIN_PORT', 0, 0, 65_535),
     publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
     dataDir: resolve(text(env, 'DATA_DIR', '.data')),
     redisUrl: redisUrl ?? `redis://127.0.0.1:${redisPort}`,

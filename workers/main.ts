@@ -11,6 +11,7 @@ import { readPendingDeletions } from '../src/deletion/request.js';
 import { purgeStrayTargets } from '../src/deletion/round-tables.js';
 import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog, describeError } from '../src/log.js';
+import { registry } from '../src/metrics.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
 import { updateClaimWindow } from '../src/redis/claim-window.js';
 import { connect, connectForQueue, ready } from '../src/redis/client.js';
@@ -18,6 +19,7 @@ import { registryKeys, type Segment, shardKeys } from '../src/redis/keys.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
 import { stopRequested } from '../src/stop.js';
 import { runDeletionRound } from './delete.js';
+import { PortTaken, serveHealth } from './health.js';
 import {
   deletionJobOptions,
   deletionQueueName,
@@ -43,6 +45,28 @@ let stopping = false;
 void stop.then(() => {
   stopping = true;
 });
+
+let working = false;
+function missing(): string[] {
+  if (stopping) return ['running: the process is stopping'];
+  if (redis.status !== 'ready') return ['redis'];
+  return working ? [] : ['state: run "npm run admin -- restore" or start again'];
+}
+
+/** With a port of its own a worker tells its metrics itself; else the API process of its host does. */
+const tellsItself = config.workerAdminPort !== 0;
+const stopTelling = tellsItself
+  ? await serveHealth({
+      host: config.host,
+      port: config.workerAdminPort,
+      missing,
+      metrics: () => registry.metrics(),
+    }).catch((error: unknown) => {
+      if (!(error instanceof PortTaken)) throw error;
+      process.stderr.write(`sluice: ${error.message}\n`);
+      process.exit(1);
+    })
+  : undefined;
 
 /** Waits for the deployment: a worker may start before the first start has made it. */
 async function waitForDeployment() {
@@ -160,7 +184,7 @@ function serveDeletions(): { readonly look: () => Promise<void>; readonly close:
 }
 
 const served = Array.from({ length: shards }, (_, shard) => serveShard(shard));
-const stopSharing = shareMetrics(redis, `worker-${process.pid}`, log);
+const stopSharing = tellsItself ? undefined : shareMetrics(redis, `worker-${process.pid}`, log);
 
 const deletionRounds = serveDeletions();
 
@@ -201,6 +225,7 @@ function repeat(work: () => Promise<void>, everyMs: number, what: string): () =>
 
 const stopUpkeep = repeat(everySecond, 1_000, 'upkeep');
 const stopLooking = repeat(deletionRounds.look, lookEveryMs, 'the look for deletions');
+working = true;
 log.info({ shards }, 'working');
 
 await stop;
@@ -214,7 +239,8 @@ const closing = [
   ...served.map((shard) => shard.close()),
 ];
 await Promise.race([Promise.all(closing), bound]);
-await stopSharing();
+await stopSharing?.();
+stopTelling?.();
 await clickhouse.close();
 redis.disconnect();
 queueRedis.disconnect();
