@@ -16,6 +16,7 @@ import { deletionRoutes } from './http/deletion.js';
 import { healthRoutes } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
 import { openApiRoute } from './http/openapi.js';
+import { collectPart } from './http/openapi-collect.js';
 import { deletionPart } from './http/openapi-deletion.js';
 import { healthPart } from './http/openapi-health.js';
 import { ingestPart } from './http/openapi-ingest.js';
@@ -147,7 +148,7 @@ try {
     ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, crash, log }),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(missing),
-    openApiRoute(config.publicBaseUrl, [ingestPart, deletionPart, visualizerPart, healthPart]),
+    openApiRoute(config.publicBaseUrl, [ingestPart, collectPart, deletionPart, visualizerPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
   servers.push(

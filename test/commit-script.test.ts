@@ -3,7 +3,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { claims } from '../src/contract/limits.js';
-import type { LimitCheck } from '../src/ingest/pack.js';
+import type { Group, IngestRecord, LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
 import { claimWindowMinutes } from '../src/redis/claim-window.js';
 import { shardKeys } from '../src/redis/keys.js';
@@ -193,6 +193,32 @@ test('a group of several events passes whole or not at all', async () => {
   assert.match(await commit(redis, [five(3)]), /^l0:/);
   assert.equal(await commit(redis, [five(2)]), 'ss');
   assert.match(await commit(redis, [five(1)]), /^l0:/);
+});
+
+test('a group whose limits let repeats pass is not limited nor counted when all of it is repeated', async () => {
+  const two = limit('repeats', 2, 60_000);
+  const passing = (...records: IngestRecord[]): Group => ({
+    ...group(records, [two]),
+    limitsPassRepeats: true,
+  });
+  const counting = (...records: IngestRecord[]): Group => group(records, [two]);
+  const a = () => eventRecord('a', 'ka');
+  assert.equal(await commit(redis, [passing(a())]), 's');
+  assert.equal(await commit(redis, [passing(a()), passing(a(), a())]), 'r,rr');
+  // The second of two in one commit is a repeat already; a third one has no room.
+  const b = () => eventRecord('b', 'kb');
+  const answers = (await commit(redis, [passing(b()), passing(b()), passing(eventRecord('c', 'kc'))])).split(
+    ',',
+  );
+  assert.deepEqual(answers.slice(0, 2), ['s', 'r']);
+  assert.match(answers[2] ?? '', /^l0:\d+$/);
+  // Full now: repeats pass, but not with something new beside them, nor without a claim, nor where they count.
+  assert.equal(await commit(redis, [passing(a(), b())]), 'rr');
+  for (const full of [passing(a(), eventRecord('d', 'kd')), passing(eventRecord('e')), counting(a())]) {
+    assert.match(await commit(redis, [full]), /^l0:\d+$/);
+  }
+  const names = (await bytesOf((await outstanding())[0])).match(/"(a|b|c|d|e)"/g);
+  assert.deepEqual(names, ['"a"', '"b"']);
 });
 
 test('waiting as long as a refusal says is enough', async () => {

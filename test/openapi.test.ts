@@ -10,8 +10,11 @@ import { bodies } from '../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../src/contract/outcomes.js';
 import {
   bulkEventsSchema,
+  eventMessageSchema,
   eventSchema,
+  identifyMessageSchema,
   identifySchema,
+  userPropertiesMessageSchema,
   userPropertiesSchema,
 } from '../src/contract/schemas.js';
 import { openApiDocument } from '../src/http/openapi.js';
@@ -135,7 +138,7 @@ test('lists every code of the table with its status, meaning and whether to repe
 });
 
 test('an operation documents each code under its status, with its meaning', () => {
-  for (const path of ingestPaths) {
+  for (const path of [...ingestPaths, '/api/collect']) {
     const { responses } = postOf(path);
     for (const status of [400, 413, 415, 503]) assert.ok(responses[status], `${path} ${status}`);
     for (const [status, { description }] of Object.entries(responses)) {
@@ -147,6 +150,7 @@ test('an operation documents each code under its status, with its meaning', () =
   }
   assert.ok(postOf('/api/track').responses[429]);
   assert.equal(postOf('/api/v1/identify').responses[429], undefined, 'identify has no limit');
+  assert.equal(postOf('/api/collect').responses[429], undefined, 'messages are limited one by one');
 });
 
 test('shows the schemas that check the requests, changed only to say more', () => {
@@ -169,6 +173,9 @@ test('shows the schemas that check the requests, changed only to say more', () =
   };
   assertContains(schemas.Event, plain(eventSchema), 'Event');
   assertContains(schemas.User, plain(userPropertiesSchema), 'User');
+  assertContains(schemas.EventMessage, plain(eventMessageSchema), 'EventMessage');
+  assertContains(schemas.IdentifyMessage, plain(identifyMessageSchema), 'IdentifyMessage');
+  assertContains(schemas.UserPropertiesMessage, plain(userPropertiesMessageSchema), 'UserPropertiesMessage');
   const withoutAppId = (name: string) => {
     const { required, properties, ...rest } = structuredClone(schemas[name]) as {
       required: string[];
@@ -235,7 +242,44 @@ test('every answer that is an example holds to its schema and is what its reques
       }
     }
   }
-  assert.equal(sent, 6);
+  assert.equal(sent, 8);
+});
+
+test('every request of the client library that is an example is stored, message by message', async () => {
+  const operation = postOf('/api/collect');
+  const content = operation.requestBody?.content['application/json'];
+  const examples = Object.values(content?.examples ?? {});
+  assert.ok(examples.length > 0);
+  for (const { value } of examples) {
+    assertHolds(content?.schema, value);
+    for (const [type, status] of [
+      ['application/json', 'stored'],
+      ['text/plain', 'repeat'],
+    ] as const) {
+      assert.ok(operation.requestBody?.content[type], `${type} is documented`);
+      const reply = await send('/api/collect', real(value), { 'Content-Type': type });
+      const { messages } = (await checkAnswer(operation, reply)) as { messages: { status: string }[] };
+      assert.deepEqual(
+        messages.map((message) => message.status),
+        (value as { messages: object[] }).messages.map(() => status),
+      );
+    }
+  }
+});
+
+test('answers of the endpoint of the client library are as documented: 413, 415, 400', async () => {
+  const operation = postOf('/api/collect');
+  const statuses: number[] = [];
+  for (const [body, headers] of [
+    ['x'.repeat(bodies.collectBytesMax + 1), {}],
+    ['{}', { 'Content-Encoding': 'br' }],
+    ['{}', {}],
+  ] as const) {
+    const reply = await send('/api/collect', body, headers);
+    statuses.push(reply.status);
+    await checkAnswer(operation, reply);
+  }
+  assert.deepEqual(statuses, [413, 415, 400]);
 });
 
 test('every example of a single field is taken by the service', async () => {
@@ -306,6 +350,10 @@ test('answers of every other status are as documented: 413, 415, 429, health, 50
 
   await sluice.redis.kill9();
   await check(await send('/api/track', body));
+  const messages = [{ type: 'event', id: 'away', user_id: '5', event: 'x' }];
+  const collected = await send('/api/collect', real({ sent_at: new Date().toISOString(), messages }));
+  assert.equal(collected.status, 503);
+  await checkAnswer(postOf('/api/collect'), collected);
   await get('/health/ready');
   assert.deepEqual(statuses, [200, 415, 413, 400, 400, 429, 200, 200, 200, 503, 503]);
 });
