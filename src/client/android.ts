@@ -1,0 +1,83 @@
+// The Android surface: `import { sluice } from 'sluice/client/android'`.
+
+import type { Properties } from './core/messages.js';
+import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
+import {
+  type AndroidEventProperties,
+  toPlainProperties,
+  toTextProperties,
+} from './mobile/android-properties.js';
+import { createMobile } from './mobile/mobile.js';
+import { type Operations, operationsOf } from './mobile/operations.js';
+import type { MobileOptions } from './mobile/options.js';
+
+export type { Properties } from './core/messages.js';
+export type {
+  AppState,
+  DeviceAdapters,
+  DeviceStorage,
+  Fetch,
+  PairingAdapters,
+  RuntimeAdapters,
+} from './mobile/adapters.js';
+export type { AndroidEventProperties, AndroidValue } from './mobile/android-properties.js';
+
+export type AndroidOptions = MobileOptions;
+
+/** What stands for Android's context: the adapters of the phone. */
+export type AndroidContext = DeviceAdapters & PairingAdapters;
+
+/** Properties of a user on Android. */
+export type AndroidUserProperties = Properties | ReadonlyMap<string | number, string | number>;
+
+export type AndroidSluice = Omit<Operations, 'track' | 'addUserProperties' | 'addEventProperties'> & {
+  /** To be called before all else, with the address to send to. */
+  configure(options: AndroidOptions): void;
+  /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
+  init(context: AndroidContext, appId: string): void;
+  /** Records an event; the name has 1 to 255 characters. Keys and values are sent as text. */
+  track(event: string, properties?: AndroidEventProperties | null): void;
+  /** Adds to the current user's properties; values have at most 255 characters. */
+  addUserProperties(properties: AndroidUserProperties): void;
+  /** Attaches properties to all later events of this device. Keys and values are sent as text. */
+  addEventProperties(properties: AndroidEventProperties | null): void;
+  /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
+  startEVPairing(): void;
+  stopEVPairing(): void;
+  /** Switches the shake off that starts pairing; for apps in production. */
+  disableVisualizerPairingGesture(): void;
+  /** @deprecated Use `disableVisualizerPairingGesture`, which does the same. */
+  disableDefaultPairingGesture(): void;
+};
+
+/** Makes a surface of its own; an app has use for one only, `sluice`. */
+export function createAndroidSluice(): AndroidSluice {
+  const mobile = createMobile();
+  const { run } = mobile;
+  let warnedOfName = false;
+  return {
+    ...operationsOf(mobile),
+    configure: mobile.configure,
+    init(context, appId) {
+      mobile.attach(context);
+      mobile.start(appId);
+    },
+    track: (event, properties) => run('track', (client) => client.track(event, toTextProperties(properties))),
+    addUserProperties: (properties) =>
+      run('addUserProperties', (client) => client.addUserProperties(toPlainProperties(properties))),
+    addEventProperties: (properties) =>
+      run('addEventProperties', (client) => client.addEventProperties(toTextProperties(properties))),
+    startEVPairing: mobile.startPairing,
+    stopEVPairing: mobile.stopPairing,
+    disableVisualizerPairingGesture: mobile.disableGesture,
+    disableDefaultPairingGesture() {
+      if (!warnedOfName) {
+        mobile.warn('disableDefaultPairingGesture is deprecated: use disableVisualizerPairingGesture.');
+      }
+      warnedOfName = true;
+      mobile.disableGesture();
+    },
+  };
+}
+
+export const sluice: AndroidSluice = createAndroidSluice();

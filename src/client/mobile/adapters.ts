@@ -1,0 +1,70 @@
+// What the mobile surfaces need of the phone. Each is shaped so that what React Native and its usual packages
+// offer can be handed over as it is; a native app wraps its own. A function that adds a listener may return
+// whatever takes it away again. An adapter that throws costs a warning, never the app.
+
+import type { Clock, RandomBytes } from '../core/adapters.js';
+
+/** Text that survives the app. AsyncStorage fits; so does anything that answers at once. */
+export type DeviceStorage = {
+  getItem(key: string): Eventually<string | null | undefined>;
+  setItem(key: string, text: string): Eventually<unknown>;
+  removeItem(key: string): Eventually<unknown>;
+  getAllKeys(): Eventually<readonly string[]>;
+};
+
+type Eventually<T> = T | PromiseLike<T>;
+
+/** Whether the app is in front. React Native's `AppState` fits. */
+export type AppState = {
+  /** The listener is given `'active'` when the app comes to the front, `'background'` when it leaves. */
+  addEventListener(type: 'change', listener: (state: string) => void): unknown;
+};
+
+/** The part of `fetch` that is used. */
+export type Fetch = (
+  url: string,
+  init: {
+    readonly method: 'POST';
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: string;
+    /** An AbortSignal, where there are any; typed so that the type of every platform's `fetch` takes it. */
+    readonly signal?: never;
+  },
+) => PromiseLike<{
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  text(): PromiseLike<string>;
+}>;
+
+/** What every surface can be given. */
+export type DeviceAdapters = {
+  /** Without it, the user, the queue and the properties are forgotten when the app ends. */
+  readonly storage?: DeviceStorage;
+  /** Without it, nothing is sent early when the app leaves the front. */
+  readonly appState?: AppState;
+  /** Default: the global `fetch`. */
+  readonly fetch?: Fetch;
+  /** Adds a listener that is given the name of each screen shown; each becomes an event `Screen View`. */
+  readonly onScreen?: (listener: (screenName: string) => void) => unknown;
+  /** Adds a listener that is called when the network is back, so that what waits goes out at once. */
+  readonly onOnline?: (listener: () => void) => unknown;
+};
+
+/** What a surface that pairs with the Event Visualizer can be given besides. */
+export type PairingAdapters = {
+  /** Shows the short code that an administrator enters on the visualizer's page. */
+  readonly showPairingCode?: (code: string) => void;
+  readonly hidePairingCode?: () => void;
+  /** Adds a listener that is called when the device is shaken: the default pairing gesture. */
+  readonly onShake?: (listener: () => void) => unknown;
+};
+
+/** What concerns the place a program runs in, not the phone; tests give their own. */
+export type RuntimeAdapters = {
+  /** Default: the system's clock and timers. */
+  readonly clock?: Clock;
+  /** Default: `crypto.getRandomValues`. Must be cryptographic: two devices must never draw the same user. */
+  readonly randomBytes?: RandomBytes;
+  /** Shows the developer one line. Default: `console.warn`. */
+  readonly warn?: (line: string) => void;
+};

@@ -1,0 +1,43 @@
+// The default pairing gesture, a shake, until the app switches it off.
+
+import type { PairingAdapters } from './adapters.js';
+import { attempt } from './attempt.js';
+
+export type Gesture = {
+  /** Listens to the device, unless the gesture has been switched off before. To be called once. */
+  listen(device: PairingAdapters, warn: (line: string) => void): void;
+  disable(): void;
+};
+
+/** Makes the gesture; `onGesture` is called at each. */
+export function createGesture(onGesture: () => void): Gesture {
+  let enabled = true;
+  let unlisten = () => {};
+
+  return {
+    listen(device, warn) {
+      if (!enabled) return;
+      const listening = attempt(warn, 'onShake', () =>
+        device.onShake?.(() => {
+          if (enabled) onGesture();
+        }),
+      );
+      unlisten = () => attempt(warn, 'onShake', () => remove(listening));
+    },
+    disable() {
+      enabled = false;
+      unlisten();
+      unlisten = () => {};
+    },
+  };
+}
+
+/** Takes a listener away by what adding it returned: a function, or an object with `remove`, or nothing. */
+function remove(listening: unknown): void {
+  if (typeof listening === 'function') listening();
+  else if (hasRemove(listening)) listening.remove();
+}
+
+function hasRemove(listening: unknown): listening is { remove(): void } {
+  return typeof (listening as { remove?: unknown } | null | undefined)?.remove === 'function';
+}

@@ -1,0 +1,173 @@
+// What the mobile surfaces share: one client of the core, made at `configure` and wired to the phone as soon as
+// the phone is known, with pairing, its gesture and screen views around it. A surface is a thin object over it
+// that has its platform's operations and no others.
+
+import { type Client, createClient } from '../core/client.js';
+import { clientLimits } from '../core/limits.js';
+import type { DeviceAdapters, PairingAdapters } from './adapters.js';
+import { attempt } from './attempt.js';
+import { createGesture } from './gesture.js';
+import { createDeviceLifecycle, type DeviceLifecycle } from './lifecycle.js';
+import { type MobileOptions, type ReadOptions, readOptions } from './options.js';
+import { createPairing, type Pairing } from './pairing.js';
+import { platform, warnInConsole } from './runtime.js';
+import { listenToScreens } from './screens.js';
+import { createLoadedStorage, type LoadedStorage } from './storage.js';
+import { createFetchTransport } from './transport.js';
+
+type Device = DeviceAdapters & PairingAdapters;
+
+/** The client and what belongs to it, from `configure` on. */
+type Wired = {
+  readonly client: Client;
+  readonly storage: LoadedStorage;
+  readonly lifecycle: DeviceLifecycle;
+  readonly pairing: Pairing;
+};
+
+export type Mobile = {
+  /** Takes the options; once more, other ones apply from the next start on, and the runtime stays. */
+  configure(options: MobileOptions): void;
+  /** Takes the phone, the first time; `configure` comes before. */
+  attach(device: Device): void;
+  start(appId: string): void;
+  /** Runs an operation on the client; before `configure`, and when it throws, it is a warning instead. */
+  run(operation: string, work: (client: Client) => void): void;
+  /** Seconds, above 0. */
+  changeInterval(seconds: number): void;
+  optOut(): void;
+  startPairing(): void;
+  stopPairing(): void;
+  disableGesture(): void;
+  /** Shows the developer a line. */
+  warn(line: string): void;
+  readonly userId: string | undefined;
+  readonly identity: string | undefined;
+};
+
+/** Makes what a surface stands on. Nothing happens before `configure`; nothing throws. */
+export function createMobile(): Mobile {
+  let options: ReadOptions | undefined;
+  let wired: Wired | undefined;
+  let device: Device | undefined;
+  let appId: string | undefined;
+  let show = warnInConsole;
+  const gesture = createGesture(startPairing);
+
+  function configure(given: MobileOptions): void {
+    const read = readOptions(given);
+    if ('fault' in read) {
+      if (wired === undefined) show = read.warn;
+      warn(`configure is ignored: ${read.fault}.`);
+      return;
+    }
+    options = read;
+    show = read.warn;
+    wired ??= wire(read);
+  }
+
+  function wire({ clock, randomBytes }: ReadOptions): Wired {
+    const storage = createLoadedStorage(clock, warn);
+    const lifecycle = createDeviceLifecycle();
+    const transport = createFetchTransport(clock, () => device?.fetch);
+    const client = createClient({
+      storage,
+      lifecycle,
+      transport,
+      clock,
+      randomBytes,
+      warn: (line) => show(line),
+    });
+    const pairing = createPairing({ client, transport, clock, display: () => device });
+    return { client, storage, lifecycle, pairing };
+  }
+
+  function warn(line: string): void {
+    if (wired !== undefined) return wired.client.warn(line);
+    try {
+      show(`Sluice: ${line}`);
+    } catch {
+      // A console that throws: there is nobody left to tell.
+    }
+  }
+
+  function attach(given: Device): void {
+    if (wired === undefined || device !== undefined) return;
+    const { client, storage, lifecycle } = wired;
+    const attached = given ?? {};
+    device = attached;
+    if ((attempt(warn, 'fetch', () => attached.fetch) ?? platform.fetch) === undefined) {
+      warn('nothing can be sent: there is no fetch, and none was given.');
+    }
+    lifecycle.listen(attached, warn);
+    gesture.listen(attached, warn);
+    listenToScreens(attached, client, () => options?.screenViews === true);
+    void storage.load(attempt(warn, 'storage', () => attached.storage)).then(lifecycle.ready);
+  }
+
+  function start(nextAppId: string): void {
+    run('the start', (client) => {
+      if (options === undefined) return;
+      if (typeof nextAppId === 'string' && nextAppId !== '') {
+        if (nextAppId !== appId) wired?.pairing.stop();
+        appId = nextAppId;
+      }
+      client.start(nextAppId, {
+        baseUrl: options.baseUrl,
+        intervalMs: clientLimits.mobileIntervalMs,
+        sessionIdleMs: clientLimits.mobileSessionIdleMs,
+        sessionPerStart: true,
+        optedOut: options.optedOut,
+        allowIdentities: options.allowIdentities,
+        onAnswer: (of, answer) => wired?.pairing.onAnswer(of, answer),
+      });
+    });
+  }
+
+  function run(operation: string, work: (client: Client) => void): void {
+    if (wired === undefined) {
+      warn(`${operation} is ignored: call configure({ baseUrl }) first.`);
+      return;
+    }
+    try {
+      work(wired.client);
+    } catch {
+      warn(`${operation} is ignored: its arguments cannot be read.`);
+    }
+  }
+
+  function startPairing(): void {
+    run('startEVPairing', () => {
+      if (appId === undefined || options === undefined)
+        warn('startEVPairing is ignored: there is no app yet.');
+      else wired?.pairing.start({ appId, baseUrl: options.baseUrl });
+    });
+  }
+
+  return {
+    configure,
+    attach,
+    start,
+    run,
+    changeInterval: (seconds) =>
+      run('changeInterval', (client) =>
+        client.changeInterval(typeof seconds === 'number' ? seconds * 1000 : Number.NaN),
+      ),
+    optOut() {
+      run('optOut', (client) => {
+        wired?.pairing.stop();
+        client.optOut();
+      });
+    },
+    startPairing,
+    stopPairing: () => run('stopEVPairing', () => wired?.pairing.stop()),
+    disableGesture: gesture.disable,
+    warn,
+    get userId() {
+      return wired?.client.userId;
+    },
+    get identity() {
+      return wired?.client.identity;
+    },
+  };
+}

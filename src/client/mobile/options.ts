@@ -1,0 +1,53 @@
+// What every mobile surface is configured with.
+
+import type { RandomBytes } from '../core/adapters.js';
+import type { RuntimeAdapters } from './adapters.js';
+import { type Runtime, runtimeOf, warnInConsole } from './runtime.js';
+
+export type MobileOptions = RuntimeAdapters & {
+  /** Address of the Sluice to send to, and so of the data centre: `https://events.example.com`. */
+  readonly baseUrl: string;
+  /** Record nothing until `optIn` is called, unless the user chose before. Default: false. */
+  readonly optedOut?: boolean;
+  /** Identities that are taken although they look like a word that many users would share. */
+  readonly allowIdentities?: readonly string[];
+  /** Whether each screen shown becomes an event `Screen View`. Default: true. */
+  readonly screenViews?: boolean;
+};
+
+/** The options of a surface, checked and completed. */
+export type ReadOptions = Runtime & {
+  readonly randomBytes: RandomBytes;
+  readonly baseUrl: string;
+  readonly optedOut: boolean;
+  readonly allowIdentities: readonly string[];
+  readonly screenViews: boolean;
+};
+
+/** Why nothing can be configured with the options, and how to tell so. */
+export type FaultyOptions = Pick<Runtime, 'warn'> & { readonly fault: string };
+
+/** Reads options, whatever they are. */
+export function readOptions(given: MobileOptions): ReadOptions | FaultyOptions {
+  try {
+    const { baseUrl, optedOut, allowIdentities, screenViews } = Object(given) as Partial<MobileOptions>;
+    const { warn, clock, randomBytes } = runtimeOf(Object(given));
+    if (typeof baseUrl !== 'string') return { warn, fault: 'baseUrl is missing' };
+    if (!/^https?:\/\/[^\s?#]+$/i.test(baseUrl))
+      return { warn, fault: 'baseUrl is no http or https address' };
+    if (randomBytes === undefined) {
+      return { warn, fault: 'there is no crypto.getRandomValues; add it, or give randomBytes' };
+    }
+    return {
+      warn,
+      clock,
+      randomBytes,
+      baseUrl: baseUrl.replace(/\/+$/, ''),
+      optedOut: optedOut === true,
+      allowIdentities: Array.isArray(allowIdentities) ? allowIdentities : [],
+      screenViews: screenViews !== false,
+    };
+  } catch {
+    return { warn: warnInConsole, fault: 'its options cannot be read' };
+  }
+}

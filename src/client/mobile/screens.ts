@@ -1,0 +1,23 @@
+// Screen views, captured by themselves: each screen that the phone tells of becomes an event.
+
+import type { Client } from '../core/client.js';
+import type { DeviceAdapters } from './adapters.js';
+import { attempt } from './attempt.js';
+
+/** Listens to the screens shown. To be called once; `isOn` is asked at each screen. */
+export function listenToScreens(
+  device: DeviceAdapters,
+  client: Pick<Client, 'autocapture' | 'warn'>,
+  isOn: () => boolean,
+): void {
+  function view(screenName: unknown): void {
+    if (!isOn()) return;
+    if (typeof screenName === 'string' && screenName !== '') {
+      client.autocapture('Screen View', { screen_name: screenName });
+    } else {
+      client.warn('a screen view is dropped: the screen has no name.');
+    }
+  }
+
+  attempt(client.warn, 'onScreen', () => device.onScreen?.(view));
+}

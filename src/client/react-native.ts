@@ -1,0 +1,43 @@
+// The React Native surface: `import { sluice } from 'sluice/client/react-native'`.
+
+import type { DeviceAdapters } from './mobile/adapters.js';
+import { createMobile } from './mobile/mobile.js';
+import { type Operations, operationsOf } from './mobile/operations.js';
+import type { MobileOptions } from './mobile/options.js';
+
+export type { Properties } from './core/messages.js';
+export type { AppState, DeviceAdapters, DeviceStorage, Fetch, RuntimeAdapters } from './mobile/adapters.js';
+
+export type ReactNativeOptions = MobileOptions & DeviceAdapters;
+
+export type ReactNativeSluice = Operations & {
+  /** To be called before all else, with the address to send to and the phone's adapters. */
+  configure(options: ReactNativeOptions): void;
+  /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
+  setAppId(appId: string): void;
+  /** The current user's id; undefined until the storage has been loaded after `setAppId`. */
+  readonly userId: string | undefined;
+  /** The current user's identity; undefined when anonymous. */
+  readonly identity: string | undefined;
+};
+
+/** Makes a surface of its own; an app has use for one only, `sluice`. */
+export function createReactNativeSluice(): ReactNativeSluice {
+  const mobile = createMobile();
+  return {
+    configure(options) {
+      mobile.configure(options);
+      mobile.attach(options);
+    },
+    setAppId: mobile.start,
+    ...operationsOf(mobile),
+    get userId() {
+      return mobile.userId;
+    },
+    get identity() {
+      return mobile.identity;
+    },
+  };
+}
+
+export const sluice: ReactNativeSluice = createReactNativeSluice();

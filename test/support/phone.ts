@@ -1,0 +1,204 @@
+// A phone for tests of the mobile surfaces: storage that survives its apps and answers later, a network to a
+// test server, sensors that tests move, and a clock that they turn.
+
+import type { Clock, TransportAnswer } from '../../src/client/core/adapters.js';
+import type {
+  DeviceAdapters,
+  DeviceStorage,
+  PairingAdapters,
+  RuntimeAdapters,
+} from '../../src/client/mobile/adapters.js';
+import {
+  createTestClock,
+  createTestServer,
+  settle,
+  type TestClock,
+  type TestServer,
+} from './client-world.js';
+
+export const baseUrl = 'https://events.example';
+
+type Adapters = DeviceAdapters & PairingAdapters & RuntimeAdapters;
+
+/** One run of an app on the phone, from its opening until it is killed. */
+export type Run = {
+  /** What the app hands to a surface. */
+  readonly adapters: Adapters & { readonly baseUrl: string };
+  readonly warnings: string[];
+  /** Codes shown, and `''` for each time that one was hidden. */
+  readonly codes: string[];
+  leaveFront(): void;
+  comeToFront(): void;
+  networkBack(): void;
+  showScreen(name: string): void;
+  shake(): void;
+  /** How many listen to shakes. */
+  shakeListenerCount(): number;
+  /** Ends the app at once: no timer fires any more, nothing under way comes back, nothing more is written. */
+  kill(): void;
+};
+
+export type Phone = {
+  readonly clock: TestClock;
+  readonly server: TestServer;
+  readonly storage: TestStorage;
+  readonly pairings: TestPairings;
+  open(overrides?: Partial<Adapters>): Run;
+};
+
+export type TestStorage = DeviceStorage & {
+  readonly texts: Map<string, string>;
+  /** What was called, such as `getItem sluice:1:user`. */
+  readonly calls: string[];
+  /** Awaited before each answer; may reject. */
+  before: (call: string) => Promise<void>;
+};
+
+export type TestPairings = {
+  /** The bodies of requests for a pairing, and of requests to stop one. */
+  readonly asked: unknown[];
+  readonly stopped: unknown[];
+  answer: () => TransportAnswer | Promise<TransportAnswer>;
+};
+
+/** A phone with nothing on it, beside a server that takes everything. */
+export function createPhone(): Phone {
+  const clock = createTestClock();
+  const server = createTestServer();
+  const storage = createTestStorage();
+  const pairings: TestPairings = {
+    asked: [],
+    stopped: [],
+    answer: () => opened(`secret-${pairings.asked.length}`, `COD-${pairings.asked.length}`),
+  };
+
+  async function answerTo(url: string, body: string): Promise<TransportAnswer> {
+    await Promise.resolve();
+    if (url === `${baseUrl}/api/visualizer/pairings`) {
+      pairings.asked.push(JSON.parse(body));
+      return pairings.answer();
+    }
+    if (url === `${baseUrl}/api/visualizer/pairings/stop`) {
+      pairings.stopped.push(JSON.parse(body));
+      return { status: 200, body: '{}' };
+    }
+    return server.take(url, body);
+  }
+
+  let seed = 1;
+  function randomBytes(count: number): Uint8Array {
+    return Uint8Array.from({ length: count }, () => {
+      // A linear congruential generator: every run is the same run.
+      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+      return seed >>> 24;
+    });
+  }
+
+  function open(overrides: Partial<Adapters> = {}): Run {
+    const own: Clock & { end(): void } = clock.page();
+    const [states, screens, networks, shakes] = [
+      createListeners<string>(),
+      createListeners<string>(),
+      createListeners<void>(),
+      createListeners<void>(),
+    ];
+    const warnings: string[] = [];
+    const codes: string[] = [];
+    let killed = false;
+    const unlessKilled = <T>(work: () => Promise<T>): Promise<T> =>
+      killed ? new Promise(() => {}) : work().then((result) => (killed ? new Promise(() => {}) : result));
+    const adapters = {
+      baseUrl,
+      storage: {
+        getItem: (key: string) => unlessKilled(async () => storage.getItem(key)),
+        setItem: (key: string, text: string) => unlessKilled(async () => storage.setItem(key, text)),
+        removeItem: (key: string) => unlessKilled(async () => storage.removeItem(key)),
+        getAllKeys: () => unlessKilled(async () => storage.getAllKeys()),
+      },
+      appState: {
+        addEventListener: (_: 'change', listener: (state: string) => void) => states.add(listener),
+      },
+      onScreen: screens.add,
+      onOnline: networks.add,
+      onShake: shakes.add,
+      showPairingCode: (code: string) => void codes.push(code),
+      hidePairingCode: () => void codes.push(''),
+      clock: own,
+      randomBytes,
+      warn: (line: string) => void warnings.push(line),
+      fetch: async (url: string, init: { method: string; headers: object; body: string }) => {
+        if (init.method !== 'POST' || !JSON.stringify(init.headers).includes('text/plain')) {
+          throw new Error('not the request that the server takes without a preflight');
+        }
+        const { status, body, retryAfter } = await unlessKilled(() => answerTo(url, init.body));
+        if (status === 0) throw new TypeError('Network request failed');
+        return {
+          status,
+          headers: { get: (name: string) => (name === 'Retry-After' ? (retryAfter ?? null) : null) },
+          text: async () => body,
+        };
+      },
+      ...overrides,
+    };
+    return {
+      adapters,
+      warnings,
+      codes,
+      leaveFront() {
+        for (const state of ['inactive', 'background']) states.tell(state);
+      },
+      comeToFront: () => states.tell('active'),
+      networkBack: () => networks.tell(),
+      showScreen: screens.tell,
+      shake: () => shakes.tell(),
+      shakeListenerCount: shakes.count,
+      kill() {
+        killed = true;
+        own.end();
+      },
+    };
+  }
+
+  return { clock, server, storage, pairings, open };
+}
+
+function createListeners<T>() {
+  const listeners = new Set<(value: T) => void>();
+  return {
+    add(listener: (value: T) => void) {
+      listeners.add(listener);
+      return { remove: () => void listeners.delete(listener) };
+    },
+    tell(value: T): void {
+      for (const listener of listeners) listener(value);
+    },
+    count: () => listeners.size,
+  };
+}
+
+function createTestStorage(): TestStorage {
+  const texts = new Map<string, string>();
+  const calls: string[] = [];
+  async function call<T>(name: string, work: () => T): Promise<T> {
+    calls.push(name);
+    await storage.before(name);
+    return work();
+  }
+  const storage: TestStorage = {
+    texts,
+    calls,
+    before: async () => {},
+    getItem: (key) => call(`getItem ${key}`, () => texts.get(key) ?? null),
+    setItem: (key, text) => call(`setItem ${key}`, () => void texts.set(key, text)),
+    removeItem: (key) => call(`removeItem ${key}`, () => void texts.delete(key)),
+    getAllKeys: () => call('getAllKeys', () => [...texts.keys()]),
+  };
+  return storage;
+}
+
+/** The answer that opens a pairing. */
+export function opened(pairing: string, code: string, expires_in: unknown = 600): TransportAnswer {
+  return { status: 201, body: JSON.stringify({ pairing, code, expires_in }) };
+}
+
+export { settle };
