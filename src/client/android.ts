@@ -1,4 +1,4 @@
-// The Android surface: `import { sluice } from 'sluice/client/android'`.
+// The Android surface, imported as `sluice/client/android`.
 
 import type { Properties } from './core/messages.js';
 import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
