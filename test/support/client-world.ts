@@ -209,7 +209,7 @@ export function createWorld(): World {
         send: (url, body) => ({ answer: answer(url, body), outlivesPage: false }),
         sendAtExit: (url, body) => {
           const taken = server.take(url, body);
-          return ended ? new Promise(() => {}) : Promise.resolve(taken);
+          return Promise.resolve().then(() => (ended ? new Promise(() => {}) : taken));
         },
       },
       clock: own,

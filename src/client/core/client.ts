@@ -192,8 +192,10 @@ export function createClient(adapters: Adapters): Client {
     autocapture: (event, properties) =>
       guarded(() => {
         const atMs = clock.now();
+        const name = checkEventName(event, warn);
+        if (name === undefined) return;
         const checked = checkProperties(properties, autocaptureRules, warn);
-        whenStarted((app) => app.event(event, checked, atMs, true));
+        whenStarted((app) => app.event(name, checked, atMs, true));
       }),
     identify: (identity) =>
       guarded(() => {

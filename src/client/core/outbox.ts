@@ -79,8 +79,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   function add(message: Message): string {
     // For a page that starts another app; nothing is kept before there is something to send.
     if (baseUrl !== undefined && storage.get(keys.url) !== baseUrl) storage.set(keys.url, baseUrl);
-    const key = queue.add(message);
-    sender.wake(JSON.stringify(message).length);
+    const { key, bytes } = queue.add(message);
+    sender.wake(bytes);
     return key;
   }
 

@@ -12,8 +12,8 @@ import type { Message } from './messages.js';
 import { utf8Bytes } from './text.js';
 
 export type Queue = {
-  /** Puts a message at the end and answers its key; the oldest go when there are too many. */
-  add(message: Message): string;
+  /** Puts a message at the end and answers its key and size; the oldest go when there are too many. */
+  add(message: Message): { readonly key: string; readonly bytes: number };
   /** The keys of all that waits, oldest first. */
   keys(): string[];
   /** The message's text, or undefined when it is gone or damaged (and then removed). */
@@ -109,7 +109,7 @@ export function createQueue({ storage, prefix, clock, isHeld, onDropped }: Queue
       count++;
       bytes += size;
       addedSinceLook++;
-      return key;
+      return { key, bytes: size };
     },
     keys,
     read(key) {

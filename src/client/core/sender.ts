@@ -47,7 +47,7 @@ export type Sender = {
   wasSent(key: string): boolean;
 };
 
-type Request = { readonly keys: readonly string[]; readonly outlivesPage: boolean; lift: () => void };
+type Request = { readonly keys: readonly string[]; outlivesPage: boolean; lift: () => void };
 
 export function createSender(options: SenderOptions): Sender {
   const { queue, holds, backoff, transport, clock } = options;
@@ -140,13 +140,19 @@ export function createSender(options: SenderOptions): Sender {
 
   async function send(batch: Batch): Promise<void> {
     const lift = hold(batch.keys, clientLimits.holdMs);
-    const { answer, outlivesPage } = transport.send(url(), bodyOf(batch.texts), clientLimits.requestMsMax);
-    const request: Request = { keys: batch.keys, outlivesPage, lift };
-    underWay = request;
-    const settled = await answer.catch((): TransportAnswer => ({ status: 0, body: '' }));
+    const request: Request = { keys: batch.keys, outlivesPage: false, lift };
+    let answer: TransportAnswer = { status: 0, body: '' };
+    try {
+      const sending = transport.send(url(), bodyOf(batch.texts), clientLimits.requestMsMax);
+      underWay = request;
+      request.outlivesPage = sending.outlivesPage;
+      answer = await sending.answer;
+    } catch {
+      onFault();
+    }
     underWay = undefined;
     request.lift();
-    settle(batch, settled);
+    settle(batch, answer);
   }
 
   function hold(keys: readonly string[], ms: number): () => void {

@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { decodeProperties, encodeProperties } from '../src/client/core/event-properties.js';
+import { clientLimits } from '../src/client/core/limits.js';
+import {
+  autocaptureRules,
+  checkEventName,
+  checkIdentity,
+  checkProperties,
+  eventRules,
+  mergeProperties,
+  userRules,
+} from '../src/client/core/sanitize.js';
+import { cutToCodePoints, isBroken, isLongerThan, utf8Bytes } from '../src/client/core/text.js';
+import { counts } from '../src/contract/limits.js';
+
+const runs = { numRuns: 1000 };
+
+/** Texts around the bounds, of one to four bytes a character, whole and broken. */
+const anyText = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc
+    .tuple(fc.constantFrom('a', 'é', '€', '😀', '"', '\u2028'), fc.integer({ min: 0, max: 1100 }))
+    .map(([character, length]) => character.repeat(length)),
+  fc
+    .tuple(
+      fc.constantFrom('a', '😀'),
+      fc.constantFrom(254, 255, 256, 1022, 1023, 1024),
+      fc.constantFrom('', '\ud83d', '\ude00'),
+    )
+    .map(([character, length, end]) => character.repeat(length) + end),
+);
+
+function warningsOf<T>(call: (warn: (line: string) => void) => T): { result: T; warnings: string[] } {
+  const warnings: string[] = [];
+  return { result: call((line) => warnings.push(line)), warnings };
+}
+
+test('lengths are counted as code points, and bytes as UTF-8', () => {
+  fc.assert(
+    fc.property(anyText, fc.integer({ min: 0, max: 1100 }), (text, max) => {
+      assert.equal(isLongerThan(text, max), [...text].length > max);
+      assert.equal(cutToCodePoints(text, max), [...text].slice(0, max).join(''));
+      assert.equal(utf8Bytes(text), Buffer.byteLength(text));
+      assert.equal(isBroken(text), !text.isWellFormed());
+    }),
+    runs,
+  );
+});
+
+test('an event has a name of 1 to 255 whole characters, or is dropped with a warning', () => {
+  fc.assert(
+    fc.property(fc.oneof(anyText, fc.anything()), (name) => {
+      const { result, warnings } = warningsOf((warn) => checkEventName(name, warn));
+      const good = typeof name === 'string' && name !== '' && [...name].length <= 255 && name.isWellFormed();
+      assert.equal(result, good ? name : undefined);
+      assert.equal(warnings.length, good ? 0 : 1);
+    }),
+    runs,
+  );
+});
+
+test('an identity has 1 to 254 characters', () => {
+  for (const [length, good] of [
+    [253, true],
+    [254, true],
+    [255, false],
+  ] as const) {
+    for (const character of ['x', '😀']) {
+      const identity = character.repeat(length);
+      const { result } = warningsOf((warn) => checkIdentity(identity, [], warn));
+      assert.equal(result, good ? identity : undefined, `${length}`);
+    }
+  }
+});
+
+const anyValue = fc.oneof(
+  anyText,
+  fc.double(),
+  fc.boolean(),
+  fc.constantFrom(null, undefined, 5n, Symbol('s'), [], {}, new Date(), () => 1),
+);
+const anyKey = fc.oneof(
+  anyText,
+  fc.constantFrom('user_id', 'session_id', 'screen_name', '__proto__', 'constructor', 'toString', ''),
+);
+
+/** An object with these properties of its own, whatever their keys. */
+function objectOf(pairs: readonly (readonly [string, unknown])[]): object {
+  return Object.fromEntries(pairs);
+}
+
+test('of properties exactly what the contract takes is left, with a warning for each other one', () => {
+  const rulesets = [
+    { rules: eventRules, reserved: ['user_id', 'session_id', 'screen_name'], valueMax: 1023 },
+    { rules: userRules, reserved: ['user_id'], valueMax: 255 },
+  ];
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...rulesets),
+      fc.array(fc.tuple(anyKey, anyValue), { maxLength: 8 }),
+      (set, pairs) => {
+        const input = objectOf(pairs);
+        const expected = Object.entries(input).filter(([key, value]) => {
+          if ([...key].length > 1023 || !key.isWellFormed() || set.reserved.includes(key)) return false;
+          if (typeof value === 'number') return Number.isFinite(value);
+          return typeof value === 'string' && [...value].length <= set.valueMax && value.isWellFormed();
+        });
+        const { result, warnings } = warningsOf((warn) => checkProperties(input, set.rules, warn));
+        assert.deepEqual(Object.entries(result), expected);
+        assert.equal(warnings.length, Object.keys(input).length - expected.length);
+      },
+    ),
+    runs,
+  );
+});
+
+test('values of what the library records itself are cut instead, and its keys are its own', () => {
+  const { result, warnings } = warningsOf((warn) =>
+    checkProperties({ screen_name: '😀'.repeat(1030), path: '/' }, autocaptureRules, warn),
+  );
+  assert.deepEqual(result, { screen_name: '😀'.repeat(1023), path: '/' });
+  assert.deepEqual(warnings, []);
+});
+
+test('a thousand properties are taken, and not one more', () => {
+  for (const count of [counts.propertiesMax - 1, counts.propertiesMax, counts.propertiesMax + 1]) {
+    const input = objectOf(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
+    const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+    assert.equal(Object.keys(result).length, Math.min(count, counts.propertiesMax));
+    assert.equal(warnings.length, Math.max(0, count - counts.propertiesMax));
+  }
+});
+
+test('properties of one call are bounded in bytes, as JSON has them', () => {
+  const value = '\u0001'.repeat(1000);
+  const input = objectOf(Array.from({ length: 100 }, (_, i) => [`k${i}`, value]));
+  const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+  const bytes = Buffer.byteLength(JSON.stringify(result));
+  assert.ok(bytes <= clientLimits.propertiesBytesMax && bytes > clientLimits.propertiesBytesMax - 6100);
+  assert.equal(warnings.length, 100 - Object.keys(result).length);
+});
+
+test('an event’s own properties stand before the global ones, which fill up to a thousand', () => {
+  const own = objectOf(Array.from({ length: 600 }, (_, i) => [`k${i}`, 'own'])) as Record<string, string>;
+  const global = objectOf(Array.from({ length: 600 }, (_, i) => [`k${i + 300}`, 'global'])) as Record<
+    string,
+    string
+  >;
+  const { result, warnings } = warningsOf((warn) => mergeProperties(global, own, warn));
+  assert.equal(Object.keys(result).length, 900);
+  assert.equal(warnings.length, 0);
+  assert.equal(result.k599, 'own');
+  assert.equal(result.k600, 'global');
+  const more = objectOf(Array.from({ length: 600 }, (_, i) => [`m${i}`, 'global'])) as Record<string, string>;
+  const full = warningsOf((warn) => mergeProperties(more, own, warn));
+  assert.equal(Object.keys(full.result).length, 1000);
+  assert.equal(full.warnings.length, 200);
+});
+
+test('global event properties come back from their text as they were, and the text is one for a cookie', () => {
+  const properties = fc.dictionary(
+    fc.oneof(anyKey, fc.constantFrom('=', ':', '&', ';', '%', ' a ')),
+    fc.oneof(anyText, fc.double({ noNaN: true, noDefaultInfinity: true })),
+    { maxKeys: 5 },
+  );
+  fc.assert(
+    fc.property(properties, (input) => {
+      const checked = checkProperties(input, eventRules, () => {});
+      const text = encodeProperties(checked);
+      assert.match(text, /^[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*$/, 'RFC 6265, cookie-octet');
+      const back = decodeProperties(text);
+      assert.deepEqual(
+        Object.entries(back),
+        Object.entries(checked).map(([key, value]) => [key, value === 0 ? 0 : value]),
+      );
+    }),
+    runs,
+  );
+});
+
+test('a text that is none is read without harm', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (text) => {
+      for (const value of Object.values(decodeProperties(text))) assert.ok(typeof value !== 'object');
+    }),
+    runs,
+  );
+});

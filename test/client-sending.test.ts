@@ -1,0 +1,609 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TransportAnswer } from '../src/client/core/adapters.js';
+import { clientLimits } from '../src/client/core/limits.js';
+import type { Message } from '../src/client/core/messages.js';
+import {
+  createWorld,
+  failure,
+  settle,
+  type TestPage,
+  testSettings,
+  type World,
+} from './support/client-world.js';
+
+function started(settings = {}): World & TestPage {
+  const world = createWorld();
+  const page = world.open();
+  page.client.start('1', { ...testSettings, ...settings });
+  return { ...world, ...page };
+}
+
+/** One more page for the app 1, in the same browser. */
+function openTab(world: World): TestPage {
+  const page = world.open();
+  page.client.start('1', testSettings);
+  return page;
+}
+
+function isNamed(message: Message, event: string): boolean {
+  return message.type === 'event' && message.event === event;
+}
+
+function waiting({ texts }: World): string[] {
+  return [...texts.keys()].filter((key) => key.startsWith('sluice:1:q:'));
+}
+
+/** When the requests came, in milliseconds after the start. */
+function watchTimes(world: World): number[] {
+  const times: number[] = [];
+  const begin = world.clock.now();
+  const { answerWith } = world.server;
+  world.server.answerWith = (request) => {
+    times.push(world.clock.now() - begin);
+    return answerWith(request);
+  };
+  return times;
+}
+
+test('a full batch goes at once, the rest after it, in order', async () => {
+  const { client, clock, server } = started();
+  const names = Array.from({ length: 450 }, (_, i) => `e${i}`);
+  for (const name of names) client.track(name);
+  await clock.advance(0);
+  assert.deepEqual(
+    server.received.map(({ request }) => request.messages.length),
+    [200, 200, 50],
+  );
+  assert.deepEqual(server.events(), names);
+});
+
+test('a batch is bounded in bytes, and a waiting batch of that many bytes goes at once', async () => {
+  const { client, clock, server } = started();
+  const properties = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`k${i}`, 'é'.repeat(1000)]));
+  for (let i = 0; i < 6; i++) client.track(`e${i}`, properties);
+  await clock.advance(0);
+  assert.equal(server.stored.length, 6);
+  assert.ok(server.received.length > 1);
+  for (const { body } of server.received) {
+    assert.ok(Buffer.byteLength(body) <= clientLimits.batchBytesMax + clientLimits.envelopeBytesMax);
+  }
+});
+
+test('a message leaves storage when the server has answered for it, and no earlier', async () => {
+  const world = started();
+  world.client.track('Event');
+  assert.equal(waiting(world).length, 1);
+  let answer: (answer: TransportAnswer) => void = () => {};
+  const page = world.open({
+    transport: {
+      send: () => ({
+        answer: new Promise((resolve) => {
+          answer = resolve;
+        }),
+        outlivesPage: false,
+      }),
+    },
+  });
+  world.crash();
+  page.client.start('1', testSettings);
+  await world.clock.advance(3_000);
+  assert.equal(waiting(world).length, 1);
+  answer(
+    world.server.accept({
+      app_id: '1',
+      sent_at: '',
+      messages: [JSON.parse(world.texts.get(waiting(world)[0] as string) as string)],
+    }),
+  );
+  await settle();
+  assert.equal(waiting(world).length, 0);
+  assert.deepEqual(
+    [...world.texts.keys()].filter((key) => /:h:|backoff/.test(key)),
+    [],
+    'nor does anything else stay',
+  );
+});
+
+test('network errors, 429 and 5xx are retried with the same ids, ever more slowly, with jitter', async () => {
+  for (const status of [0, 429, 500, 503]) {
+    const world = started();
+    const { client, clock, server } = world;
+    const ids = new Set<string>();
+    server.answerWith = ({ request }) => {
+      for (const { id } of request.messages) ids.add(id);
+      return failure(status);
+    };
+    const times = watchTimes(world);
+    client.track('Event');
+    await clock.advance(40 * 60_000);
+    const waits = times.slice(1).map((time, i) => time - (times[i] as number));
+    assert.ok(waits.length >= 12, `${waits}`);
+    for (const [i, wait] of waits.entries()) {
+      const full = Math.min(1000 * 2 ** i, 5 * 60_000);
+      assert.ok(wait >= full / 2 && wait <= full + 1, `${status}: wait ${i} of ${wait} ms`);
+    }
+    assert.ok(new Set(waits.slice(-6)).size > 1, 'they differ');
+    assert.equal(ids.size, 1);
+    server.answerWith = () => undefined;
+    await clock.advance(5 * 60_000);
+    assert.deepEqual(server.events(), ['Event']);
+    assert.equal(client.droppedCount, 0);
+  }
+});
+
+test('Retry-After is obeyed, in seconds and as a date, and over a new page', async () => {
+  for (const form of ['seconds', 'date']) {
+    const world = started();
+    const { client, clock, server } = world;
+    const retryAfter = form === 'seconds' ? '120' : new Date(clock.now() + 123_000).toUTCString();
+    server.answerWith = () => failure(503, 'overloaded', retryAfter);
+    client.track('Event');
+    await clock.advance(3_000);
+    server.answerWith = () => undefined;
+    world.hide();
+    world.crash();
+    const page = openTab(world);
+    page.client.track('Another');
+    page.resume();
+    await clock.advance(119_999);
+    assert.equal(server.received.length, 1, form);
+    await clock.advance(2_000);
+    assert.deepEqual(server.events(), ['Event', 'Another'], form);
+  }
+});
+
+test('a Retry-After beyond an hour, or none at all, does not silence the library', async () => {
+  for (const retryAfter of ['999999999', '-5', 'soon', '']) {
+    const { client, clock, server } = started();
+    server.answerWith = () => failure(429, 'rate_limited', retryAfter);
+    client.track('Event');
+    await clock.advance(3_000);
+    server.answerWith = () => undefined;
+    await clock.advance(3_600_000 + 2_000);
+    assert.deepEqual(server.events(), ['Event'], retryAfter);
+  }
+});
+
+test('a wait ends with the network’s return, but not one that the server asked for', async () => {
+  const { client, clock, server, resume } = started();
+  server.answerWith = () => failure(0);
+  client.track('Event');
+  await clock.advance(60_000);
+  const failures = server.received.length;
+  server.answerWith = () => undefined;
+  resume();
+  await clock.advance(0);
+  assert.equal(server.received.length, failures + 1);
+  assert.deepEqual(server.events(), ['Event']);
+});
+
+test('a clock that is set back does not lengthen a wait', async () => {
+  const world = started();
+  const { clock, server } = world;
+  server.answerWith = () => failure(500);
+  world.client.track('Event');
+  await clock.advance(60_000);
+  server.answerWith = () => undefined;
+  clock.set(clock.now() - 400 * 24 * 3_600_000);
+  world.crash();
+  openTab(world);
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['Event']);
+});
+
+test('an answer that is not this service’s counts as none', async () => {
+  for (const body of [
+    '<html>Sign in to the network</html>',
+    '',
+    'null',
+    '{}',
+    '{"messages":{}}',
+    '{"messages":[]}',
+  ]) {
+    const { client, clock, server } = started();
+    server.answerWith = () => ({ status: 200, body });
+    client.track('Event');
+    await clock.advance(20_000);
+    assert.ok(server.received.length > 1 && server.received.length < 8, `${server.received.length} requests`);
+    server.answerWith = () => undefined;
+    await clock.advance(60_000);
+    assert.deepEqual(server.events(), ['Event']);
+  }
+});
+
+test('other refusals, such as 404 of a wrong address, are retried with one warning', async () => {
+  const { client, clock, server, warnings } = started();
+  server.answerWith = () => failure(404, 'not_found');
+  client.track('Event');
+  await clock.advance(60_000);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /404 not_found/);
+  server.answerWith = () => undefined;
+  await clock.advance(60_000);
+  assert.deepEqual(server.events(), ['Event']);
+});
+
+test('400 is never repeated as it is: halves find the bad message, the others arrive in order', async () => {
+  const { client, clock, server, warnings } = started();
+  const bodies = new Set<string>();
+  server.answerWith = ({ request }) => {
+    const key = request.messages.map(({ id }) => id).join();
+    assert.ok(!bodies.has(key), 'a refused batch came again');
+    if (!request.messages.some((message) => isNamed(message, 'bad') || isNamed(message, 'worse')))
+      return undefined;
+    bodies.add(key);
+    return failure(400, 'invalid_json');
+  };
+  const names = Array.from({ length: 40 }, (_, i) => (i === 13 ? 'bad' : i === 29 ? 'worse' : `e${i}`));
+  for (const name of names) client.track(name);
+  await clock.advance(3_000);
+  assert.deepEqual(
+    server.events(),
+    names.filter((name) => name.startsWith('e')),
+  );
+  assert.equal(client.droppedCount, 2);
+  assert.match(warnings[0] ?? '', /gave up 1 message, 1 in all: 400 invalid_json/);
+  assert.ok(server.received.length < 40, `${server.received.length} requests`);
+});
+
+test('an app_id that the server does not know gives the batch up at once', async () => {
+  const { client, clock, server, warnings } = started();
+  server.answerWith = () => failure(400, 'unknown_app_id');
+  for (let i = 0; i < 10; i++) client.track(`e${i}`);
+  await clock.advance(3_000);
+  assert.equal(server.received.length, 1);
+  assert.equal(client.droppedCount, 10);
+  assert.match(warnings[0] ?? '', /gave up 10 messages, 10 in all: 400 unknown_app_id/);
+});
+
+test('413 halves the batch, down to a single message, which is then given up', async () => {
+  const { client, clock, server } = started();
+  const sizes: number[] = [];
+  server.answerWith = ({ body, request }) => {
+    sizes.push(request.messages.length);
+    return body.length > 3000 || request.messages.some((message) => isNamed(message, 'huge'))
+      ? failure(413, 'body_too_large')
+      : undefined;
+  };
+  const names = Array.from({ length: 30 }, (_, i) => (i === 9 ? 'huge' : `e${i}`));
+  for (const name of names) client.track(name);
+  await clock.advance(3_000);
+  assert.equal(sizes[0], 30);
+  assert.equal(sizes[1], 15);
+  assert.deepEqual(
+    server.events(),
+    names.filter((name) => name !== 'huge'),
+  );
+  assert.equal(client.droppedCount, 1);
+});
+
+test('a message that the server rejects leaves the queue with a warning; the others are kept', async () => {
+  const { client, clock, server, warnings } = started();
+  server.answerMessage = (message) =>
+    isNamed(message, 'bad')
+      ? { id: message.id, status: 'rejected', code: 'too_long', field: 'properties.a', message: 'Too long.' }
+      : undefined;
+  for (const name of ['first', 'bad', 'last']) client.track(name);
+  await clock.advance(60_000);
+  assert.deepEqual(server.events(), ['first', 'last']);
+  assert.equal(server.received.length, 1);
+  assert.equal(client.droppedCount, 1);
+  assert.match(warnings[0] ?? '', /properties\.a too_long: Too long\./);
+});
+
+test('a limited message waits as long as it was told, and holds up no other kind', async () => {
+  const { client, clock, server } = started();
+  server.answerMessage = (message) =>
+    message.type === 'user_properties'
+      ? { id: message.id, status: 'limited', code: 'rate_limited', retry_after: 20 }
+      : undefined;
+  client.addUserProperties({ plan: 'pro' });
+  client.track('first');
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['first']);
+  client.track('second');
+  client.addUserProperties({ seats: 3 });
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['first', 'second']);
+  assert.equal(server.received.length, 2);
+  server.answerMessage = () => undefined;
+  await clock.advance(13_999);
+  assert.equal(server.received.length, 2);
+  await clock.advance(3_001);
+  assert.equal(server.received.length, 3);
+  const set = server.stored.filter(({ type }) => type === 'user_properties');
+  assert.equal(set.length, 1, 'the limited one and the later one were joined: neither was stored');
+  assert.deepEqual(Object.assign({}, ...set.map((m) => ('properties' in m ? m.properties : {}))), {
+    plan: 'pro',
+    seats: 3,
+  });
+});
+
+test('user properties that may have arrived are not changed any more', async () => {
+  const { client, clock, server } = started();
+  server.answerWith = ({ request }) => {
+    server.accept(request);
+    return failure(0);
+  };
+  client.addUserProperties({ plan: 'basic' });
+  await clock.advance(3_000);
+  server.answerWith = () => undefined;
+  client.addUserProperties({ seats: 3 });
+  await clock.advance(60_000);
+  assert.deepEqual(
+    server.stored.map((message) => ('properties' in message ? message.properties : {})),
+    [{ plan: 'basic' }, { seats: 3 }],
+  );
+});
+
+test('user properties wait behind earlier ones of their user that are limited or may not have arrived', async () => {
+  const { clock, server, open, texts } = createWorld();
+  const page = open({
+    transport: {
+      send: () => ({ answer: new Promise(() => {}), outlivesPage: false }),
+      sendAtExit: () => new Promise(() => {}),
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.addUserProperties({ plan: 'old' });
+  page.hide();
+  page.crash();
+  const later = openTab({ clock, server, open, texts });
+  later.client.addUserProperties({ plan: 'new' });
+  later.client.track('Event');
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['Event']);
+  await clock.advance(clientLimits.exitHoldMs);
+  assert.deepEqual(
+    server.stored.flatMap((message) => (message.type === 'user_properties' ? [message.properties.plan] : [])),
+    ['old', 'new'],
+  );
+});
+
+test('when the page is hidden, what waits goes at once and is not sent again when it was answered', async () => {
+  const world = started();
+  world.client.track('Event');
+  world.hide();
+  world.hide();
+  assert.equal(world.server.received.length, 1);
+  await world.clock.advance(60_000);
+  assert.equal(world.server.received.length, 1);
+  assert.deepEqual(waiting(world), []);
+});
+
+test('a page that ends without having seen the answer leaves its messages; the next one waits, then asks', async () => {
+  const world = started();
+  world.client.track('Event');
+  world.hide();
+  world.crash();
+  await settle();
+  assert.equal(waiting(world).length, 1);
+  const next = openTab(world);
+  next.client.track('Next Page');
+  await world.clock.advance(3_000);
+  assert.deepEqual(world.server.events(), ['Event', 'Next Page']);
+  assert.equal(world.server.received.length, 2, 'not again at once');
+  await world.clock.advance(clientLimits.exitHoldMs);
+  assert.equal(world.server.received.length, 3);
+  assert.deepEqual(world.server.events(), ['Event', 'Next Page'], 'the repeat was answered as one');
+  assert.deepEqual(waiting(world), []);
+});
+
+test('what a hidden page sends fits 64 KB in all, the oldest first, over all apps; the rest waits', async () => {
+  const world = started();
+  const properties = { text: '€'.repeat(1000) };
+  for (let i = 0; i < 15; i++) world.client.track(`e${i}`, properties);
+  world.client.start('2', testSettings);
+  for (let i = 0; i < 15; i++) world.client.track(`f${i}`, properties);
+  world.hide();
+  const bytes = world.server.received.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0);
+  assert.ok(bytes > 50_000 && bytes <= clientLimits.exitBytesMax, `${bytes}`);
+  assert.deepEqual(world.server.events().slice(0, 16), [
+    ...Array.from({ length: 15 }, (_, i) => `e${i}`),
+    'f0',
+  ]);
+  const sent = world.server.stored.length;
+  world.crash();
+  const next = openTab(world);
+  await world.clock.advance(3_000);
+  assert.ok(world.server.stored.length > sent);
+  await world.clock.advance(10_000);
+  assert.equal(world.server.stored.length, 30);
+  assert.equal(next.client.droppedCount, 0);
+});
+
+test('a batch under way that ends with its page is sent once more when the page is hidden', async () => {
+  const world = createWorld();
+  const requests: string[] = [];
+  const page = world.open({
+    transport: {
+      send: (_, body) => {
+        requests.push(body);
+        return { answer: new Promise(() => {}), outlivesPage: false };
+      },
+      sendAtExit: (_, body) => {
+        requests.push(body);
+        return new Promise(() => {});
+      },
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.track('Event');
+  await world.clock.advance(3_000);
+  assert.equal(requests.length, 1);
+  page.hide();
+  assert.equal(requests.length, 2);
+  const [first, second] = requests.map((body) => JSON.parse(body).messages);
+  assert.deepEqual(second, first);
+});
+
+test('a batch under way that outlives its page is not', async () => {
+  const world = createWorld();
+  let requests = 0;
+  const page = world.open({
+    transport: {
+      send: () => {
+        requests++;
+        return { answer: new Promise(() => {}), outlivesPage: true };
+      },
+      sendAtExit: () => assert.fail('sent twice'),
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.track('Event');
+  await world.clock.advance(3_000);
+  page.hide();
+  page.crash();
+  assert.equal(requests, 1);
+  openTab(world);
+  await world.clock.advance(clientLimits.exitHoldMs + 3_000);
+  assert.deepEqual(world.server.events(), ['Event'], 'and the next page asks soon');
+});
+
+test('tabs share one user and one queue, and a message is sent by one of them', async () => {
+  const world = started();
+  const other = openTab(world);
+  assert.equal(other.client.userId, world.client.userId);
+  for (let i = 0; i < 20; i++) (i % 2 === 0 ? world : other).client.track(`e${i}`);
+  await world.clock.advance(60_000);
+  assert.equal(world.server.stored.length, 20);
+  assert.equal(world.server.received.flatMap(({ request }) => request.messages).length, 20);
+  other.client.identify('ada@example.com');
+  assert.equal(world.client.identity, 'ada@example.com');
+  world.client.resetIdentity();
+  assert.equal(other.client.identity, undefined);
+  assert.equal(other.client.userId, world.client.userId);
+});
+
+test('what a crashed tab leaves is sent by another one', async () => {
+  const world = started();
+  const other = openTab(world);
+  world.client.track('Event');
+  world.crash();
+  await world.clock.advance(2_999);
+  assert.equal(world.server.received.length, 0);
+  await world.clock.advance(6_000);
+  assert.deepEqual(world.server.events(), ['Event']);
+  assert.deepEqual(other.warnings, []);
+});
+
+test('what a tab was sending when it crashed is sent by another one, and by none before', async () => {
+  const world = createWorld();
+  const stuck = world.open({
+    transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
+  });
+  stuck.client.start('1', testSettings);
+  stuck.client.track('Event');
+  await world.clock.advance(3_000);
+  const other = openTab(world);
+  stuck.crash();
+  other.client.track('Other');
+  await world.clock.advance(clientLimits.requestMsMax);
+  assert.deepEqual(world.server.events(), ['Other']);
+  await world.clock.advance(clientLimits.holdMs);
+  assert.deepEqual(world.server.events(), ['Other', 'Event']);
+});
+
+test('the queue is bounded: the oldest go first and are counted', async () => {
+  const world = started();
+  const { client, clock, server } = world;
+  server.answerWith = () => failure(0);
+  const total = clientLimits.queueMessagesMax + 130;
+  for (let i = 0; i < total; i++) client.track(`e${i}`);
+  assert.equal(waiting(world).length, clientLimits.queueMessagesMax);
+  assert.equal(client.droppedCount, 130);
+  assert.ok(world.warnings.length <= 3, 'not a warning each');
+  server.answerWith = () => undefined;
+  await clock.advance(10_000);
+  assert.equal(server.events()[0], 'e130');
+  assert.equal(server.stored.length, clientLimits.queueMessagesMax);
+});
+
+test('the queue is bounded in bytes too', () => {
+  const world = started();
+  const properties = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, 'é'.repeat(500)]));
+  for (let i = 0; i < 30; i++) world.client.track(`e${i}`, properties);
+  const bytes = waiting(world).reduce(
+    (sum, key) => sum + Buffer.byteLength(world.texts.get(key) as string),
+    0,
+  );
+  assert.ok(bytes <= clientLimits.queueBytesMax && bytes > clientLimits.queueBytesMax - 110_000, `${bytes}`);
+  assert.equal(world.client.droppedCount, 30 - waiting(world).length);
+});
+
+test('a tab counts what others put into the queue', () => {
+  const world = started();
+  const other = openTab(world);
+  for (let i = 0; i < clientLimits.queueMessagesMax; i++) world.client.track(`a${i}`);
+  for (let i = 0; i < 200; i++) other.client.track(`b${i}`);
+  assert.ok(waiting(world).length <= clientLimits.queueMessagesMax + 50, `${waiting(world).length}`);
+});
+
+test('damaged texts in storage are given up and hold nothing up', async () => {
+  const world = createWorld();
+  world.texts.set('sluice:1:q:00000000001.5.e.x', '{"id":');
+  world.texts.set('sluice:1:q:garbage', 'null');
+  world.texts.set('sluice:1:h:x', '{');
+  world.texts.set('sluice:1:backoff', '[]');
+  world.texts.set('sluice:%E0%A4%A:q:1', 'x');
+  world.texts.set('sluice', 'x');
+  const page = openTab(world);
+  page.client.track('Event');
+  await world.clock.advance(3_000);
+  assert.deepEqual(world.server.events(), ['Event']);
+  assert.equal(page.client.droppedCount, 2);
+  assert.deepEqual(waiting(world), []);
+});
+
+test('flush sends at once and settles when that was tried', async () => {
+  const { client, server, clock } = started();
+  client.track('Event');
+  const flushed = client.flush();
+  await flushed;
+  assert.deepEqual(server.events(), ['Event']);
+  client.track('Another');
+  await Promise.all([client.flush(), client.flush(), client.flush()]);
+  assert.deepEqual(server.events(), ['Event', 'Another']);
+  server.answerWith = () => failure(500);
+  client.track('Failing');
+  await client.flush();
+  await client.flush();
+  assert.equal(server.received.length, 3, 'a wait is kept');
+  await clock.advance(0);
+});
+
+test('a message made while a batch is under way does not wait for more than the interval', async () => {
+  const { client, clock, server } = started();
+  client.track('First');
+  await clock.advance(2_999);
+  server.answerWith = (request) => {
+    server.answerWith = () => undefined;
+    client.track('Second');
+    return server.accept(request.request);
+  };
+  await clock.advance(1);
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['First', 'Second']);
+});
+
+test('adapters that fail do not reach the page, and nothing is lost', async () => {
+  const world = createWorld();
+  let broken = true;
+  const page = world.open({
+    transport: {
+      send: (url, body) => {
+        if (broken) throw new Error('no transport');
+        return { answer: Promise.resolve(world.server.take(url, body)), outlivesPage: false };
+      },
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.track('Event');
+  await page.client.flush();
+  assert.match(page.warnings[0] ?? '', /sending failed inside the library/);
+  broken = false;
+  page.client.track('Later');
+  await world.clock.advance(60_000);
+  assert.deepEqual(world.server.events(), ['Event', 'Later']);
+});
