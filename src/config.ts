@@ -14,7 +14,9 @@ export type Config = {
   /** Origin used in every URL that the service hands out; never taken from a request. */
   readonly publicBaseUrl: string;
   readonly dataDir: string;
+  /** Of a cluster some of its nodes, separated by commas. */
   readonly redisUrl: string;
+  readonly redisCluster: boolean;
   readonly redisEmbedded: boolean;
   readonly redisPort: number;
   readonly redisAppendfsync: 'always' | 'everysec';
@@ -53,7 +55,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const port = integer(env, 'PORT', 8080, 1, 65_535);
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
   const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
-  const redisUrl = url(env, 'REDIS_URL', ['redis:', 'rediss:']);
+  const redisUrl = urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
+  const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], redisUrl?.includes(',') ? '1' : '0') === '1';
+  checkCluster(redisUrl, redisCluster);
   const clickhouseUrl = url(env, 'CLICKHOUSE_URL', ['http:', 'https:']);
   const publicBaseUrl = url(env, 'PUBLIC_BASE_URL', ['http:', 'https:']) ?? `http://${host}:${port}`;
   return {
@@ -64,6 +68,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
     dataDir: resolve(text(env, 'DATA_DIR', '.data')),
     redisUrl: redisUrl ?? `redis://127.0.0.1:${redisPort}`,
+    redisCluster,
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
@@ -140,6 +145,30 @@ function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string 
     throw new ConfigError(`${name} must be a URL that begins with ${protocols.join('// or ')}//`);
   }
   return value;
+}
+
+/** One URL, or several of one protocol separated by commas. */
+function urls(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {
+  const values = (env[name] ?? '').split(',').map((value) => value.trim());
+  const checked = values.map((value) => url({ [name]: value }, name, protocols));
+  if (values.length > 1 && checked.some((value) => value?.split(':')[0] !== values[0]?.split(':')[0])) {
+    throw new ConfigError(`${name} must be URLs of one protocol, separated by commas`);
+  }
+  return checked[0] === undefined ? undefined : checked.join(',');
+}
+
+/** The embedded Redis is one server, several servers are a cluster, and a cluster has no numbered databases. */
+function checkCluster(redisUrl: string | undefined, redisCluster: boolean): void {
+  if (redisUrl === undefined && redisCluster) throw new ConfigError('REDIS_CLUSTER needs REDIS_URL');
+  if (redisUrl?.includes(',') && !redisCluster) {
+    throw new ConfigError('REDIS_CLUSTER must not be 0 when REDIS_URL names several servers');
+  }
+  if (
+    redisCluster &&
+    redisUrl?.split(',').some((node) => !['', '/', '/0'].includes(new URL(node).pathname))
+  ) {
+    throw new ConfigError('REDIS_URL must name no database of a cluster');
+  }
 }
 
 function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: readonly T[], fallback: T): T {

@@ -2,6 +2,7 @@
 
 import { fileURLToPath } from 'node:url';
 import { followEnvironments } from './accounts/environments.js';
+import { followShards } from './accounts/shard-states.js';
 import { runCommand } from './admin/commands.js';
 import { connectClickHouse } from './clickhouse/client.js';
 import { readConfigOrExit } from './config.js';
@@ -13,7 +14,7 @@ import { adminRoutes } from './http/admin.js';
 import { adminApiRoutes } from './http/admin-api.js';
 import { collectRoutes } from './http/collect.js';
 import { deletionRoutes } from './http/deletion.js';
-import { healthRoutes } from './http/health.js';
+import { healthRoutes, type Readiness } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
 import { openApiRoute } from './http/openapi.js';
 import { collectPart } from './http/openapi-collect.js';
@@ -48,20 +49,21 @@ const log = createLog('api', config.logLevel);
 const processName = `api-${process.pid}`;
 const crash = createCrashPoint(config.crashAt);
 
-const commitRedis = connectForCommits(config.redisUrl, commits.attemptMs, log);
+const commitRedis = connectForCommits(config, commits.attemptMs, log);
 // A request that needs it is answered within 2 s, whatever becomes of Redis.
-const redis = connect(config.redisUrl, log, 1_500);
+const redis = connect(config, log, 1_500);
 await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 // A list of ten thousand users takes longer than that to send.
-const deletionRedis = connect(config.redisUrl, log);
+const deletionRedis = connect(config, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const environments = await followEnvironments(redis, log);
+const shardStates = followShards(redis, environments.deployment);
 const mendings = countMendingsInto(redis, log);
 const rejected = keepRejectedIn(redis, log);
 
 const channel = createChannel({
   redis,
-  connectForMessages: () => connectForMessages(config.redisUrl, log),
+  connectForMessages: () => connectForMessages(config, log),
   log,
 });
 const livePages = createLivePages({
@@ -111,10 +113,15 @@ function submission(): SubmitOptions | undefined {
     : { redis: deletionRedis, epoch: deployment.epoch, shards: deployment.shards, crash };
 }
 
-function missing(): string[] {
-  if (stopping) return ['running: the process is stopping'];
-  if (commitRedis.status !== 'ready') return ['redis'];
-  return environments.loaded() ? [] : ['state: run "npm run admin -- restore" or start again'];
+function readiness(): Readiness {
+  const unready = (missing: string) => ({ ready: false, missing: [missing] });
+  const remedy = 'run "npm run admin -- restore" or start again';
+  if (stopping) return unready('running: the process is stopping');
+  if (commitRedis.status !== 'ready') return unready('redis');
+  if (!environments.loaded()) return unready(`state: ${remedy}`);
+  // Other shards go on without one that was emptied.
+  const missing = shardStates.lacking().map((shard) => `state of shard ${shard}: ${remedy}`);
+  return { ready: missing.length < (environments.deployment()?.shards ?? 1), missing };
 }
 
 async function readMetrics(): Promise<string> {
@@ -147,7 +154,7 @@ try {
     ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), log }),
     ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, crash, log }),
     ...pairingRoutes({ redis, environments, channel, log }),
-    ...healthRoutes(missing),
+    ...healthRoutes(readiness),
     openApiRoute(config.publicBaseUrl, [ingestPart, collectPart, deletionPart, visualizerPart, healthPart]),
   ];
   servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
@@ -186,6 +193,7 @@ await rejected.close();
 await stopSharing();
 environments.close();
 channel.close();
+shardStates.close();
 await clickhouse.close();
 commitRedis.disconnect();
 deletionRedis.disconnect();

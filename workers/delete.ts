@@ -4,7 +4,6 @@
 // nothing up to its fence; after that nothing can come back, since every segment up to the fence is stored.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { readRegistry } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
@@ -39,6 +38,7 @@ import {
 import type { LimitKeys } from '../src/ingest/limit-key.js';
 import { rejectedUserHash, removeRejected } from '../src/ingest/rejected-records.js';
 import { describeError, type Log } from '../src/log.js';
+import type { Redis } from '../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
 
 export type RoundOptions = {

@@ -36,8 +36,8 @@ import { tick } from './tick.js';
 
 const config = readConfigOrExit();
 const log = createLog('worker', config.logLevel);
-const redis = connect(config.redisUrl, log);
-const queueRedis = connectForQueue(config.redisUrl, log);
+const redis = connect(config, log);
+const queueRedis = connectForQueue(config, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();

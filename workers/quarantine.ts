@@ -2,7 +2,6 @@
 // failed_events with the error, and takes them out of the segment. The rows are found by letting ClickHouse
 // parse halves without storing anything, so the segment keeps one insert and one token.
 
-import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { parseRows } from '../src/clickhouse/store.js';
 import { type TableName, tables } from '../src/clickhouse/tables.js';
@@ -10,6 +9,7 @@ import type { CrashPoint } from '../src/crash-point.js';
 import { isUserId } from '../src/ingest/user-id.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
+import type { Redis } from '../src/redis/client.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 

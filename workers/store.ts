@@ -1,13 +1,13 @@
 // Stores one sealed segment in ClickHouse exactly once, though its job may run any number of times, at once
 // in several workers, or go on after a long stop. A segment is forgotten only when its marker row was read.
 
-import type { Redis } from 'ioredis';
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
 import { insertRows, insertSeconds, tokensBurnt } from '../src/metrics.js';
+import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { quarantine } from './quarantine.js';

@@ -2,10 +2,10 @@
 // outstanding ones, and drives failed jobs again. Running it twice, or at once in two processes, does no harm.
 
 import type { Queue } from 'bullmq';
-import type { Redis } from 'ioredis';
 import { tables } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import type { Log } from '../src/log.js';
+import type { Redis } from '../src/redis/client.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { storeJobId, storeJobOptions } from './queues.js';

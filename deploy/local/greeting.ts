@@ -36,7 +36,7 @@ export function greeting(config: Config, { environments, api_key }: Bootstrap): 
     ...table([
       ['API', config.publicBaseUrl],
       ['Metrics, admin', `http://${host}:${config.adminPort}/metrics`],
-      ['Redis', withoutSecrets(config.redisUrl)],
+      ['Redis', config.redisUrl.split(',').map(withoutSecrets).join(', ')],
       ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
       ['', `${clickhouse} -d 'SELECT count() FROM events'`],
       ['Data and logs', config.dataDir],

@@ -45,7 +45,7 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   };
 
   const steps: (() => Promise<void>)[] = [
-    () => (config.redisEmbedded ? start(redisSpec(config)) : checkOutsideRedis(config.redisUrl, say)),
+    () => (config.redisEmbedded ? start(redisSpec(config)) : checkOutsideRedis(config, say)),
     () =>
       config.clickhouseEmbedded
         ? start(clickhouseSpec(config))

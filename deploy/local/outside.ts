@@ -3,19 +3,24 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { createLog } from '../../src/log.js';
+import { connect, type RedisAddress, ready, serversOf } from '../../src/redis/client.js';
 import { answersOk } from './children.js';
 import { StartError } from './start-error.js';
 
 /** A service that is started at the same time may take this long to answer. */
 const answerMsMax = 10_000;
 
-/** Throws StartError when REDIS_URL does not answer; says so when its settings can lose data. */
-export async function checkOutsideRedis(url: string, say: (line: string) => void): Promise<void> {
-  const info = await firstAnswer(() => redisInfo(url), 'REDIS_URL: no Redis answers there');
-  if (!/^maxmemory_policy:noeviction\s*$/m.test(info)) {
+/** Throws StartError when REDIS_URL does not answer; says so when the settings of a server can lose data. */
+export async function checkOutsideRedis(address: RedisAddress, say: (line: string) => void): Promise<void> {
+  const infos = await firstAnswer(
+    () => (address.redisCluster ? clusterInfos(address) : redisInfo(address.redisUrl)),
+    'REDIS_URL: no Redis answers there',
+  );
+  if (!infos.every((info) => /^maxmemory_policy:noeviction\s*$/m.test(info))) {
     say('warning: the Redis at REDIS_URL may evict data: set maxmemory-policy noeviction there');
   }
-  if (!/^aof_enabled:1\s*$/m.test(info)) {
+  if (!infos.every((info) => /^aof_enabled:1\s*$/m.test(info))) {
     say(
       'warning: the Redis at REDIS_URL loses data when it ends: set appendonly yes, appendfsync always there',
     );
@@ -32,7 +37,22 @@ export async function checkOutsideClickHouse(url: string): Promise<void> {
   }, 'CLICKHOUSE_URL: no ClickHouse answers there');
 }
 
-async function redisInfo(url: string): Promise<string> {
+/** Of every server of a cluster. */
+async function clusterInfos(address: RedisAddress): Promise<string[]> {
+  const redis = connect(address, createLog('start', 'silent'));
+  try {
+    await ready(redis, 5_000);
+    return await Promise.all(
+      (await serversOf(redis)).map(
+        async (server) => `${await server.info('memory')}${await server.info('persistence')}`,
+      ),
+    );
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function redisInfo(url: string): Promise<string[]> {
   const redis = new Redis(url, { lazyConnect: true, retryStrategy: null, connectTimeout: 5_000 });
   // The failed command says only that the connection is closed; this says why.
   let cause: unknown;
@@ -41,7 +61,7 @@ async function redisInfo(url: string): Promise<string> {
   });
   try {
     await redis.connect();
-    return `${await redis.info('memory')}${await redis.info('persistence')}`;
+    return [`${await redis.info('memory')}${await redis.info('persistence')}`];
   } catch (error) {
     throw cause ?? error;
   } finally {

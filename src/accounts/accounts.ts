@@ -2,8 +2,8 @@
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
 import { createHash, randomBytes, randomInt } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { type LimitName, rateLimits } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
 import type { Account, ApiKey, Environment } from './documents.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
 

@@ -2,11 +2,11 @@
 // ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
 import { claims } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { AdministrationError, createAccount, createApiKey, listAccounts } from './accounts.js';

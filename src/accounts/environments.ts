@@ -2,9 +2,9 @@
 // second and, for an app_id that it does not know, at once. Serves from the copy while Redis is away; the
 // commit script decides whether anything is accepted.
 
-import type { Redis } from 'ioredis';
 import { type LimitName, type RateLimit, rateLimits } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import type { Deployment, Environment } from './documents.js';
 import { readRegistry, readVersion } from './registry.js';

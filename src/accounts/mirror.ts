@@ -1,8 +1,8 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
-import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { readVersion } from './registry.js';

@@ -1,7 +1,7 @@
 // The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them;
 // what a change means is in accounts.ts.
 
-import type { Redis } from 'ioredis';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import {

@@ -3,8 +3,8 @@
 // hashes of keys and tokens are stored; they are compared in constant time.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { deletions } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { hashApiKey } from './accounts.js';

@@ -1,9 +1,9 @@
 // What the administration's commands work on.
 
-import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 import type { Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 
 export type AdminContext = {
   readonly redis: Redis;

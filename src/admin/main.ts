@@ -10,7 +10,7 @@ import { runCommand } from './commands.js';
 
 const config = readConfigOrExit();
 const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
-const redis = connect(config.redisUrl, log);
+const redis = connect(config, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 try {
   await ready(redis, 5_000).catch(() => {

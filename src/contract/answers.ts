@@ -88,7 +88,10 @@ export const liveSchema = Type.Object({ live: Type.Boolean() });
 
 export const readySchema = Type.Object({
   ready: Type.Boolean(),
-  missing: Type.Array(Type.String(), { description: 'What is not there; empty when the process is ready.' }),
+  missing: Type.Array(Type.String(), {
+    description:
+      'What is not there. A process is ready with something missing when one of several shards lacks its state.',
+  }),
 });
 
 /** The answer of the token endpoint. */

@@ -2,7 +2,7 @@
 // and being stored in the other, a row would be in no place where a deletion looks.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 

@@ -1,9 +1,9 @@
 // The second copy of deletion requests, in ClickHouse: written within seconds of a change, read when Redis was
 // emptied. The targets of pending ones are copied by the first round that sees them.
 
-import type { Redis } from 'ioredis';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
 import { type DeletionRequest, pendingMember } from './request.js';

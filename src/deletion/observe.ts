@@ -1,7 +1,7 @@
 // The metrics of deletions: how many are pending, why, and since when.
 
-import type { Redis } from 'ioredis';
 import { deletionsOldestSeconds, deletionsPending } from '../metrics.js';
+import type { Redis } from '../redis/client.js';
 import { readPendingDeletions } from './request.js';
 
 /** Sets the gauges of deletions from Redis. */

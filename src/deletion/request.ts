@@ -1,7 +1,7 @@
 // Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so
 // that it can stay as the evidence when the data is gone.
 
-import type { Redis } from 'ioredis';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { Target } from './targets.js';

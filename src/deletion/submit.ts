@@ -3,12 +3,12 @@
 // clocks are compared.
 
 import { randomUUID } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { StateNotLoaded } from '../accounts/registry.js';
 import type { Caller } from '../accounts/tokens.js';
 import { tables } from '../clickhouse/tables.js';
 import { deletions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { DeletionRequest } from './request.js';

@@ -1,13 +1,13 @@
-// GET /health/live and /health/ready. Ready means that a record sent now would be accepted; ClickHouse being
-// away does not change that until the backlog is full.
+// GET /health/live and /health/ready. Ready means that a record sent now would be accepted, of some environments
+// at least; ClickHouse being away does not change that until the backlog is full.
 
 import { Exchange } from './exchange.js';
 import { type Route, withoutBody } from './server.js';
 
-/** Names what is missing; empty when the process can take records. */
-export type Readiness = () => string[];
+/** Whether the process can take records, and what is missing for all of them. */
+export type Readiness = { readonly ready: boolean; readonly missing: readonly string[] };
 
-export function healthRoutes(missing: Readiness): Route[] {
+export function healthRoutes(readiness: () => Readiness): Route[] {
   return [
     {
       method: 'get',
@@ -18,9 +18,9 @@ export function healthRoutes(missing: Readiness): Route[] {
       method: 'get',
       path: '/health/ready',
       handle: (res, req) => {
-        const lacking = missing();
-        const body = JSON.stringify({ ready: lacking.length === 0, missing: lacking });
-        withoutBody(new Exchange(res, req)).reply(lacking.length === 0 ? 200 : 503, body);
+        const { ready, missing } = readiness();
+        const body = JSON.stringify({ ready, missing });
+        withoutBody(new Exchange(res, req)).reply(ready ? 200 : 503, body);
       },
     },
   ];

@@ -3,10 +3,10 @@
 // the two ends the pairing. A page that reads too slowly misses batches and is told how many messages.
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
-import type { Redis } from 'ioredis';
 import { visualizer } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import { visualizerMessages, visualizerPages } from '../metrics.js';
+import type { Redis } from '../redis/client.js';
 import type { Channel, Shown } from '../visualizer/channel.js';
 import {
   countFailure,

@@ -2,12 +2,12 @@
 // and shows the code that it gets; it ends the pairing by the secret that only it has.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import type { Redis } from 'ioredis';
 import type { Environments } from '../accounts/environments.js';
 import { visualizer } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 import type { Channel } from '../visualizer/channel.js';
 import { beginPairing, endPairing, idOfSecret } from '../visualizer/pairings.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';

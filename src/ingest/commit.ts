@@ -3,12 +3,12 @@
 // copy of an older one can be told and refused.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { markerRows, tables } from '../clickhouse/tables.js';
 import { commits } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
+import { leaveSilent, type Redis, reachOf } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { type Group, packGroups } from './pack.js';
@@ -71,6 +71,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     shardKeys.segments(shard),
     shardKeys.answer(shard, randomBytes(9).toString('base64url')),
   ];
+  const reach = reachOf(redis, shardKeys.state(shard));
   const tableArguments = tables.flatMap((table) => [table, markerRows[table]]);
 
   let waiting: Waiting[] = [];
@@ -152,9 +153,10 @@ export function createCommitter(options: CommitterOptions): Committer {
     const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if (redis.status === 'ready') {
+      if (await reach.reaches()) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
+        if (reply.kind !== 'answer') reach.doubt();
         if (reply.kind === 'answer') {
           // An earlier copy may still arrive, when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
@@ -184,7 +186,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       // (a drop, a time-out, a script that broke) may have come after it.
       const message = error instanceof Error ? error.message : '';
       if (
-        /^(?:OOM|MISCONF|LOADING|READONLY|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/.test(
+        /^(?:OOM|MISCONF|LOADING|READONLY|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|Too many Cluster redirections)\b/.test(
           message,
         )
       ) {
@@ -194,7 +196,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       if (message.startsWith('ERR'))
         log.error({ shard, error: describeError(error) }, 'the commit script failed');
       // A connection that stays silent may stay so; a new one gets another chance within the deadline.
-      else if (redis.status === 'ready') redis.disconnect(true);
+      else leaveSilent(redis);
       return { kind: 'lost' };
     } finally {
       clearTimeout(timer);

@@ -1,8 +1,8 @@
 // Counts what lenient environments forgave, a counter an environment and reason, in Redis. Gathered in the
 // process and written once a second: a crash loses a second of counts, never a record.
 
-import type { Redis } from 'ioredis';
 import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { type Mending, mendings } from './mend.js';
 

@@ -5,10 +5,10 @@
 // requests costs a comparison each. Good requests never come here.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { lengths } from '../contract/limits.js';
 import type { OutcomeCode } from '../contract/outcomes.js';
 import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { isLongerThan } from './code-points.js';
 import type { LimitKeys } from './limit-key.js';

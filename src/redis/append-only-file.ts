@@ -1,7 +1,7 @@
-// Redis keeps what was deleted in its append-only file until that is written anew. It is asked for after
-// deletions, at most every half minute.
+// Redis keeps what was deleted in its append-only file until that is written anew. Every server is asked for
+// it after deletions, at most every half minute.
 
-import type { Redis } from 'ioredis';
+import { type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
 
 const spacingMs = 30_000;
@@ -13,7 +13,9 @@ export async function rewriteWhenWanted(redis: Redis): Promise<void> {
   // Taken down first: what is deleted while it runs asks again.
   await redis.del(registryKeys.rewriteWanted);
   try {
-    await redis.bgrewriteaof();
+    const servers = await serversOf(redis);
+    const asked = await Promise.allSettled(servers.map((server) => server.bgrewriteaof()));
+    for (const answer of asked) if (answer.status === 'rejected') throw answer.reason;
   } catch (error) {
     await redis.set(registryKeys.rewriteWanted, '1');
     throw error;

@@ -1,8 +1,9 @@
 // How much a shard holds that ClickHouse does not have yet, and how long it remembers keys.
 
-import type { Redis } from 'ioredis';
 import { backlog, claimWindowSeconds } from '../metrics.js';
+import type { Redis } from './client.js';
 import { segmentOfMember, shardKeys } from './keys.js';
+import { runScript, scripts } from './scripts.js';
 
 export type Backlog = {
   readonly segments: number;
@@ -14,13 +15,12 @@ export type Backlog = {
 };
 
 export async function readBacklog(redis: Redis, shard: number): Promise<Backlog> {
-  const [state, segments, oldest, time] = await Promise.all([
+  const [state, segments, oldest, nowMs] = await Promise.all([
     redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes'),
     redis.zcard(shardKeys.segments(shard)),
     redis.zrange(shardKeys.segments(shard), '0', '0'),
-    redis.time(),
+    readTime(redis, shard),
   ]);
-  const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
   const openedMs = oldest[0] === undefined ? nowMs : Number(segmentOfMember(oldest[0]).number) / 1000;
   return {
     segments,
@@ -29,6 +29,15 @@ export async function readBacklog(redis: Redis, shard: number): Promise<Backlog>
     oldestMs: Math.max(0, nowMs - openedMs),
     claimWindowMinutes: Number(state[2] ?? 24 * 60),
   };
+}
+
+/** The clock by which a shard's records are stamped, in milliseconds since 1970. */
+export async function readTime(redis: Redis, shard: number): Promise<number> {
+  const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [
+    string,
+    string,
+  ];
+  return Number(seconds) * 1000 + Number(microseconds) / 1000;
 }
 
 /** Sets the deployment's gauges from Redis. */

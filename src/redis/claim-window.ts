@@ -1,21 +1,21 @@
 // How long claims are remembered: as long as their byte budget lasts, at most a day, never shorter than a
 // quarter of an hour nor than the oldest segment is outstanding. The commit script drops what is older.
 
-import type { Redis } from 'ioredis';
 import { claims } from '../contract/limits.js';
-import { readBacklog } from './backlog.js';
+import { readBacklog, readTime } from './backlog.js';
+import type { Redis } from './client.js';
 import { shardKeys } from './keys.js';
 
 const minuteMs = 60_000;
 
 /** Computes a shard's window anew from its counts a minute; settles with it, in minutes. */
 export async function updateClaimWindow(redis: Redis, shard: number, claimBytesMax: number): Promise<number> {
-  const [counts, { oldestMs }, time] = await Promise.all([
+  const [counts, { oldestMs }, nowMs] = await Promise.all([
     redis.hgetall(shardKeys.claimCounts(shard)),
     readBacklog(redis, shard),
-    redis.time(),
+    readTime(redis, shard),
   ]);
-  const nowMinute = Math.floor(Number(time[0]) / 60);
+  const nowMinute = Math.floor(nowMs / minuteMs);
   const byMinute = new Map(Object.entries(counts).map(([minute, count]) => [Number(minute), Number(count)]));
   const minutes = claimWindowMinutes(byMinute, nowMinute, claimBytesMax, oldestMs);
 

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { Redis } from 'ioredis';
+import type { Redis } from './client.js';
 
 export type Script = {
   readonly name: string;
@@ -29,6 +29,7 @@ export const scripts = {
   enterPairing: load('enter-pairing-3'),
   renewPairing: load('renew-pairing-2'),
   endPairing: load('end-pairing-3'),
+  time: load('time-1'),
 } as const;
 
 /**

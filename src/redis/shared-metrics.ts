@@ -2,10 +2,10 @@
 // asked adds them up. While Redis is away the answer is the asked process's own.
 
 import { hostname } from 'node:os';
-import type { Redis } from 'ioredis';
 import { AggregatorRegistry, type MetricObject } from 'prom-client';
 import { describeError, type Log } from '../log.js';
 import { registry } from '../metrics.js';
+import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 
 const shareEveryMs = 2_000;

@@ -1,8 +1,8 @@
 // What a live pairing shows, on its way from the process that a device asked to those that serve its pages:
 // through Redis's publish and subscribe, which stores nothing. Whoever does not listen at that moment misses it.
 
-import type { Redis } from 'ioredis';
 import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
 import { visualizerKeys } from '../redis/keys.js';
 
 export type Shown =

@@ -1,7 +1,7 @@
 // The metrics of the visualizer: how many pairings there are.
 
-import type { Redis } from 'ioredis';
 import { visualizerPairings } from '../metrics.js';
+import type { Redis } from '../redis/client.js';
 import { visualizerKeys } from '../redis/keys.js';
 
 /** Sets the gauge of pairings from Redis. */

@@ -3,8 +3,8 @@
 // the secret, the code, the app_id and a keyed digest of the device's address, all of it for a while only.
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { visualizer } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
 import { visualizerKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { makeCode, readCode } from './code.js';

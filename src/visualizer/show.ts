@@ -1,11 +1,11 @@
 // Shows what a paired device has sent: called when the server's answer to it is known, publishes both while
 // the pairing lives, and says so when it does not. Best effort: nothing here may fail or hold up the answer.
 
-import type { Redis } from 'ioredis';
 import { visualizer } from '../contract/limits.js';
 import type { Collected, OnCollected } from '../ingest/collect.js';
 import { describeError, type Log } from '../log.js';
 import { visualizerMessages } from '../metrics.js';
+import type { Redis } from '../redis/client.js';
 import type { Channel } from './channel.js';
 import { idOfSecret, stateOf } from './pairings.js';
 

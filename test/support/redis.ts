@@ -23,6 +23,8 @@ export type RedisOptions = {
   readonly maxmemory?: number;
   readonly port?: number;
   readonly dir?: string;
+  /** More lines of its redis.conf. */
+  readonly more?: readonly string[];
 };
 
 /** Starts redis-server on a loopback port; settles when it has loaded its data and answers PING. */
@@ -34,10 +36,8 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
     const port = options.port ?? (await freePort());
     const file = join(dir, 'redis.conf');
     const memoryBytesMax = options.maxmemory ?? 1024 ** 3;
-    writeFileSync(
-      file,
-      redisConfig({ port, dir, appendfsync: options.appendfsync ?? 'always', memoryBytesMax }),
-    );
+    const config = redisConfig({ port, dir, appendfsync: options.appendfsync ?? 'always', memoryBytesMax });
+    writeFileSync(file, [config, ...(options.more ?? []), ''].join('\n'));
     try {
       const child = await startChild({
         name: 'redis-server',
