@@ -5,11 +5,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { Redis } from 'ioredis';
 import { redisConfig } from '../deploy/local/redis-config.js';
 import { visualizer } from '../src/contract/limits.js';
 import { createLog } from '../src/log.js';
-import { connect, connectForMessages, ready } from '../src/redis/client.js';
+import { connect, connectForMessages, type Redis, ready } from '../src/redis/client.js';
 import { type Channel, createChannel, type Shown } from '../src/visualizer/channel.js';
 import { makeCode, readCode } from '../src/visualizer/code.js';
 import { observePairings } from '../src/visualizer/observe.js';
@@ -67,20 +66,26 @@ function begun(result: Begun | string): Begun & { readonly id: string } {
   return { ...result, id: String(idOfSecret(result.pairing)) };
 }
 
+const single = (redisUrl: string) => ({ redisUrl, redisCluster: false });
+
 test('a pairing on a node of a Redis Cluster goes its whole way: its keys share a slot', async () => {
   const port = await freePort();
   const dir = tempDir('cluster');
   const config = redisConfig({ port, dir, appendfsync: 'always', memoryBytesMax: 1024 ** 3 });
   writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n`);
   const url = `redis://127.0.0.1:${port}`;
-  const redis = connect(url, log);
+  const redis = connect(single(url), log);
   const node = await startChild({
     name: 'redis-server',
     program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
     healthy: async () => (await redis.ping()) === 'PONG',
     healthyDeadlineMs: 20_000,
   });
-  const channel = createChannel({ redis, connectForMessages: () => connectForMessages(url, log), log });
+  const channel = createChannel({
+    redis,
+    connectForMessages: () => connectForMessages(single(url), log),
+    log,
+  });
   try {
     await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
     await until(async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'), {
@@ -122,9 +127,13 @@ describe('what a device has sent', () => {
 
   before(async () => {
     server = await startRedis();
-    redis = connect(server.url, log, 1_500);
+    redis = connect(single(server.url), log, 1_500);
     await ready(redis, 5_000);
-    channel = createChannel({ redis, connectForMessages: () => connectForMessages(server.url, log), log });
+    channel = createChannel({
+      redis,
+      connectForMessages: () => connectForMessages(single(server.url), log),
+      log,
+    });
   });
   after(async () => {
     channel?.close();
