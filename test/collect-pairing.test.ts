@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import type { Redis } from 'ioredis';
 import { type Environments, followEnvironments } from '../src/accounts/environments.js';
 import { commits, lengths } from '../src/contract/limits.js';
 import { noCrash } from '../src/crash-point.js';
@@ -13,7 +12,7 @@ import type { Collected, OnCollected } from '../src/ingest/collect.js';
 import { type Committer, createCommitter } from '../src/ingest/commit.js';
 import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog } from '../src/log.js';
-import { connectForCommits, ready } from '../src/redis/client.js';
+import { connectForCommits, type Redis, ready } from '../src/redis/client.js';
 import { collect, event, type Fields, request } from './support/collect.js';
 import { connectTestRedis } from './support/fault-checks.js';
 import { freePort } from './support/free-port.js';
