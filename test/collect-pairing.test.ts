@@ -35,7 +35,7 @@ before(async () => {
   sluice = await startSluice({ workers: 0 });
   const log = createLog('test', 'silent');
   redis = connectTestRedis(sluice.redisUrl);
-  commitRedis = connectForCommits(sluice.redisUrl, commits.attemptMs, log);
+  commitRedis = connectForCommits({ redisUrl: sluice.redisUrl, redisCluster: false }, commits.attemptMs, log);
   await ready(commitRedis, 5_000);
   environments = await followEnvironments(redis, log);
   const deployment = environments.deployment();
