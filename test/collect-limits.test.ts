@@ -168,7 +168,7 @@ describe('the limit of user properties', { concurrency: true }, () => {
     const step = fc.record({
       user: fc.integer({ min: 0, max: 2 }),
       id: fc.integer({ min: 0, max: 12 }),
-      isEvent: fc.boolean(),
+      kind: fc.constantFrom('event', 'call', 'call', 'bad'),
     });
     await fc.assert(
       fc.asyncProperty(
@@ -178,16 +178,18 @@ describe('the limit of user properties', { concurrency: true }, () => {
           const claimed = new Set<number>();
           const used = [0, 0, 0];
           for (const steps of requests) {
-            const expected = steps.map(({ user, id, isEvent }) => {
+            const expected = steps.map(({ user, id, kind }) => {
+              if (kind === 'bad') return 'rejected';
               if (claimed.has(id)) return 'repeat';
-              if (!isEvent && (used[user] ?? 0) >= small) return 'limited';
-              if (!isEvent) used[user] = (used[user] ?? 0) + 1;
+              if (kind === 'call' && (used[user] ?? 0) >= small) return 'limited';
+              if (kind === 'call') used[user] = (used[user] ?? 0) + 1;
               claimed.add(id);
               return 'stored';
             });
-            const messages = steps.map(({ user, id, isEvent }) => {
+            const messages = steps.map(({ user, id, kind }) => {
               const fields = { id: `model-${run}-${id}`, user_id: `${run * 10 + user + 1_000_000}` };
-              return isEvent ? event(fields) : of(fields);
+              if (kind === 'bad') return event({ ...fields, event: '' });
+              return kind === 'event' ? event(fields) : of(fields);
             });
             assert.deepEqual(
               (await send(limited, messages)).map(({ status }) => status),

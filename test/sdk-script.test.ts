@@ -56,7 +56,12 @@ async function get(
   method = 'GET',
   url = baseUrl,
 ): Promise<Answer> {
-  const asked = request(`${url}${path}`, { method, headers, agent: false });
+  const asked = request(`${url}${path}`, {
+    method,
+    headers,
+    agent: false,
+    signal: AbortSignal.timeout(10_000),
+  });
   asked.end();
   const [answer] = (await once(asked, 'response')) as [IncomingMessage];
   const chunks: Buffer[] = [];
