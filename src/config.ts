@@ -28,6 +28,8 @@ export type Config = {
   readonly clickhouseCluster: string | undefined;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
+  /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
+  readonly demo: boolean;
   readonly apiProcesses: number;
   readonly workerProcesses: number;
   readonly shards: number;
@@ -82,6 +84,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
         ? undefined
         : identifier(env, 'CLICKHOUSE_CLUSTER', ''),
     adminToken: text(env, 'ADMIN_TOKEN', ''),
+    demo: oneOf(env, 'DEMO', ['0', '1'], '0') === '1',
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 1, 64),
     shards: integer(env, 'SHARDS', 1, 1, 64),

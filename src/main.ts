@@ -1,9 +1,11 @@
 // The API process: wiring and signals.
 
 import { fileURLToPath } from 'node:url';
+import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { followShards } from './accounts/shard-states.js';
 import { runCommand } from './admin/commands.js';
+import { readArrived } from './clickhouse/arrived.js';
 import { connectClickHouse } from './clickhouse/client.js';
 import { readConfigOrExit } from './config.js';
 import { commits } from './contract/limits.js';
@@ -14,6 +16,7 @@ import { adminRoutes } from './http/admin.js';
 import { adminApiRoutes } from './http/admin-api.js';
 import { collectRoutes } from './http/collect.js';
 import { deletionRoutes } from './http/deletion.js';
+import { type DemoOptions, demoRoutes } from './http/demo.js';
 import { healthRoutes, type Readiness } from './http/health.js';
 import { type Ingestion, ingest } from './http/ingest.js';
 import { openApiRoute } from './http/openapi.js';
@@ -146,6 +149,15 @@ const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
   const options = { environments, ingestion, countMendings: mendings.count, rejected };
+  const demo: DemoOptions = {
+    publicBaseUrl: config.publicBaseUrl,
+    host: config.host,
+    adminPort: config.adminPort,
+    account: () => findDemoAccount(redis),
+    accountOf: (appId) => environments.get(appId)?.accountId,
+    readArrived: (query) => readArrived(clickhouse, query),
+    log,
+  };
   const routes: Route[] = [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
@@ -169,6 +181,7 @@ try {
         ...adminApiRoutes({ adminToken: config.adminToken, run: runAdminCommand, log }),
         visualizerPageRoute(config.adminToken !== ''),
         ...pageFileRoutes(),
+        ...(config.demo ? demoRoutes(demo) : []),
       ],
       livePages.attach,
     ),

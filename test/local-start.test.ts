@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -92,6 +92,18 @@ async function readyStatus(env: NodeJS.ProcessEnv): Promise<number> {
   return reply.status;
 }
 
+/** Asks the administrators' port. */
+async function askAdmin(
+  env: NodeJS.ProcessEnv,
+  path: string,
+  token = '',
+): Promise<{ readonly status: number; readonly text: string }> {
+  const reply = await fetch(`http://127.0.0.1:${env.ADMIN_PORT}${path}`, {
+    headers: { connection: 'close', ...(token === '' ? {} : { authorization: `Bearer ${token}` }) },
+  });
+  return { status: reply.status, text: await reply.text() };
+}
+
 function query(env: NodeJS.ProcessEnv, sql: string): Promise<string> {
   return fetch(`http://127.0.0.1:${env.CLICKHOUSE_PORT}/?database=sluice`, {
     method: 'POST',
@@ -107,6 +119,8 @@ describe('one start after another on the same data', () => {
   let env: NodeJS.ProcessEnv & { DATA_DIR: string };
   let running: Start;
   let firstAppIds: string[];
+  let firstToken: string;
+  const tokenFile = () => join(env.DATA_DIR, 'admin-token');
 
   before(async () => {
     env = await deployment();
@@ -147,6 +161,22 @@ describe('one start after another on the same data', () => {
       { deadlineMs: 20_000, what: 'the event is in ClickHouse' },
     );
     assert.match(rows, /order_completed/);
+  });
+
+  test('makes an ADMIN_TOKEN that only its owner can read, says where it is, and has the pages on', async () => {
+    firstToken = readFileSync(tokenFile(), 'utf8').trim();
+    assert.match(firstToken, /^[\w-]{32}$/);
+    assert.equal(statSync(tokenFile()).mode & 0o777, 0o600);
+    const output = running.output();
+    assert.ok(!output.includes(firstToken), 'the token itself is not printed');
+    assert.ok(output.includes(`ADMIN_TOKEN     cat ${tokenFile()}\n`), output);
+    for (const path of ['/demo', '/visualizer']) {
+      assert.ok(output.includes(`http://127.0.0.1:${env.ADMIN_PORT}${path}\n`), path);
+      assert.equal((await askAdmin(env, path)).status, 200);
+    }
+    assert.match((await askAdmin(env, '/visualizer')).text, /data-administration="on"/);
+    assert.equal((await askAdmin(env, '/admin/v1/accounts', firstToken)).status, 200);
+    assert.equal((await askAdmin(env, '/admin/v1/accounts', 'wrong')).status, 401);
   });
 
   test('a start on the same DATA_DIR names it and ends with code 1', async () => {
@@ -200,6 +230,7 @@ describe('one start after another on the same data', () => {
     await untilUp(running);
     assert.deepEqual(appIds(running), firstAppIds);
     assert.doesNotMatch(running.output(), /^ {2}API key/m);
+    assert.equal((await askAdmin(env, '/admin/v1/accounts', firstToken)).status, 200);
     assert.equal(
       (await query(env, "SELECT count() FROM events WHERE identity = 'ada@example.com'")).trim(),
       '1',
@@ -269,8 +300,14 @@ test('everything stops when npm, or its shell, is killed', async () => {
 
 test('two API processes and two workers share the ports of one deployment', async () => {
   const env = await deployment();
-  const running = start({ ...env, API_PROCESSES: '2', WORKER_PROCESSES: '2' });
+  const given = { ADMIN_TOKEN: 'given', DEMO: '0' };
+  const running = start({ ...env, ...given, API_PROCESSES: '2', WORKER_PROCESSES: '2' });
   await untilUp(running);
+  // What the environment says stands.
+  assert.equal((await askAdmin(env, '/admin/v1/accounts', 'given')).status, 200);
+  assert.ok(!existsSync(join(env.DATA_DIR, 'admin-token')));
+  assert.equal((await askAdmin(env, '/demo')).status, 404);
+  assert.doesNotMatch(running.output(), /\/demo/);
   const names = children(env)
     .filter(isRunning)
     .map(({ name }) => name);

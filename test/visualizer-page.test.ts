@@ -262,6 +262,13 @@ describe('the page', { skip }, () => {
     assert.equal(reply.headers.get('cache-control'), 'no-store');
     assert.equal((await fetch(`${admin.adminUrl}/pages/visualizer.html`)).status, 404);
     assert.equal((await fetch(`${device.baseUrl}/visualizer`)).status, 404, 'not on the public port');
+    for (const path of ['/demo', '/demo/arrived?app_id=1&user_id=1']) {
+      assert.equal(
+        (await fetch(`${admin.adminUrl}${path}`)).status,
+        404,
+        'there is no demo unless it is set',
+      );
+    }
   });
 
   test('says that it is off where there is no ADMIN_TOKEN', async () => {

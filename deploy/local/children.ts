@@ -51,11 +51,15 @@ export function workerSpec(config: Config, number: number): ChildSpec {
   };
 }
 
-/** The API processes share one port, so any of them may answer for another that starts. */
-export function apiSpec(config: Config, number: number): ChildSpec {
+/**
+ * The API processes share one port, so any of them may answer for another that starts. `env` is what a start on
+ * one machine adds to the environment.
+ */
+export function apiSpec(config: Config, number: number, env: NodeJS.ProcessEnv): ChildSpec {
+  const program = nodeProgram('src/main.js');
   return {
     name: config.apiProcesses === 1 ? 'api' : `api-${number}`,
-    program: nodeProgram('src/main.js'),
+    program: { ...program, env: { ...program.env, ...env } },
     ipc: true,
     healthy: () => answersOk(`http://${urlHost(config.host)}:${config.port}/health/ready`),
     healthyMsMax: 2 * minuteMs,

@@ -1,6 +1,8 @@
-// What the start says when everything runs: where things listen, and two commands to try.
+// What the start says when everything runs: where things listen, and what to try.
 
+import { relative } from 'node:path';
 import type { Config } from '../../src/config.js';
+import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
 
 /** The answer of `admin bootstrap`. */
@@ -18,7 +20,11 @@ export type Bootstrap = {
 };
 
 /** Returns the lines. The passwords of REDIS_URL and CLICKHOUSE_URL are not among them. */
-export function greeting(config: Config, { environments, api_key }: Bootstrap): string[] {
+export function greeting(
+  config: Config,
+  { environments, api_key }: Bootstrap,
+  { tokenFile, demo }: Administration,
+): string[] {
   const host = urlHost(config.host);
   const main = environments.find((environment) => environment.main) ?? environments[0];
   const clickhouse = curlClickHouse(config);
@@ -35,6 +41,9 @@ export function greeting(config: Config, { environments, api_key }: Bootstrap): 
     '',
     ...table([
       ['API', config.publicBaseUrl],
+      ...(demo ? [['Try it', `http://${host}:${config.adminPort}/demo`]] : []),
+      ['Visualizer', `http://${host}:${config.adminPort}/visualizer`],
+      ['ADMIN_TOKEN', tokenFile === undefined ? 'as in the environment' : `cat ${shortPath(tokenFile)}`],
       ['Metrics, admin', `http://${host}:${config.adminPort}/metrics`],
       ['Redis', config.redisUrl.split(',').map(withoutSecrets).join(', ')],
       ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
@@ -67,6 +76,12 @@ function withoutSecrets(address: string): string {
   url.password = '';
   url.search = '';
   return url.href.replace(/\/$/, '');
+}
+
+/** From the folder of the start, when it lies below that. */
+function shortPath(path: string): string {
+  const below = relative('', path);
+  return below.startsWith('..') ? path : below;
 }
 
 function table(rows: readonly (readonly string[])[]): string[] {

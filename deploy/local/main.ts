@@ -3,6 +3,7 @@
 
 import { join } from 'node:path';
 import { type Config, readConfigOrExit } from '../../src/config.js';
+import { prepareAdministration } from './administration.js';
 import { checkPorts } from './check-ports.js';
 import { type Child, type ChildSpec, createChild } from './child.js';
 import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
@@ -37,6 +38,7 @@ try {
 
 async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   let bootstrap: Bootstrap | undefined;
+  const administration = prepareAdministration(config, process.env);
   const start = (spec: ChildSpec) => startChild(spec, lock);
   const run = (name: string, ...args: [string, ...string[]]) => {
     const output = runOnce(name, nodeProgram(...args), lock, stopping.signal, say);
@@ -58,7 +60,7 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
       if (!stopping.signal.aborted) bootstrap = parseBootstrap(output);
     },
     ...numbers(config.workerProcesses).map((number) => () => start(workerSpec(config, number))),
-    ...numbers(config.apiProcesses).map((number) => () => start(apiSpec(config, number))),
+    ...numbers(config.apiProcesses).map((number) => () => start(apiSpec(config, number, administration.env))),
   ];
   for (const step of steps) {
     if (stopping.signal.aborted) return;
@@ -66,7 +68,7 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   }
   if (stopping.signal.aborted) return;
   if (bootstrap?.restored) say('accounts and deletion requests were loaded from ClickHouse into Redis');
-  if (bootstrap) process.stdout.write(`${greeting(config, bootstrap).join('\n')}\n`);
+  if (bootstrap) process.stdout.write(`${greeting(config, bootstrap, administration).join('\n')}\n`);
 }
 
 async function startChild(spec: ChildSpec, lock: DataDirLock): Promise<void> {

@@ -25,17 +25,22 @@ const always: Headers = [
 export function pageFileRoutes(): Route[] {
   return readdirSync(folder)
     .filter((name) => types[extname(name)] !== undefined)
-    .map((name) => fileRoute(`/pages/${name}`, readPage(name), types[extname(name)] as string, always));
+    .map((name) => fileRoute(`/pages/${name}`, readPage(name), types[extname(name)] as string));
 }
 
 /** The Event Visualizer's page; without an ADMIN_TOKEN it says that it is off. */
 export function visualizerPageRoute(administration: boolean): Route {
   const html = readPage('visualizer.html').replace('{{administration}}', administration ? 'on' : 'off');
-  return pageRoute('/visualizer', html, ["connect-src 'self'", "require-trusted-types-for 'script'"]);
+  const directives = ["script-src 'self'", "connect-src 'self'", "require-trusted-types-for 'script'"];
+  return {
+    method: 'get',
+    path: '/visualizer',
+    handle: (res, req) => pageReply(withoutBody(new Exchange(res, req)), html, directives),
+  };
 }
 
-/** A page that may do what the directives of its policy say, beside its own scripts and styles. */
-export function pageRoute(path: string, html: string, directives: readonly string[]): Route {
+/** Answers with a page that may do what the directives of its policy say, beside its own styles. */
+export function pageReply(exchange: Exchange, html: string, directives: readonly string[]): void {
   const policy = [
     "default-src 'none'",
     "style-src 'self'",
@@ -43,25 +48,25 @@ export function pageRoute(path: string, html: string, directives: readonly strin
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
-    ...(directives.some((directive) => directive.startsWith('script-src')) ? [] : ["script-src 'self'"]),
     ...directives,
   ].join('; ');
-  return fileRoute(path, html, 'text/html; charset=utf-8', [
+  const headers: Headers = [
     ...always,
     ['Content-Security-Policy', policy],
     ['X-Frame-Options', 'DENY'],
     ['Cross-Origin-Opener-Policy', 'same-origin'],
-  ]);
+  ];
+  exchange.reply(200, html, headers, 'text/html; charset=utf-8');
 }
 
 export function readPage(name: string): string {
   return readFileSync(new URL(name, folder), 'utf8');
 }
 
-export function fileRoute(path: string, text: string, type: string, headers: Headers): Route {
+function fileRoute(path: string, text: string, type: string): Route {
   return {
     method: 'get',
     path,
-    handle: (res, req) => withoutBody(new Exchange(res, req)).reply(200, text, headers, type),
+    handle: (res, req) => withoutBody(new Exchange(res, req)).reply(200, text, always, type),
   };
 }

@@ -1,0 +1,297 @@
+// The demo page: what it answers and to whom, and in a real browser the way from a button to ClickHouse.
+
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { after, afterEach, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { faultsOf, launchBrowser, withoutBrowser } from './support/browser.js';
+import { type SluiceHandle, startSluice } from './support/services.js';
+import { until } from './support/wait.js';
+
+let sluice: SluiceHandle;
+let otherAppId: string;
+
+before(async () => {
+  sluice = await startSluice({ env: { DEMO: '1' } });
+  const created = (await sluice.admin('accounts', 'create', 'demo', '--environment', 'Main')) as {
+    environments: { app_id: string }[];
+  };
+  otherAppId = String(created.environments[0]?.app_id);
+  for (const appId of [sluice.appId, otherAppId]) {
+    const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        app_id: appId,
+        events: [
+          { event: 'By id', user_id: '7', properties: { amount: 12.5 } },
+          { event: 'By identity', identity: 'ada@example.com' },
+          { event: 'Of a stranger', identity: 'eve@example.com' },
+          { event: 'Of another stranger', user_id: '8' },
+        ],
+      }),
+    });
+    assert.equal(reply.status, 200);
+  }
+  await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
+    deadlineMs: 20_000,
+    what: 'the events are stored',
+  });
+});
+
+after(() => sluice?.stop());
+
+type Answer = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+  readonly body: {
+    readonly events: { readonly event: string }[];
+    readonly users: { readonly user_ids: string[]; readonly identity: string }[];
+    readonly err?: { readonly code: string; readonly field?: string };
+  };
+};
+
+/** `fetch` does not let a Host header be chosen. */
+function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+  return new Promise((settle, reject) => {
+    request(`${sluice.adminUrl}${path}`, { headers, agent: false }, (reply) => {
+      let text = '';
+      reply.setEncoding('utf8').on('data', (part: string) => {
+        text += part;
+      });
+      reply.on('end', () => {
+        const isJson = reply.headers['content-type'] === 'application/json';
+        const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];
+        settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, body });
+      });
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
+  const query = new URLSearchParams();
+  for (const [name, values] of Object.entries({ app_id: sluice.appId, ...parameters })) {
+    for (const value of [values].flat()) query.append(name, value);
+  }
+  return get(`/demo/arrived?${query}`, headers);
+}
+
+const namesOf = ({ body }: Answer) => body.events.map(({ event }) => event);
+
+describe('what arrived', () => {
+  test('is answered for the users who are named, and for nobody else', async () => {
+    assert.deepEqual(namesOf(await arrived({ user_id: '7' })), ['By id']);
+    assert.deepEqual(namesOf(await arrived({ identity: 'ada@example.com' })), ['By identity']);
+    const both = await arrived({ user_id: ['7', '9'], identity: ['ada@example.com', 'ADA@example.com'] });
+    assert.deepEqual(namesOf(both), ['By identity', 'By id']);
+    assert.deepEqual(
+      both.body.users.map(({ identity, user_ids }) => [identity, user_ids]),
+      [
+        ['', ['7']],
+        ['ada@example.com', []],
+      ],
+    );
+    for (const hostile of ["' OR 1=1 --", "') OR ('1'='1", '\\', '%', '*', '']) {
+      const { status, body } = await arrived({ user_id: '9', identity: hostile });
+      assert.deepEqual([status, body.events, body.users], [200, [], []], hostile);
+    }
+  });
+
+  test('is answered for environments of the demo account only, even beside another of its name', async () => {
+    for (const appId of [otherAppId, '1', '', "' OR 1=1"]) {
+      const { status, body } = await arrived({ app_id: appId, user_id: '7' });
+      assert.deepEqual([status, body.err?.code], [400, 'unknown_app_id'], appId);
+    }
+  });
+
+  test('is refused when the question is bad', async () => {
+    const refused: [Record<string, string | string[]>, string, string?][] = [
+      [{}, 'missing_user'],
+      [{ identity: '' }, 'missing_user'],
+      [{ app_id: [sluice.appId, otherAppId], user_id: '7' }, 'missing_field', 'app_id'],
+      [{ user_id: 'x' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '-1' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '07' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '9007199254740992' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: Array.from({ length: 11 }, (_, i) => String(i)) }, 'too_many_records'],
+      [{ identity: 'x'.repeat(256) }, 'too_long', 'identity'],
+    ];
+    for (const [parameters, code, field] of refused) {
+      const { status, body } = await arrived(parameters);
+      assert.deepEqual(
+        [status, body.err?.code, body.err?.field],
+        [400, code, field],
+        JSON.stringify(parameters),
+      );
+    }
+    assert.equal((await arrived({ user_id: '9007199254740991' })).status, 200);
+  });
+
+  test('is for pages of this server only: not for other sites, nor under a name that leads here', async () => {
+    const { host } = new URL(sluice.adminUrl);
+    const port = host.split(':')[1];
+    const foreign = [
+      { origin: 'https://elsewhere.example' },
+      { origin: 'null' },
+      { origin: `http://localhost:${port}` },
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { host: `rebound.example:${port}` },
+      { host: '127.0.0.1.rebound.example' },
+      { host: 'localhost.rebound.example' },
+    ];
+    for (const headers of foreign) {
+      const { status, text } = await arrived({ user_id: '7' }, headers);
+      assert.equal(status, 404, JSON.stringify(headers));
+      assert.ok(!text.includes('By id'));
+    }
+    for (const headers of [
+      { host: `localhost:${port}` },
+      { host: `[::1]:${port}` },
+      { host: `demo.localhost:${port}`, origin: `http://demo.localhost:${port}` },
+      { origin: `http://${host}`, 'sec-fetch-site': 'same-origin' },
+      { 'sec-fetch-site': 'none' },
+    ]) {
+      assert.equal((await arrived({ user_id: '7' }, headers)).status, 200, JSON.stringify(headers));
+    }
+    const page = await get('/demo', { host: 'rebound.example' });
+    assert.equal(page.status, 404);
+    assert.match(page.text, /set PUBLIC_BASE_URL/);
+    assert.equal((await get('/demo', { 'sec-fetch-site': 'cross-site' })).status, 200, 'a link leads to it');
+  });
+
+  test('may be kept by nobody, and embedded by no other page', async () => {
+    const { headers } = await arrived({ user_id: '7' });
+    assert.equal(headers['cache-control'], 'no-store');
+    assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
+    assert.equal(headers['access-control-allow-origin'], undefined);
+    const policy = String((await get('/demo')).headers['content-security-policy']);
+    assert.match(policy, /default-src 'none'/);
+    assert.match(policy, /frame-ancestors 'none'/);
+    assert.doesNotMatch(policy, /unsafe|\*/);
+  });
+});
+
+describe('the page', { skip: withoutBrowser() }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchBrowser();
+  });
+  after(() => browser?.close());
+  afterEach(async () => {
+    await Promise.all(browser.contexts().map((context) => context.close()));
+  });
+
+  async function openPage(prepare: (page: Page) => Promise<void> = async () => undefined): Promise<Page> {
+    const page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(20_000);
+    await prepare(page);
+    await page.goto(`${sluice.adminUrl}/demo`);
+    return page;
+  }
+
+  const calls = (page: Page) => page.locator('#calls li');
+  const chipOf = (page: Page, code: string) => calls(page).filter({ hasText: code }).first().locator('.chip');
+  const queryable = (page: Page, code: string) =>
+    chipOf(page, code)
+      .filter({ hasText: /^queryable after \d+\.\d s$/ })
+      .waitFor();
+
+  test('shows each call, when it could be queried, and what came of it', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    const userId = String(await page.locator('#user-id').textContent());
+    assert.match(userId, /^\d+$/);
+
+    await page.click('form[data-call=addEventProperties] button:has-text("Add")');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("Order Completed"');
+    const row = page.locator('#arrived tr', { hasText: 'Order Completed' });
+    for (const part of [userId, 'amount: 12.5', 'theme: dark']) {
+      assert.ok((await row.textContent())?.includes(part), part);
+    }
+
+    await page.fill('#identity-value', 'grace@example.com');
+    await page.press('#identity-value', 'Enter');
+    await queryable(page, 'identify("grace@example.com")');
+    await page.click('form[data-call=addUserProperties] button');
+    await queryable(page, 'addUserProperties(');
+    assert.equal(await page.locator('#identity').textContent(), 'grace@example.com');
+    const user = await page.locator('#users tr', { hasText: 'grace@example.com' }).textContent();
+    assert.ok(user?.includes(userId) && user.includes('plan: pro'), String(user));
+    const rows = await sluice.rows<{ identity: string; user_ids: string[] }>(
+      `SELECT identity, user_ids FROM users WHERE app_id = '${sluice.appId}' AND has(user_ids, ${userId})`,
+    );
+    assert.deepEqual(
+      rows.map(({ identity, user_ids }) => [identity, user_ids.map(String)]),
+      [['grace@example.com', [userId]]],
+    );
+
+    await page.click('[data-call=resetIdentity]');
+    assert.notEqual(await page.locator('#user-id').textContent(), userId);
+    assert.equal(await page.locator('#identity').textContent(), 'none: anonymous');
+    await page.click('[data-call=removeEventProperty]');
+    await page.click('[data-call=clearEventProperties]');
+    await page.fill('#event', 'Afterwards');
+    await page.click('form[data-call=track] button');
+    await page.click('[data-call=flush]');
+    await queryable(page, 'track("Afterwards"');
+    const last = await page.locator('#arrived tr', { hasText: 'Afterwards' }).textContent();
+    assert.ok(!last?.includes('theme') && !last?.includes(userId), String(last));
+    assert.ok(
+      (await page.locator('#arrived tr').count()) >= 3,
+      'the earlier user of this tab is still shown',
+    );
+    assert.deepEqual(faults, []);
+  });
+
+  test('says what is not sent: opted out, refused, nothing to do', async () => {
+    const page = await openPage();
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    await page.click('[data-call=resetIdentity]');
+    await chipOf(page, 'resetIdentity()').filter({ hasText: 'already anonymous' }).waitFor();
+    await page.fill('#identity-value', 'anonymous');
+    await page.click('form[data-call=identify] button.primary');
+    await chipOf(page, 'identify("anonymous")').filter({ hasText: 'refused' }).waitFor();
+    await page.click('[data-call=optOut]');
+    await page.fill('#event', 'Unseen');
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track("Unseen"').filter({ hasText: 'not recorded: opted out' }).waitFor();
+    await page.click('[data-call=optIn]');
+    await page.fill('#event', 'Seen');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("Seen"');
+    assert.equal(await page.locator('#arrived tr', { hasText: 'Unseen' }).count(), 0);
+  });
+
+  test('shows hostile text as text', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    const hostile = `<img src=x onerror=alert(1)></td>"'>`;
+    await page.fill('#event', hostile);
+    await page.fill('#event-key', hostile);
+    await page.fill('#event-value', hostile);
+    await page.click('form[data-call=track] button');
+    const row = page.locator('#arrived tr', { has: page.locator('.name', { hasText: hostile }) });
+    await row.waitFor();
+    assert.ok((await row.textContent())?.includes(`${hostile}: ${hostile}`));
+    assert.equal(await page.locator('table img, ol img').count(), 0);
+    assert.deepEqual(faults, []);
+  });
+
+  test('works without the script, and says that it is blocked', async () => {
+    const page = await openPage(async (opened) => {
+      await opened.route('**/sdk.js', (route) => route.abort());
+    });
+    const uncaught: string[] = [];
+    page.on('pageerror', (error) => uncaught.push(error.message));
+    await page.locator('#blocked', { hasText: 'has not loaded' }).waitFor();
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track(').filter({ hasText: 'waits for the script' }).waitFor();
+    assert.deepEqual(uncaught, []);
+  });
+});
