@@ -254,6 +254,70 @@ describe('a pairing', () => {
     assert.deepEqual(pairingsOf(phone), [undefined]);
   });
 
+  test('is not touched by what becomes of a former one', async () => {
+    const { phone, run, sluice } = await openIos();
+    const answers: ((answer: TransportAnswer) => void)[] = [];
+    phone.pairings.answer = () => new Promise((resolve) => answers.push(resolve));
+    sluice.startEVPairing();
+    sluice.stopEVPairing();
+    sluice.startEVPairing();
+    await settle();
+    answers[1]?.(opened('second', 'CCC-DDD'));
+    await settle();
+    answers[0]?.(failure(503));
+    await settle();
+    assert.deepEqual([run.codes, run.warnings], [['CCC-DDD'], []]);
+    sluice.stopEVPairing();
+    await settle();
+    assert.deepEqual(phone.pairings.stopped, [{ app_id: '1', pairing: 'second' }]);
+  });
+
+  test('is not ended by the answer to a batch of a former app', async () => {
+    const phone = createPhone();
+    const run = phone.open();
+    let answer = () => {};
+    const sluice = createIosSluice();
+    sluice.configure({
+      ...run.adapters,
+      fetch: async (url, init) => {
+        const response = await (run.adapters.fetch ?? assert.fail())(url, init);
+        if (JSON.parse(init.body).pairing === 'secret-1' && url.endsWith('/collect')) {
+          await new Promise<void>((resolve) => {
+            answer = resolve;
+          });
+        }
+        return response;
+      },
+    });
+    sluice.setAppId('1');
+    sluice.startEVPairing();
+    await settle();
+    answerEnded(phone);
+    sluice.track('of 1');
+    await phone.clock.advance(1_000);
+    phone.server.answerWith = () => undefined;
+    sluice.setAppId('2');
+    sluice.startEVPairing();
+    await settle();
+    answer();
+    await settle();
+    assert.deepEqual(run.codes, ['COD-1', '', 'COD-2']);
+    sluice.track('of 2');
+    await phone.clock.advance(1_000);
+    assert.deepEqual(pairingsOf(phone), ['secret-1', 'secret-2']);
+  });
+
+  test('is asked for at a base URL with a slash at its end too', async () => {
+    const phone = createPhone();
+    const run = phone.open();
+    const sluice = createIosSluice();
+    sluice.configure({ ...run.adapters, baseUrl: `${run.adapters.baseUrl}/` });
+    sluice.setAppId('1');
+    sluice.startEVPairing();
+    await settle();
+    assert.deepEqual(run.codes, ['COD-1']);
+  });
+
   test('ends with optOut', async () => {
     const { phone, run, sluice } = await openIos();
     sluice.startEVPairing();

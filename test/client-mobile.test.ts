@@ -164,6 +164,7 @@ describe('Android', () => {
         ['big', 2n ** 60n],
         ['text', 'as it is'],
         ['none', null],
+        [null as never, 'no key'],
         ['__proto__', 'a key'],
       ]),
     );
@@ -598,6 +599,31 @@ describe('a surface', () => {
     Reflect.deleteProperty(globalThis, 'fetch');
     createReactNativeSluice().configure({ ...adapters, warn: (line) => void warnings.push(line) });
     assert.match(warnings.join(), /there is no fetch/);
+  });
+
+  test('that is configured again keeps its phone, and listens to it once', async () => {
+    const phone = createPhone();
+    const { sluice, run } = openIos(phone);
+    sluice.configure(run.adapters);
+    sluice.setAppId('1');
+    run.showScreen('Start');
+    assert.equal(run.shakeListenerCount(), 1);
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(phone.server.events(), ['Screen View']);
+  });
+
+  test('refuses identities that many would share, but for those that it allows', async () => {
+    const phone = createPhone();
+    const { sluice, run } = openIos(phone);
+    sluice.configure({ ...run.adapters, allowIdentities: ['user'] });
+    sluice.setAppId('1');
+    for (const identity of ['null', 'user', '', 'i'.repeat(255)]) sluice.identify(identity);
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(
+      phone.server.stored.map(({ type, identity }) => [type, identity]),
+      [['identify', 'user']],
+    );
+    assert.equal(run.warnings.length, 3);
   });
 
   test('sends to a base URL with a path, or with a slash at its end', async () => {

@@ -29,9 +29,8 @@ export type PairingOptions = {
 /** One pairing, from the question to its end. */
 type Current = PairingTarget & {
   secret?: string;
+  /** While it is shown. */
   code?: string;
-  /** While the code is shown: takes back the timer that hides it. */
-  cancelExpiry?: () => void;
   /** Whether an answer since the code became too old showed that the pairing lives. */
   alive: boolean;
 };
@@ -73,7 +72,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
       return;
     }
     asked.code = opened.code;
-    asked.cancelExpiry = clock.setTimer(opened.codeMs, () => hide(asked));
+    clock.setTimer(opened.codeMs, () => hide(asked));
     client.setPairing(opened.secret);
     show(opened.code);
   }
@@ -111,7 +110,6 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
   }
 
   function hide(paired: Current): void {
-    paired.cancelExpiry?.();
     if (paired.code === undefined) return;
     delete paired.code;
     attempt(client.warn, 'hidePairingCode', () => display()?.hidePairingCode?.());
