@@ -272,40 +272,43 @@ describe('a pairing', () => {
     assert.deepEqual(phone.pairings.stopped, [{ app_id: '1', pairing: 'second' }]);
   });
 
-  test('is not ended by the answer to a batch of a former app', async () => {
-    const phone = createPhone();
-    const run = phone.open();
-    let answer = () => {};
-    const sluice = createIosSluice();
-    sluice.configure({
-      ...run.adapters,
-      fetch: async (url, init) => {
-        const response = await (run.adapters.fetch ?? assert.fail())(url, init);
-        if (JSON.parse(init.body).pairing === 'secret-1' && url.endsWith('/collect')) {
-          await new Promise<void>((resolve) => {
-            answer = resolve;
-          });
-        }
-        return response;
-      },
+  for (const next of ['1', '2']) {
+    test(`is not ended by the answer to a batch of a former one (of ${next === '1' ? 'this' : 'another'} app)`, async () => {
+      const phone = createPhone();
+      const run = phone.open();
+      let answer = () => {};
+      const sluice = createIosSluice();
+      sluice.configure({
+        ...run.adapters,
+        fetch: async (url, init) => {
+          const response = await (run.adapters.fetch ?? assert.fail())(url, init);
+          if (JSON.parse(init.body).pairing === 'secret-1' && url.endsWith('/collect')) {
+            await new Promise<void>((resolve) => {
+              answer = resolve;
+            });
+          }
+          return response;
+        },
+      });
+      sluice.setAppId('1');
+      sluice.startEVPairing();
+      await settle();
+      answerEnded(phone);
+      sluice.track('of the first');
+      await phone.clock.advance(1_000);
+      phone.server.answerWith = () => undefined;
+      sluice.stopEVPairing();
+      sluice.setAppId(next);
+      sluice.startEVPairing();
+      await settle();
+      answer();
+      await settle();
+      assert.deepEqual(run.codes, ['COD-1', '', 'COD-2']);
+      sluice.track('of the second');
+      await phone.clock.advance(1_000);
+      assert.deepEqual(pairingsOf(phone), ['secret-1', 'secret-2']);
     });
-    sluice.setAppId('1');
-    sluice.startEVPairing();
-    await settle();
-    answerEnded(phone);
-    sluice.track('of 1');
-    await phone.clock.advance(1_000);
-    phone.server.answerWith = () => undefined;
-    sluice.setAppId('2');
-    sluice.startEVPairing();
-    await settle();
-    answer();
-    await settle();
-    assert.deepEqual(run.codes, ['COD-1', '', 'COD-2']);
-    sluice.track('of 2');
-    await phone.clock.advance(1_000);
-    assert.deepEqual(pairingsOf(phone), ['secret-1', 'secret-2']);
-  });
+  }
 
   test('is asked for at a base URL with a slash at its end too', async () => {
     const phone = createPhone();
@@ -389,7 +392,7 @@ describe('pairing that fails', () => {
     run.shake();
     await settle();
     assert.equal(run.warnings.length, 2);
-    assert.match(run.warnings.join(), /there is no app yet/);
+    assert.match(run.warnings.join(), /startEVPairing needs an app first/);
     assert.equal(phone.pairings.asked.length, 0);
   });
 

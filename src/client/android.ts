@@ -60,7 +60,7 @@ export function createAndroidSluice(): AndroidSluice {
     configure: mobile.configure,
     init(context, appId) {
       mobile.attach(context);
-      mobile.start(appId);
+      mobile.start('init', appId);
     },
     track: (event, properties) => run('track', (client) => client.track(event, toTextProperties(properties))),
     addUserProperties: (properties) =>

@@ -24,7 +24,7 @@ export type IosSluice = Operations & {
   setAppId(appId: string): void;
   /** The current user's id; `''` until the storage has been loaded after `setAppId`. */
   readonly userId: string;
-  /** How often events are sent, in seconds above 0; the next send goes by it. Default: 15. */
+  /** How often events are sent, in seconds from 0.05 to a day; the next send goes by it. Default: 15. */
   changeInterval(seconds: number): void;
   /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
   startEVPairing(): void;
@@ -41,7 +41,7 @@ export function createIosSluice(): IosSluice {
       mobile.configure(options);
       mobile.attach(options);
     },
-    setAppId: mobile.start,
+    setAppId: (appId) => mobile.start('setAppId', appId),
     ...operationsOf(mobile),
     get userId() {
       return mobile.userId ?? '';

@@ -29,7 +29,7 @@ export function createReactNativeSluice(): ReactNativeSluice {
       mobile.configure(options);
       mobile.attach(options);
     },
-    setAppId: mobile.start,
+    setAppId: (appId) => mobile.start('setAppId', appId),
     ...operationsOf(mobile),
     get userId() {
       return mobile.userId;

@@ -30,8 +30,8 @@ export type Settings = {
   readonly optedOut?: boolean;
   /** Identities that are taken although they look like a word that many users would share. */
   readonly allowIdentities?: readonly string[];
-  /** Sees each answer to a batch of the app, after it was dealt with. */
-  readonly onAnswer?: (appId: string, answer: CollectAnswer) => void;
+  /** Sees each answer to a batch of the app, after it was dealt with, and the pairing that the batch carried. */
+  readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
 };
 
 export type Client = {
@@ -88,7 +88,7 @@ export function createClient(adapters: Adapters): Client {
     intervalMs,
     pairing: (appId) => (paired?.appId === appId ? paired.pairing : undefined),
     onDropped: drops.add,
-    onAnswer: (appId, answer) => guarded(() => settings?.onAnswer?.(appId, answer)),
+    onAnswer: (appId, answer, pairing) => guarded(() => settings?.onAnswer?.(appId, answer, pairing)),
     warn,
   };
 

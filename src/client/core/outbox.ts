@@ -17,7 +17,7 @@ export type OutboxOptions = {
   readonly intervalMs: () => number;
   readonly pairing: (appId: string) => string | undefined;
   readonly onDropped: (count: number, reason: string) => void;
-  readonly onAnswer: (appId: string, answer: CollectAnswer) => void;
+  readonly onAnswer: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
   readonly warn: Warn;
 };
 
@@ -67,7 +67,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     pairing: () => options.pairing(appId),
     isStopped: isOptedOut,
     onDropped: options.onDropped,
-    onAnswer: (answer) => options.onAnswer(appId, answer),
+    onAnswer: (answer, pairing) => options.onAnswer(appId, answer, pairing),
     warn: options.warn,
   });
 

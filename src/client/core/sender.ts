@@ -28,7 +28,8 @@ export type SenderOptions = {
   readonly isStopped: () => boolean;
   /** Told of messages that were given up. */
   readonly onDropped: (count: number, reason: string) => void;
-  readonly onAnswer: (answer: CollectAnswer) => void;
+  /** `pairing`: what the batch carried. */
+  readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
   readonly warn: (line: string) => void;
 };
 
@@ -141,6 +142,7 @@ export function createSender(options: SenderOptions): Sender {
   async function send(batch: Batch): Promise<void> {
     const lift = hold(batch.keys, clientLimits.holdMs);
     const request: Request = { keys: batch.keys, outlivesPage: false, lift };
+    const pairing = options.pairing();
     let answer: TransportAnswer = { status: 0, body: '' };
     try {
       const sending = transport.send(url(), bodyOf(batch.texts), clientLimits.requestMsMax);
@@ -152,7 +154,7 @@ export function createSender(options: SenderOptions): Sender {
     }
     underWay = undefined;
     request.lift();
-    settle(batch, answer);
+    settle(batch, answer, pairing);
   }
 
   function hold(keys: readonly string[], ms: number): () => void {
@@ -160,7 +162,7 @@ export function createSender(options: SenderOptions): Sender {
     return holds.place(keys, ms);
   }
 
-  function settle(batch: Batch, answer: TransportAnswer): void {
+  function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void {
     const { messages, keys } = batch;
     const verdict = readAnswer(answer, messages);
     if (verdict.kind === 'answered') {
@@ -171,7 +173,7 @@ export function createSender(options: SenderOptions): Sender {
       });
       if (unanswered) backoff.fail(answer);
       else backoff.succeed();
-      options.onAnswer(verdict.answer);
+      options.onAnswer(verdict.answer, pairing);
     } else if (verdict.kind === 'failed') {
       backoff.fail(answer);
       if (verdict.reason !== undefined && verdict.reason !== warnedOf) {
@@ -252,6 +254,7 @@ export function createSender(options: SenderOptions): Sender {
     const bytes = utf8Bytes(body);
     if (bytes > bytesMax) return 0;
     const lift = hold(batch.keys, clientLimits.exitHoldMs);
+    const pairing = options.pairing();
     const answer = transport.sendAtExit?.(url(), body);
     if (answer === undefined) {
       lift();
@@ -262,7 +265,7 @@ export function createSender(options: SenderOptions): Sender {
         // Without an answer the hold stays: the request may have arrived, and the page may be ending.
         if (settled.status === 0) return;
         lift();
-        settle(batch, settled);
+        settle(batch, settled, pairing);
       })
       .catch(onFault);
     return bytes;

@@ -30,7 +30,8 @@ export type Mobile = {
   configure(options: MobileOptions): void;
   /** Takes the phone, the first time; `configure` comes before. */
   attach(device: Device): void;
-  start(appId: string): void;
+  /** `operation`: what the platform calls it. */
+  start(operation: string, appId: string): void;
   /** Runs an operation on the client; before `configure`, and when it throws, it is a warning instead. */
   run(operation: string, work: (client: Client) => void): void;
   /** Seconds, above 0. */
@@ -105,8 +106,8 @@ export function createMobile(): Mobile {
     void storage.load(attempt(warn, 'storage', () => attached.storage)).then(lifecycle.ready);
   }
 
-  function start(nextAppId: string): void {
-    run('the start', (client) => {
+  function start(operation: string, nextAppId: string): void {
+    run(operation, (client) => {
       if (options === undefined) return;
       if (typeof nextAppId === 'string' && nextAppId !== '') {
         if (nextAppId !== appId) wired?.pairing.stop();
@@ -119,7 +120,7 @@ export function createMobile(): Mobile {
         sessionPerStart: true,
         optedOut: options.optedOut,
         allowIdentities: options.allowIdentities,
-        onAnswer: (of, answer) => wired?.pairing.onAnswer(of, answer),
+        onAnswer: (_, answer, secret) => wired?.pairing.onAnswer(answer, secret),
       });
     });
   }
@@ -138,9 +139,8 @@ export function createMobile(): Mobile {
 
   function startPairing(): void {
     run('startEVPairing', () => {
-      if (appId === undefined || options === undefined)
-        warn('startEVPairing is ignored: there is no app yet.');
-      else wired?.pairing.start({ appId, baseUrl: options.baseUrl });
+      if (appId === undefined || options === undefined) return warn('startEVPairing needs an app first.');
+      wired?.pairing.start({ appId, baseUrl: options.baseUrl });
     });
   }
 

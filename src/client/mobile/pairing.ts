@@ -13,8 +13,8 @@ export type Pairing = {
   start(target: PairingTarget): void;
   /** Ends the pairing here and at the server, also one that is just being asked for. */
   stop(): void;
-  /** To be told of each answer to a batch. */
-  onAnswer(appId: string, answer: CollectAnswer): void;
+  /** To be told of each answer to a batch, and of the secret that the batch carried. */
+  onAnswer(answer: CollectAnswer, secret: string | undefined): void;
 };
 
 export type PairingTarget = { readonly appId: string; readonly baseUrl: string };
@@ -118,8 +118,9 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
   return {
     start,
     stop,
-    onAnswer(appId, answer) {
-      if (current?.secret === undefined || current.appId !== appId) return;
+    onAnswer(answer, secret) {
+      // Answers to batches of former pairings may still come.
+      if (current === undefined || secret === undefined || secret !== current.secret) return;
       if (answer.pairing === 'ended') leave();
       else if (current.code === undefined) current.alive = true;
     },
