@@ -24,7 +24,15 @@ const stampFile = join(dist, '.build-stamp');
 const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
 const settings = ['tsconfig.json', 'src/client/tsconfig.json', 'package-lock.json', 'deploy/build.mjs'];
-const script = join(dist, 'sdk.js');
+/** The client library for browsers, bundled: for pages, and as the demo's phone has it. */
+const bundles = [
+  {
+    entry: 'src/client/web/script.ts',
+    file: 'sdk.js',
+    options: ['--format=iife', '--target=es2018', '--sourcemap'],
+  },
+  { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
+];
 
 /** Whether dist/ is what the sources make now. */
 export function isBuilt() {
@@ -33,7 +41,7 @@ export function isBuilt() {
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
     sources.every((source) => existsSync(join(dist, outputOf(source)))) &&
-    existsSync(script)
+    bundles.every(({ file }) => existsSync(join(dist, file)))
   );
 }
 
@@ -51,7 +59,7 @@ export function build() {
   if (!compile(root)) return false;
   // The client library once more, for its types: against the language of the browsers it is for, without Node's.
   if (!compile(join(root, 'src/client'))) return false;
-  if (!bundleScript()) return false;
+  if (!bundles.every(bundle)) return false;
   for (const source of sources.filter((name) => outputOf(name) === name)) {
     mkdirSync(dirname(join(dist, source)), { recursive: true });
     cpSync(join(root, source), join(dist, source));
@@ -65,22 +73,13 @@ function compile(project) {
   return spawnSync(process.execPath, [compiler, '-p', project], { stdio: ['ignore', 2, 2] }).status === 0;
 }
 
-/** The client library for pages as one file, beside its source map. */
-function bundleScript() {
+/** Makes one file of an entry and all that it imports. */
+function bundle({ entry, file, options }) {
   const esbuild = join(root, 'node_modules/.bin/esbuild');
-  const entry = join(root, 'src/client/web/script.ts');
-  const options = [
-    '--bundle',
-    '--minify',
-    '--format=iife',
-    '--target=es2018',
-    '--sourcemap',
-    '--log-level=warning',
-  ];
-  const { status } = spawnSync(esbuild, [entry, ...options, `--outfile=${script}`], {
-    stdio: ['ignore', 2, 2],
-  });
-  return status === 0;
+  const always = ['--bundle', '--minify', '--log-level=warning'];
+  const outfile = `--outfile=${join(dist, file)}`;
+  const args = [join(root, entry), ...always, ...options, outfile];
+  return spawnSync(esbuild, args, { stdio: ['ignore', 2, 2] }).status === 0;
 }
 
 function listSources() {

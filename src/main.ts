@@ -156,6 +156,7 @@ try {
     account: () => findDemoAccount(redis),
     accountOf: (appId) => environments.get(appId)?.accountId,
     readArrived: (query) => readArrived(clickhouse, query),
+    phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
     log,
   };
   const routes: Route[] = [

@@ -249,6 +249,44 @@ describe('the page', { skip: withoutBrowser() }, () => {
     assert.deepEqual(faults, []);
   });
 
+  test('its phone pairs with the visualizer by a shake, and is watched there', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    await page.click('#shake');
+    const code = String(await page.locator('#phone-code', { hasText: /^...-...$/ }).textContent());
+    const [watching] = await Promise.all([page.context().waitForEvent('page'), page.click('#phone-link')]);
+    watching.setDefaultTimeout(20_000);
+    await until(async () => (await watching.locator('#code').inputValue()) === code, {
+      deadlineMs: 5_000,
+      what: 'the link has brought the code along',
+    });
+    await watching.fill('#token', sluice.adminToken);
+    await watching.press('#token', 'Enter');
+    await watching.locator('#status', { hasText: 'waiting for events' }).waitFor();
+
+    await page.bringToFront();
+    await page.click('[data-screen=Basket]');
+    await page.click('#tap');
+    await watching.locator('#list .name', { hasText: 'Bought' }).waitFor();
+    const shown = await watching.locator('#list li').allTextContents();
+    assert.equal(shown.length, 2);
+    assert.match(String(shown[0]), /Bought.*item: A-113.*stored/);
+    assert.match(String(shown[1]), /Screen View.*screen_name: Basket.*stored/);
+    await queryable(page, 'phone: track');
+    assert.match(String(await page.locator('#arrived tr', { hasText: 'Bought' }).textContent()), /A-113/);
+
+    await watching.bringToFront();
+    await watching.click('#end');
+    await watching.locator('#status', { hasText: 'Pairing ended' }).waitFor();
+    await page.bringToFront();
+    await page.click('#tap');
+    await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
+    await page.click('#shake');
+    await page.locator('#phone-code', { hasText: /^...-...$/ }).waitFor();
+    assert.notEqual(await page.locator('#phone-code').textContent(), code);
+    assert.deepEqual(faults, []);
+  });
+
   test('says what is not sent: opted out, refused, nothing to do', async () => {
     const page = await openPage();
     await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();

@@ -5,13 +5,14 @@
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { Arrived, ArrivedQuery } from '../clickhouse/arrived.js';
 import { snippet } from '../client/web/snippet.js';
 import { lengths, userIdMax } from '../contract/limits.js';
 import { outcomes, rejection } from '../contract/outcomes.js';
 import { describeError, type Log } from '../log.js';
 import { Exchange, type Headers } from './exchange.js';
-import { pageReply, readPage } from './pages.js';
+import { fileRoute, pageReply, readPage, scriptType } from './pages.js';
 import { isOwnHost, isSameOrigin } from './same-origin.js';
 import { type Handler, type Route, withoutBody } from './server.js';
 
@@ -25,6 +26,8 @@ export type DemoOptions = {
   /** The account of an environment. */
   readonly accountOf: (appId: string) => string | undefined;
   readonly readArrived: (query: ArrivedQuery) => Promise<Arrived>;
+  /** The client library as the page's phone has it: an ES module in one file. */
+  readonly phoneScript: string;
   readonly log: Log;
 };
 
@@ -67,7 +70,10 @@ export function demoRoutes(options: DemoOptions): Route[] {
     const script = snippet({ appId, baseUrl, intervalMs });
     const hash = createHash('sha256').update(script).digest('base64');
     const origin = new URL(baseUrl).origin;
-    const text = html.replace('{{snippet}}', () => script).replaceAll('{{app_id}}', () => appId);
+    const text = html
+      .replace('{{snippet}}', () => script)
+      .replaceAll('{{app_id}}', () => appId)
+      .replace('{{base_url}}', () => baseUrl);
     pageReply(exchange, text, [
       `script-src 'self' 'sha256-${hash}' ${origin}`,
       `connect-src 'self' ${origin}`,
@@ -97,6 +103,7 @@ export function demoRoutes(options: DemoOptions): Route[] {
   return [
     { method: 'get', path: '/demo', handle: guarded(page) },
     { method: 'get', path: '/demo/arrived', handle: guarded(arrived) },
+    fileRoute('/demo/sluice-ios.js', readFileSync(options.phoneScript, 'utf8'), scriptType),
   ];
 }
 

@@ -8,9 +8,11 @@ import { type Route, withoutBody } from './server.js';
 
 const folder = new URL('./pages/', import.meta.url);
 
+export const scriptType = 'text/javascript; charset=utf-8';
+
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
-  '.js': 'text/javascript; charset=utf-8',
+  '.js': scriptType,
 };
 
 const always: Headers = [
@@ -63,7 +65,8 @@ export function readPage(name: string): string {
   return readFileSync(new URL(name, folder), 'utf8');
 }
 
-function fileRoute(path: string, text: string, type: string): Route {
+/** Serves a text under a path. */
+export function fileRoute(path: string, text: string, type: string): Route {
   return {
     method: 'get',
     path,

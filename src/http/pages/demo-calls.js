@@ -7,6 +7,14 @@ const waitMsMax = 20_000;
 const list = document.getElementById('calls');
 const waiting = new Set();
 
+let callCount = 0;
+
+/** A value by which this page finds its own message again. */
+export function mark() {
+  callCount += 1;
+  return `${Date.now().toString(36)}-${callCount}`;
+}
+
 /**
  * Notes a call. `arrived` says, from what ClickHouse answered, whether the call can be seen there; without it
  * the call sends nothing, and `words` say what it does.

@@ -1,15 +1,9 @@
-// The demo page: buttons for the operations of the client library, and what arrived of this user, asked once a
-// second, more often while a call is on its way.
+// The demo page: buttons for the operations of the client library.
 
-import { isWaiting, noteCall, settleCalls } from './demo-calls.js';
-import { showEvents, showUsers } from './demo-tables.js';
+import { askNow, beforeAsking, rememberUser } from './demo-arrived.js';
+import { mark, noteCall } from './demo-calls.js';
 
 const { sluice } = window;
-const { appId } = document.body.dataset;
-const everyMs = 1000;
-const everyMsWhileWaiting = 200;
-/** Users that this tab has been, the latest first. */
-const idsMax = 5;
 
 const value = (id) => document.getElementById(id).value;
 
@@ -18,19 +12,12 @@ function typed(text) {
   return text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
-let callCount = 0;
-/** A value by which this page finds its own message again. */
-function mark() {
-  callCount += 1;
-  return `${Date.now().toString(36)}-${callCount}`;
-}
-
 /** The library has no word for it, and only this page changes it. */
 const optedOutKey = 'sluice-demo:opted-out';
 const isOptedOut = () => localStorage.getItem(optedOutKey) === '1';
 
-/** Notes a call that sends a message. */
-function noteSent(code, arrived) {
+/** Notes a call of this page's library that sends a message. */
+function noteMessage(code, arrived) {
   if (isOptedOut()) return noteCall(code, undefined, 'not recorded: opted out');
   if (sluice.userId === undefined) return noteCall(code, undefined, 'waits for the script');
   noteCall(code, arrived);
@@ -41,7 +28,7 @@ const operations = {
     const call = mark();
     const properties = { [value('event-key') || 'amount']: typed(value('event-value')), call };
     sluice.track(value('event'), properties);
-    noteSent(`track(${json(value('event'))}, ${json(properties)})`, ({ events }) =>
+    noteMessage(`track(${json(value('event'))}, ${json(properties)})`, ({ events }) =>
       events.some((event) => event.properties.call === call),
     );
   },
@@ -56,7 +43,7 @@ const operations = {
       const words = identity === before ? 'has this identity already' : 'refused, see the console';
       return noteCall(code, undefined, words);
     }
-    noteSent(code, ({ users }) =>
+    noteMessage(code, ({ users }) =>
       users.some((user) => user.identity === identity && user.user_ids.includes(userId)),
     );
   },
@@ -69,7 +56,7 @@ const operations = {
     const call = mark();
     const properties = { [value('user-key') || 'plan']: typed(value('user-value')), last_call: call };
     sluice.addUserProperties(properties);
-    noteSent(`addUserProperties(${json(properties)})`, ({ users }) =>
+    noteMessage(`addUserProperties(${json(properties)})`, ({ users }) =>
       users.some((user) => user.properties.last_call === call),
     );
   },
@@ -119,65 +106,18 @@ for (const button of document.querySelectorAll('button[data-call]')) {
 function call(name) {
   operations[name]();
   showUser();
-  // What was to be asked in a second is asked sooner.
-  clearTimeout(timer);
-  void ask();
-}
-
-const userIds = [];
-const identities = [];
-
-function remember(list, id) {
-  if (id === undefined || id === '') return;
-  const at = list.indexOf(id);
-  if (at >= 0) list.splice(at, 1);
-  list.unshift(id);
-  list.length = Math.min(list.length, idsMax);
+  askNow();
 }
 
 function showUser() {
   const { userId, identity } = sluice;
   document.getElementById('user-id').textContent = userId ?? 'none';
   document.getElementById('identity').textContent = identity || 'none: anonymous';
-  remember(userIds, userId);
-  remember(identities, identity);
+  rememberUser(userId, identity);
 }
 
-let timer;
-let asking = false;
-
-async function ask() {
-  if (asking || document.hidden) return;
-  asking = true;
-  let answered = true;
-  try {
-    showUser();
-    if (userIds.length > 0) await refresh();
-  } catch {
-    answered = false;
-    document.getElementById('freshness').textContent = '· the service does not answer';
-  } finally {
-    asking = false;
-    clearTimeout(timer);
-    timer = setTimeout(ask, answered && isWaiting() ? everyMsWhileWaiting : everyMs);
-  }
-}
-
-async function refresh() {
-  const query = new URLSearchParams({ app_id: appId });
-  for (const id of userIds) query.append('user_id', id);
-  for (const identity of identities) query.append('identity', identity);
-  const reply = await fetch(`/demo/arrived?${query}`);
-  const answer = await reply.json();
-  if (!reply.ok) throw new Error(answer.err.message);
-  showEvents(answer.events);
-  showUsers(answer.users);
-  settleCalls(answer);
-  document.getElementById('freshness').textContent = '· the latest, refreshed each second';
-}
-
-document.addEventListener('visibilitychange', () => void ask());
-void ask();
+beforeAsking(showUser);
+askNow();
 
 const blocked = document.getElementById('blocked');
 setTimeout(() => {

@@ -1,0 +1,77 @@
+// Asks what arrived of the users that this tab has been: once a second, more often while a call is on its way.
+
+import { isWaiting, settleCalls } from './demo-calls.js';
+import { showEvents, showUsers } from './demo-tables.js';
+
+const { appId } = document.body.dataset;
+const everyMs = 1000;
+const everyMsWhileWaiting = 200;
+/** Users that are asked for, the latest first. */
+const idsMax = 5;
+
+const userIds = [];
+const identities = [];
+const before = [];
+let timer;
+let asking = false;
+
+/** Asks for a user too from now on; what is absent or empty is nobody. */
+export function rememberUser(userId, identity) {
+  remember(userIds, userId);
+  remember(identities, identity);
+}
+
+/** Calls `look` before each question. */
+export function beforeAsking(look) {
+  before.push(look);
+}
+
+/** Asks now instead of in a second. */
+export function askNow() {
+  clearTimeout(timer);
+  void ask();
+}
+
+async function ask() {
+  if (asking || document.hidden) return;
+  asking = true;
+  let answered = true;
+  try {
+    for (const look of before) look();
+    if (userIds.length > 0) await refresh();
+  } catch {
+    answered = false;
+    say('the service does not answer');
+  } finally {
+    asking = false;
+    clearTimeout(timer);
+    timer = setTimeout(ask, answered && isWaiting() ? everyMsWhileWaiting : everyMs);
+  }
+}
+
+async function refresh() {
+  const query = new URLSearchParams({ app_id: appId });
+  for (const id of userIds) query.append('user_id', id);
+  for (const identity of identities) query.append('identity', identity);
+  const reply = await fetch(`/demo/arrived?${query}`);
+  const answer = await reply.json();
+  if (!reply.ok) throw new Error(answer.err.message);
+  showEvents(answer.events);
+  showUsers(answer.users);
+  settleCalls(answer);
+  say('the latest, refreshed each second');
+}
+
+function remember(list, id) {
+  if (id === undefined || id === '') return;
+  const at = list.indexOf(id);
+  if (at >= 0) list.splice(at, 1);
+  list.unshift(id);
+  list.length = Math.min(list.length, idsMax);
+}
+
+function say(words) {
+  document.getElementById('freshness').textContent = `· ${words}`;
+}
+
+document.addEventListener('visibilitychange', () => void ask());
