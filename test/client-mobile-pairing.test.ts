@@ -155,6 +155,17 @@ describe('a pairing', () => {
     assert.deepEqual(phone.pairings.stopped, [], 'the server knows');
   });
 
+  test('ends too when the server says so to what went out as the app left the front', async () => {
+    const { phone, run, sluice } = await openIos();
+    sluice.startEVPairing();
+    await settle();
+    answerEnded(phone);
+    sluice.track('a');
+    run.leaveFront();
+    await settle();
+    assert.deepEqual([pairingsOf(phone), run.codes], [['secret-1'], ['COD-1', '']]);
+  });
+
   test('takes what waits along at once', async () => {
     const { phone, sluice } = await openIos();
     sluice.track('before');

@@ -13,6 +13,29 @@ declare const context: AndroidContext;
 declare const anything: object;
 declare const maybe: string | undefined;
 
+// As React Native and AsyncStorage declare them.
+declare const AsyncStorage: {
+  getItem(key: string, callback?: (error?: Error, result?: string) => void): Promise<string | null>;
+  setItem(key: string, value: string, callback?: (error?: Error) => void): Promise<void>;
+  removeItem(key: string, callback?: (error?: Error) => void): Promise<void>;
+  getAllKeys(callback?: (error?: Error, keys?: readonly string[]) => void): Promise<readonly string[]>;
+};
+declare const AppState: {
+  addEventListener(
+    type: 'change' | 'memoryWarning' | 'blur' | 'focus',
+    listener: (state: 'active' | 'background' | 'inactive' | 'unknown' | 'extension') => void,
+  ): { remove(): void };
+};
+declare const fetchOfPlatform: (
+  input: string | { readonly url: string },
+  init?: {
+    method?: string;
+    headers?: Record<string, string> | [string, string][];
+    body?: string | null;
+    signal?: { readonly aborted: boolean } | null;
+  },
+) => Promise<{ status: number; headers: { get(name: string): string | null }; text(): Promise<string> }>;
+
 const baseUrl = 'https://events.example';
 
 type Exactly<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -142,6 +165,8 @@ export function javaScript(): void {
 
 export function onReactNative(): void {
   reactNative.configure({ baseUrl, storage });
+  reactNative.configure({ baseUrl, storage: AsyncStorage, appState: AppState, fetch: fetchOfPlatform });
+  reactNative.configure({ baseUrl, fetch: async (url, { body }) => fetchOfPlatform(url, { body }) });
   reactNative.configure({ baseUrl, storage, screenViews: false, optedOut: true });
   reactNative.setAppId('1');
   reactNative.track('Order Completed');
