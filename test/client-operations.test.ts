@@ -296,6 +296,21 @@ test('refuses global event properties as a whole when the store does not take th
   assert.deepEqual(events(server.stored)[0]?.properties, { plan: 'pro' });
 });
 
+test('refuses global event properties as a whole when there are more than a thousand', async () => {
+  const { client, clock, server, warnings } = started();
+  const many = (from: number, to: number) =>
+    Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`k${from + i}`, 1]));
+  client.addEventProperties(many(0, 999));
+  client.addEventProperties(many(999, 1001));
+  assert.match(warnings.join(), /refused as a whole/);
+  client.addEventProperties(many(2000, 2001));
+  client.track('Event');
+  await clock.advance(3_000);
+  const keys = Object.keys(events(server.stored)[0]?.properties ?? {});
+  assert.equal(keys.length, 1000);
+  assert.ok(keys.includes('k2000') && !keys.includes('k999'));
+});
+
 test('global event properties that somebody else damaged are left out', async () => {
   const { client, clock, server, texts } = started();
   const long = 'x'.repeat(1024);
@@ -646,10 +661,18 @@ test('a console that throws, or calls the library, does no harm', async () => {
   throwing.client.start('1', testSettings);
   throwing.client.track('');
   throwing.client.track('Good');
-  const calling = open({ warn: (line) => calling.client.track('', { line }) });
+  let shown = 0;
+  const calling = open({
+    warn: (line) => {
+      shown++;
+      calling.client.track('', { line });
+      calling.client.track('Warning Shown');
+    },
+  });
   calling.client.start('1', testSettings);
   calling.client.track('');
   calling.client.track('Good Too');
   await clock.advance(6_000);
-  assert.deepEqual(server.events().sort(), ['Good', 'Good Too']);
+  assert.equal(shown, 1);
+  assert.deepEqual(server.events().sort(), ['Good', 'Good Too', 'Warning Shown']);
 });

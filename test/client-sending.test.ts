@@ -271,6 +271,7 @@ test('413 halves the batch, down to a single message, which is then given up', a
   await clock.advance(3_000);
   assert.equal(sizes[0], 30);
   assert.equal(sizes[1], 15);
+  assert.ok(Math.max(...sizes.slice(sizes.indexOf(1))) > 2, 'they grow again after a success');
   assert.deepEqual(
     server.events(),
     names.filter((name) => name !== 'huge'),
@@ -334,6 +335,50 @@ test('user properties that may have arrived are not changed any more', async () 
   assert.deepEqual(
     server.stored.map((message) => ('properties' in message ? message.properties : {})),
     [{ plan: 'basic' }, { seats: 3 }],
+  );
+});
+
+test('user properties that another tab is sending are not changed either', async () => {
+  const world = started();
+  const slow = world.open({
+    transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
+  });
+  slow.client.start('1', testSettings);
+  world.client.addUserProperties({ plan: 'basic' });
+  void slow.client.flush();
+  await settle();
+  world.client.addUserProperties({ seats: 3 });
+  slow.crash();
+  await world.clock.advance(60_000);
+  assert.deepEqual(
+    world.server.stored.map((message) => ('properties' in message ? message.properties : {})),
+    [{ plan: 'basic' }, { seats: 3 }],
+  );
+});
+
+test('what was sent from a hidden page without an answer is not sent again at once', async () => {
+  const world = createWorld();
+  const times: number[] = [];
+  const begin = world.clock.now();
+  const page = world.open({
+    transport: {
+      send: (url, body) => {
+        times.push(world.clock.now() - begin);
+        return { answer: Promise.resolve(world.server.take(url, body)), outlivesPage: false };
+      },
+      sendAtExit: () => {
+        times.push(world.clock.now() - begin);
+        return Promise.resolve(failure(0));
+      },
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.track('Event');
+  page.hide();
+  await world.clock.advance(60_000);
+  assert.equal(times.length, 2);
+  assert.ok(
+    (times[1] as number) >= clientLimits.exitHoldMs && (times[1] as number) < 2 * clientLimits.exitHoldMs,
   );
 });
 
@@ -447,7 +492,10 @@ test('a batch under way that outlives its page is not', async () => {
         requests++;
         return { answer: new Promise(() => {}), outlivesPage: true };
       },
-      sendAtExit: () => assert.fail('sent twice'),
+      sendAtExit: () => {
+        requests++;
+        return new Promise(() => {});
+      },
     },
   });
   page.client.start('1', testSettings);
@@ -518,6 +566,38 @@ test('the queue is bounded: the oldest go first and are counted', async () => {
   await clock.advance(10_000);
   assert.equal(server.events()[0], 'e130');
   assert.equal(server.stored.length, clientLimits.queueMessagesMax);
+});
+
+test('what is being sent is not pushed out', async () => {
+  const world = createWorld();
+  let answer: (answer: TransportAnswer) => void = () => {};
+  const bodies: string[] = [];
+  const page = world.open({
+    transport: {
+      send: (_, body) => {
+        bodies.push(body);
+        return {
+          answer: new Promise((resolve) => {
+            answer = resolve;
+          }),
+          outlivesPage: false,
+        };
+      },
+    },
+  });
+  page.client.start('1', testSettings);
+  page.client.track('Under Way');
+  await world.clock.advance(3_000);
+  for (let i = 0; i < clientLimits.queueMessagesMax; i++) page.client.track(`e${i}`);
+  assert.equal(page.client.droppedCount, 1);
+  const names = waiting(world).map((key) => JSON.parse(world.texts.get(key) as string).event);
+  assert.deepEqual(
+    [names.includes('Under Way'), names.includes('e0'), names.includes('e1')],
+    [true, false, true],
+  );
+  answer(world.server.take('', bodies[0] as string));
+  await settle();
+  assert.equal(page.client.droppedCount, 1);
 });
 
 test('the queue is bounded in bytes too', () => {

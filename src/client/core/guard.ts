@@ -18,7 +18,6 @@ export function createGuard(show: (line: string) => void) {
   }
 
   function guarded<T>(operation: () => T): T | undefined {
-    if (warning) return undefined;
     try {
       return operation();
     } catch {

@@ -104,7 +104,7 @@ export function createSender(options: SenderOptions): Sender {
     cancelTimer = undefined;
     wokenMessages = 0;
     wokenBytes = 0;
-    if (options.isStopped() || isBackedOff() || queue.keys().length === 0) return;
+    if (isBackedOff() || queue.keys().length === 0) return;
     await options.turn.take(options.turnName, sendAll);
   }
 

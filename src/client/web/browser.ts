@@ -15,6 +15,7 @@ export type Browser = {
   };
   readonly crypto?: { getRandomValues(bytes: Uint8Array): Uint8Array };
   readonly console?: { warn?(line: string): void };
+  readonly Date: { now(): number };
   readonly Request?: { readonly prototype: object };
   readonly AbortController?: new () => { readonly signal: unknown; abort(): void };
   fetch?(url: string, options: object): Promise<FetchResponse>;

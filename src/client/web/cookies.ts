@@ -5,17 +5,21 @@ import type { PropertyStore } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import type { Browser } from './browser.js';
 
-/** Browsers cap the life of a cookie at 400 days; each load begins it anew. */
+/** Browsers cap the life of a cookie at 400 days; it begins anew with each page that reads it. */
 const lifeSeconds = 400 * 24 * 60 * 60;
 
 export function createCookieStore(browser: Browser, warn: (line: string) => void): PropertyStore {
   const memory = new Map<string, string>();
+  const renewed = new Set<string>();
   let warned = false;
 
   function read(appId: string): string | undefined {
     const name = nameOf(appId);
     for (const cookie of allCookies().split(/;\s*/)) {
-      if (cookie.lastIndexOf(`${name}=`, 0) === 0) return cookie.slice(name.length + 1);
+      if (cookie.lastIndexOf(`${name}=`, 0) !== 0) continue;
+      if (!renewed.has(appId)) put(cookie, lifeSeconds);
+      renewed.add(appId);
+      return cookie.slice(name.length + 1);
     }
     return memory.get(appId);
   }
@@ -45,6 +49,7 @@ export function createCookieStore(browser: Browser, warn: (line: string) => void
       // Name and text are ASCII: what is not was escaped.
       if (pair.length > clientLimits.cookieBytesMax) return false;
       memory.delete(appId);
+      renewed.add(appId);
       put(pair, text === '' ? 0 : lifeSeconds);
       if (text === '' || read(appId) === text) return true;
       memory.set(appId, text);

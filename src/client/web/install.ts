@@ -6,7 +6,7 @@ import { connect, type Sluice } from './sluice.js';
 import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
-  calls?: WaitingCall[];
+  calls?: readonly WaitingCall[];
   /** Set once the library is in place: a script that is loaded twice changes nothing. */
   installed?: true;
 };
@@ -16,7 +16,7 @@ export function install(browser: Browser): void {
     const stub: Stub = Object(browser.sluice ?? {});
     if (stub.installed) return;
     browser.sluice = stub;
-    const calls = Array.isArray(stub.calls) ? stub.calls : [];
+    const calls: unknown[] = Array.isArray(stub.calls) ? stub.calls : [];
     const { sluice, at } = connect(browser);
     const described = Object.getOwnPropertyDescriptors(sluice);
     Object.defineProperties(stub, described);
@@ -28,10 +28,11 @@ export function install(browser: Browser): void {
   }
 }
 
-function replay(sluice: Sluice, call: WaitingCall, at: (ms: unknown, call: () => void) => void): void {
+function replay(sluice: Sluice, call: unknown, at: (ms: unknown, call: () => void) => void): void {
+  if (!Array.isArray(call)) return;
   const [name, args, atMs] = call;
   const method = methods.filter((known) => known === name)[0];
   if (method === undefined) return;
   const operation = sluice[method] as (...args: readonly unknown[]) => unknown;
-  at(atMs, () => void operation(...args));
+  at(atMs, () => void operation(...(Array.isArray(args) ? args : [])));
 }

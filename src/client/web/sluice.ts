@@ -67,7 +67,7 @@ export function connect(browser: Browser): { sluice: Sluice; at(ms: unknown, cal
   let calledAtMs: number | undefined;
   let watchesPageViews = false;
 
-  const now = (): number => calledAtMs ?? Date.now();
+  const now = (): number => calledAtMs ?? browser.Date.now();
 
   /** Made at the first use: importing the library touches nothing. */
   function use(): Client | undefined {
@@ -126,7 +126,7 @@ export function connect(browser: Browser): { sluice: Sluice; at(ms: unknown, cal
   return {
     sluice,
     at(ms, call) {
-      calledAtMs = typeof ms === 'number' && ms > 0 && ms <= Date.now() ? ms : undefined;
+      calledAtMs = typeof ms === 'number' && ms > 0 && ms <= browser.Date.now() ? ms : undefined;
       try {
         call();
       } finally {

@@ -1,0 +1,476 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { clientLimits } from '../src/client/core/limits.js';
+import type { EventMessage } from '../src/client/core/messages.js';
+import { createSluice, type LoadOptions, type Sluice } from '../src/client/web/sluice.js';
+import {
+  createTestBrowser,
+  type TestBrowser,
+  type TestWindow,
+  type WindowOptions,
+} from './support/client-browser.js';
+import { failure, settle } from './support/client-world.js';
+
+const baseUrl = 'https://events.example';
+
+/** A page of the browser that has loaded the library for the app 1, without page views unless they are asked for. */
+function openPage(
+  browser: TestBrowser,
+  options: WindowOptions = {},
+  load: Partial<LoadOptions> = {},
+): TestWindow & { sluice: Sluice } {
+  const win = browser.open(options);
+  const sluice = createSluice(win);
+  sluice.load('1', { baseUrl, pageViews: false, ...load });
+  return Object.assign(win, { sluice });
+}
+
+function events(browser: TestBrowser): EventMessage[] {
+  return browser.server.stored.filter((message) => message.type === 'event');
+}
+
+function names(browser: TestBrowser): string[] {
+  return browser.server.events();
+}
+
+test('a page view is recorded with address, path, title and referrer, and the global event properties', async () => {
+  const browser = createTestBrowser();
+  const first = openPage(browser);
+  first.sluice.addEventProperties({ plan: 'pro' });
+  openPage(browser, { title: 'Offers', referrer: 'https://search.example/' }, { pageViews: true });
+  await browser.clock.advance(3_000);
+  const [view] = events(browser);
+  assert.equal(view?.event, 'Page View');
+  assert.equal(view?.autocaptured, true);
+  assert.deepEqual(view?.properties, {
+    url: 'https://shop.example/start?q=1#top',
+    path: '/start',
+    title: 'Offers',
+    referrer: 'https://search.example/',
+    plan: 'pro',
+  });
+  assert.equal(events(browser).length, 1, 'and none where the option is off');
+});
+
+test('a page view’s texts are cut to what a property takes', async () => {
+  const browser = createTestBrowser();
+  openPage(
+    browser,
+    { url: `https://shop.example/?${'x'.repeat(3000)}`, title: '😀'.repeat(2000) },
+    { pageViews: true },
+  );
+  await browser.clock.advance(3_000);
+  assert.equal(String(events(browser)[0]?.properties.url).length, 1023);
+  assert.equal([...String(events(browser)[0]?.properties.title)].length, 1023);
+});
+
+test('navigation by the history is a page view each, with the new title and the last address as referrer', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, {}, { pageViews: true });
+  page.history?.pushState(null, '', '/offers');
+  (page.document as { title: string }).title = 'Offers';
+  await browser.clock.advance(0);
+  page.history?.pushState(null, '', '/offers#details');
+  await browser.clock.advance(0);
+  page.go('/start');
+  page.fire('popstate');
+  page.sluice.load('1', { baseUrl });
+  await browser.clock.advance(3_000);
+  assert.deepEqual(
+    events(browser).map(({ properties }) => [properties.path, properties.title, properties.referrer]),
+    [
+      ['/start', 'Start', ''],
+      ['/offers', 'Offers', 'https://shop.example/start?q=1#top'],
+      ['/start', 'Offers', 'https://shop.example/offers'],
+    ],
+  );
+});
+
+test('user, session, identity and global event properties go on over page loads and tabs', async () => {
+  const browser = createTestBrowser();
+  const first = openPage(browser);
+  first.sluice.identify('ada@example.com');
+  first.sluice.addEventProperties({ plan: 'pro' });
+  const second = openPage(browser);
+  assert.equal(second.sluice.userId, first.sluice.userId);
+  assert.equal(second.sluice.identity, 'ada@example.com');
+  second.sluice.track('Event');
+  await browser.clock.advance(3_000);
+  assert.deepEqual(events(browser)[0]?.properties, { plan: 'pro' });
+  assert.equal(new Set(browser.server.stored.map(({ session_id }) => session_id)).size, 1);
+});
+
+test('global event properties are one cookie of the whole site, for 400 days, secure where the page is', () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  page.sluice.addEventProperties({ plan: 'pro', 'first name': 'Ada; née' });
+  assert.equal(browser.cookies.get('sluice_1'), 'plan=pro&first%20name=Ada%3B%20n%C3%A9e');
+  assert.match(browser.cookieWrites[0] ?? '', /;path=\/;max-age=34560000;samesite=lax;secure$/);
+  const plain = openPage(browser, { url: 'http://shop.example/' });
+  plain.sluice.addEventProperties({ a: 1 });
+  assert.match(browser.cookieWrites.at(-1) ?? '', /;samesite=lax$/);
+  page.sluice.clearEventProperties();
+  assert.equal(browser.cookies.size, 0);
+});
+
+test('the life of the cookie begins anew with each page that records', () => {
+  const browser = createTestBrowser();
+  browser.cookies.set('sluice_1', 'plan=pro');
+  const page = openPage(browser);
+  page.sluice.track('Event');
+  page.sluice.track('Another');
+  assert.equal(browser.cookieWrites.length, 1);
+  assert.match(browser.cookieWrites[0] ?? '', /^sluice_1=plan=pro;path=\/;max-age=34560000/);
+});
+
+test('a call that makes the cookie larger than 4,096 bytes is refused whole, and the old properties stay', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  page.sluice.addEventProperties({ plan: 'pro' });
+  const text = 'x'.repeat(900);
+  page.sluice.addEventProperties({ a: text, b: text, c: text, d: text });
+  const size = (): number => `sluice_1=${browser.cookies.get('sluice_1')}`.length;
+  const room = clientLimits.cookieBytesMax - size() - '&e='.length;
+  const before = browser.cookies.get('sluice_1');
+  page.sluice.addEventProperties({ f: 1, e: 'x'.repeat(room - '&f:1'.length + 1) });
+  assert.equal(browser.cookies.get('sluice_1'), before);
+  assert.equal(page.warnings.length, 1);
+  page.sluice.addEventProperties({ e: 'x'.repeat(room + 1) });
+  assert.equal(browser.cookies.get('sluice_1'), before);
+  assert.equal(page.warnings.length, 2);
+  page.sluice.addEventProperties({ e: 'x'.repeat(room - 1) });
+  assert.equal(size(), clientLimits.cookieBytesMax - 1);
+  page.sluice.addEventProperties({ e: 'x'.repeat(room) });
+  assert.equal(size(), clientLimits.cookieBytesMax);
+  assert.equal(page.warnings.length, 2);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000);
+  assert.equal(events(browser)[0]?.properties.plan, 'pro');
+});
+
+test('where cookies are denied, or quietly not kept, global event properties last as long as the page', async () => {
+  for (const cookies of ['denied', 'ignored'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { cookies });
+    page.sluice.addEventProperties({ plan: 'pro' });
+    page.sluice.addEventProperties({ step: 2 });
+    page.sluice.removeEventProperty('plan');
+    page.sluice.track('Event');
+    await browser.clock.advance(3_000);
+    assert.deepEqual(events(browser)[0]?.properties, { step: 2 });
+    assert.equal(page.warnings.length, 1);
+    page.sluice.clearEventProperties();
+    page.sluice.track('Later');
+    await browser.clock.advance(3_000);
+    assert.deepEqual(events(browser)[1]?.properties, {});
+  }
+});
+
+test('where storage is denied, absent or full, the page still works, with one warning', async () => {
+  for (const localStorage of ['denied', 'absent', 'full'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { localStorage });
+    page.sluice.identify('ada@example.com');
+    const { userId } = page.sluice;
+    page.sluice.track('Event');
+    page.sluice.addUserProperties({ a: 1 });
+    page.sluice.addUserProperties({ b: 2 });
+    assert.equal(page.sluice.userId, userId);
+    browser.server.answerWith = () => failure(500);
+    await browser.clock.advance(3_000);
+    browser.server.answerWith = () => undefined;
+    await browser.clock.advance(60_000);
+    assert.deepEqual(names(browser), ['Event']);
+    assert.equal(browser.server.stored.length, 3, localStorage);
+    assert.equal(page.warnings.length, 1);
+    assert.match(page.warnings[0] ?? '', /^Sluice: localStorage is full or denied/);
+    assert.equal(browser.storage.size, 0);
+  }
+});
+
+test('storage that fills up while the page lives keeps order and loses nothing', async () => {
+  const browser = createTestBrowser();
+  const options: { localStorage?: 'full' } = {};
+  const page = openPage(browser, options);
+  page.sluice.identify('ada@example.com');
+  page.sluice.track('Stored');
+  options.localStorage = 'full';
+  page.sluice.track('In Memory');
+  page.sluice.resetIdentity();
+  assert.equal(page.sluice.identity, undefined, 'what memory says stands before what is stored');
+  delete options.localStorage;
+  page.sluice.track('Stored Again');
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser), ['Stored', 'In Memory', 'Stored Again']);
+});
+
+test('batches are texts without credentials or headers of their own, so that browsers ask no permission first', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000);
+  const [request] = page.fetched;
+  assert.equal(request?.url, 'https://events.example/api/collect');
+  assert.equal(request?.options.method, 'POST');
+  assert.equal(typeof request?.options.body, 'string');
+  assert.equal(request?.options.credentials, 'omit');
+  assert.equal('headers' in (request?.options ?? {}), false);
+  assert.equal(request?.keepalive, true, 'a small one outlives the page');
+});
+
+test('a batch without an answer is given up after the time-out and sent again', async () => {
+  const browser = createTestBrowser();
+  const options: WindowOptions & { fetch?: 'never' | 'throws' | 'absent' } = { fetch: 'never' };
+  const page = openPage(browser, options);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + clientLimits.requestMsMax);
+  assert.equal(page.fetched.length, 1);
+  const signal = page.fetched[0]?.options.signal as AbortSignal | undefined;
+  assert.equal(signal?.aborted, true);
+  delete options.fetch;
+  await browser.clock.advance(2_000);
+  assert.equal(page.fetched.length, 2);
+  assert.deepEqual(names(browser), ['Event']);
+});
+
+test('a fetch that throws, is absent or is blocked breaks nothing; the messages wait', async () => {
+  for (const fetch of ['throws', 'absent'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { fetch, beacon: 'refused' });
+    page.sluice.track('Event');
+    page.setVisibility('hidden');
+    await browser.clock.advance(600_000);
+    assert.deepEqual(page.warnings, []);
+    page.end();
+    openPage(browser);
+    await browser.clock.advance(600_000);
+    assert.deepEqual(names(browser), ['Event']);
+  }
+});
+
+test('Retry-After reaches the library', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  browser.server.answerWith = () => failure(503, 'overloaded', '100');
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + 99_999);
+  assert.equal(page.fetched.length, 1);
+});
+
+test('a page that is hidden or left sends what waits by a request that outlives it', async () => {
+  for (const way of ['visibilitychange', 'pagehide'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser);
+    page.sluice.track('Event');
+    if (way === 'pagehide') page.fire('pagehide');
+    else page.setVisibility('hidden');
+    page.end();
+    assert.deepEqual(
+      page.fetched.map(({ keepalive }) => keepalive),
+      [true],
+    );
+    assert.deepEqual(names(browser), ['Event']);
+  }
+});
+
+test('requests that outlive the page are 64 KB at most in all, whoever began them', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { fetch: 'never', beacon: 'refused' });
+  const properties = { text: 'x'.repeat(1000) };
+  for (let i = 0; i < 40; i++) page.sluice.track(`e${i}`, properties);
+  await browser.clock.advance(3_000);
+  for (let i = 0; i < 40; i++) page.sluice.track(`f${i}`, properties);
+  page.setVisibility('hidden');
+  const kept = page.fetched
+    .filter(({ keepalive }) => keepalive)
+    .map(({ options }) => String(options.body).length);
+  assert.equal(kept.length, 1);
+  assert.ok((kept[0] ?? 0) > 40_000 && (kept[0] ?? 0) < 64 * 1024);
+  assert.deepEqual(page.beacons, []);
+  await settle();
+});
+
+test('without keepalive the page’s last messages go by sendBeacon', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { keepalive: 'absent' });
+  page.sluice.track('Event');
+  page.setVisibility('hidden');
+  assert.equal(page.beacons.length, 1);
+  assert.deepEqual(names(browser), ['Event']);
+  await browser.clock.advance(60_000);
+  assert.equal(page.fetched.length, 1, 'asked again later, since a beacon has no answer');
+  assert.deepEqual(names(browser), ['Event']);
+  assert.deepEqual(
+    [...browser.storage.keys()].filter((key) => key.includes(':q:')),
+    [],
+  );
+});
+
+test('nothing is sent or counted while the page is prerendered', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { prerendering: true }, { pageViews: true });
+  page.sluice.track('Event');
+  page.setVisibility('hidden');
+  await browser.clock.advance(60_000);
+  assert.equal(page.fetched.length, 0);
+  assert.equal(browser.storage.size + browser.cookies.size, 0);
+  assert.equal(page.sluice.userId, undefined);
+  const activated = browser.clock.now();
+  page.activate();
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser), ['Event', 'Page View']);
+  assert.equal(events(browser)[1]?.time, new Date(activated).toISOString());
+});
+
+test('it is tried again when the network is back, the page shown, or kept and shown again', async () => {
+  for (const way of ['online', 'visible', 'pageshow'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser);
+    browser.server.answerWith = () => failure(0);
+    page.sluice.track('Event');
+    await browser.clock.advance(100_000);
+    browser.server.answerWith = () => undefined;
+    const { length } = page.fetched;
+    page.fire('pageshow', { persisted: false });
+    await settle();
+    assert.equal(page.fetched.length, length);
+    if (way === 'visible') page.setVisibility('visible');
+    else page.fire(way, { persisted: true });
+    await settle();
+    assert.deepEqual(names(browser), ['Event'], way);
+  }
+});
+
+for (const locks of ['browser', 'absent', 'denied'] as const) {
+  const option = locks === 'browser' ? {} : { locks };
+
+  test(`of several tabs one sends at a time (locks: ${locks})`, async () => {
+    const browser = createTestBrowser();
+    const tabs = Array.from({ length: 4 }, () => openPage(browser, option));
+    let underWay = 0;
+    let most = 0;
+    for (const tab of tabs) {
+      const { fetch } = tab;
+      Object.assign(tab, {
+        fetch: async (url: string, init: object) => {
+          most = Math.max(most, ++underWay);
+          await new Promise<void>((resolve) => void browser.clock.setTimer(700, resolve));
+          underWay--;
+          return fetch?.call(tab, url, init);
+        },
+      });
+    }
+    for (let i = 0; i < 40; i++) {
+      (tabs[i % 4] as (typeof tabs)[0]).sluice.track(`e${i}`);
+      await browser.clock.advance(200);
+    }
+    await browser.clock.advance(120_000);
+    assert.equal(most, 1);
+    assert.deepEqual(
+      names(browser),
+      Array.from({ length: 40 }, (_, i) => `e${i}`),
+    );
+    const sent = tabs.flatMap(({ fetched }) =>
+      fetched.flatMap(({ options }) => JSON.parse(String(options.body)).messages),
+    );
+    assert.equal(sent.length, 40, 'none twice');
+  });
+
+  test(`another tab goes on when one is gone in the middle of sending (locks: ${locks})`, async () => {
+    const browser = createTestBrowser();
+    const stuck = openPage(browser, { ...option, fetch: 'never' });
+    const other = openPage(browser, option);
+    stuck.sluice.track('Event');
+    await browser.clock.advance(3_500);
+    assert.equal(stuck.fetched.length, 1);
+    stuck.end();
+    other.sluice.track('Other');
+    await browser.clock.advance(clientLimits.leaseMs + 6_000);
+    assert.deepEqual(names(browser), ['Other']);
+    await browser.clock.advance(clientLimits.holdMs);
+    assert.deepEqual(names(browser), ['Other', 'Event']);
+  });
+}
+
+test('a lease lasts as long as its tab works', async () => {
+  const browser = createTestBrowser();
+  const slow = openPage(browser, { locks: 'absent', fetch: 'never' });
+  const other = openPage(browser, { locks: 'absent' });
+  slow.sluice.track('Event');
+  await browser.clock.advance(3_500);
+  other.sluice.track('Other');
+  await browser.clock.advance(clientLimits.requestMsMax - 1_000);
+  assert.equal(other.fetched.length, 0);
+});
+
+test('load refuses bad arguments with a warning, and the right ones are taken later', async () => {
+  const browser = createTestBrowser();
+  const win = browser.open();
+  const sluice = createSluice(win);
+  const load = sluice.load as (...args: unknown[]) => void;
+  const throwing = {
+    get baseUrl(): string {
+      throw new Error('no');
+    },
+  };
+  for (const args of [
+    [],
+    ['1'],
+    ['1', null],
+    ['1', {}],
+    [1, { baseUrl }],
+    ['1', throwing],
+    ['1', 'https://events.example'],
+  ])
+    load(...args);
+  assert.equal(win.warnings.length, 7);
+  sluice.track('Event');
+  load('1', {
+    baseUrl: `${baseUrl}//`,
+    pageViews: 0,
+    intervalMs: 'soon',
+    allowIdentities: 'user',
+    optedOut: 'no',
+  });
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser).sort(), ['Event', 'Page View']);
+  assert.equal(win.fetched[0]?.url, 'https://events.example/api/collect');
+});
+
+test('without a document, as on a server, every call is quiet', async () => {
+  const bare = { setTimeout: () => assert.fail(), clearTimeout: () => {}, Date } as never;
+  const sluice = createSluice(bare);
+  sluice.load('1', { baseUrl });
+  sluice.track('Event');
+  sluice.identify('ada@example.com');
+  await sluice.flush();
+  assert.equal(sluice.userId, undefined);
+  assert.equal(sluice.identity, undefined);
+  assert.equal(sluice.droppedCount, 0);
+});
+
+test('a window that lacks nearly everything still takes calls', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(
+    browser,
+    {
+      localStorage: 'absent',
+      cookies: 'ignored',
+      keepalive: 'absent',
+      more: {
+        navigator: undefined,
+        console: undefined,
+        AbortController: undefined,
+        Request: undefined,
+        history: undefined,
+        crypto: undefined,
+      },
+    },
+    { pageViews: true },
+  );
+  page.sluice.addEventProperties({ a: 1 });
+  page.sluice.track('Event');
+  page.setVisibility('hidden');
+  await browser.clock.advance(4_000);
+  assert.deepEqual(names(browser), ['Page View', 'Event']);
+});
