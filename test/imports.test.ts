@@ -54,15 +54,15 @@ test('Redis and ClickHouse do not know each other', () => {
   assert.deepEqual(between, []);
 });
 
-test('limits, outcomes and identities import nothing, so that a browser can have them', () => {
-  for (const file of ['limits', 'outcomes', 'identities']) {
+test('lengths, outcomes and identities import nothing, so that a browser can have them', () => {
+  for (const file of ['lengths', 'outcomes', 'identities']) {
     const text = readFileSync(join(root, `src/contract/${file}.ts`), 'utf8');
     assert.doesNotMatch(text, /^import /m, relative(root, file));
   }
 });
 
 test('the client library knows only itself and what is promised, and the server only its snippet, for the demo', () => {
-  const known = /^src\/(client\/.*|contract\/(limits|outcomes|identities)\.ts)$/;
+  const known = /^src\/(client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/client/')) assert.match(to, known, from);
     else if (from !== 'src/http/demo.ts') assert.doesNotMatch(to, /^src\/client\//, from);

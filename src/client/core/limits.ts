@@ -1,6 +1,7 @@
 // The client library's own bounds, beside those of the contract, and the relations between them.
 
-import { bodies, counts, lengths } from '../../contract/limits.js';
+import { counts, lengths } from '../../contract/lengths.js';
+import { bodies } from '../../contract/limits.js';
 
 const KiB = 1024;
 
@@ -51,8 +52,8 @@ function relation(holds: boolean, reason: string): void {
 
 function assertRelations(): void {
   const { batchBytesMax, envelopeBytesMax, propertiesBytesMax, queueBytesMax } = clientLimits;
-  relation(clientLimits.batchMessagesMax <= counts.bulkEventsMax, 'the server must take a whole batch');
-  relation(batchBytesMax + envelopeBytesMax <= bodies.singleBytesMax, "a batch must fit the server's body");
+  relation(clientLimits.batchMessagesMax <= counts.collectMessagesMax, 'the server must take a whole batch');
+  relation(batchBytesMax + envelopeBytesMax <= bodies.collectBytesMax, "a batch must fit the server's body");
   relation(
     2 * propertiesBytesMax + 12 * (lengths.clientEventMax + lengths.clientIdentityMax) + KiB <= batchBytesMax,
     'a message with all its properties, its names escaped, must fit a batch',

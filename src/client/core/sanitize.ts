@@ -5,9 +5,10 @@ import { wouldMergeStrangers } from '../../contract/identities.js';
 import {
   counts,
   lengths,
+  reservedAutocapturedPropertyKeys,
   reservedEventPropertyKeys,
   reservedUserPropertyKeys,
-} from '../../contract/limits.js';
+} from '../../contract/lengths.js';
 import { clientLimits } from './limits.js';
 import type { Properties, PropertyValue } from './messages.js';
 import { cutToCodePoints, isBroken, isLongerThan, utf8Bytes } from './text.js';
@@ -32,7 +33,7 @@ export const userRules: PropertyRules = {
 };
 /** For what the library records by itself. */
 export const autocaptureRules: PropertyRules = {
-  reserved: new Set(),
+  reserved: reservedAutocapturedPropertyKeys,
   valueMax: lengths.propertyValueMax,
   cuts: true,
 };
