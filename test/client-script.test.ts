@@ -179,6 +179,11 @@ test('a `sluice` that cannot be replaced breaks nothing', () => {
   assert.match(page.warnings[0] ?? '', /cannot replace/);
 });
 
+test('the README shows the snippet as it is', () => {
+  const code = snippet({ appId: '1234567890', baseUrl: 'https://events.example.com' });
+  assert.ok(readFileSync(join(root, 'README.md'), 'utf8').includes(`<script>\n${code}\n</script>`));
+});
+
 test('nothing in the snippet’s options ends the script element', () => {
   const code = snippet({
     appId: '</script><script>alert(1)//',
