@@ -26,8 +26,11 @@ export type Child = {
   stop(): Promise<Exit>;
   sigstop(): void;
   sigcont(): void;
-  /** Starts the same program again (after ending it, if it runs) and settles when it is healthy. */
-  restart(): Promise<void>;
+  /**
+   * Starts the same program again (after ending it, if it runs) and settles when it is healthy. `moreEnv` is
+   * for that process only, not for the ones after it.
+   */
+  restart(moreEnv?: NodeJS.ProcessEnv): Promise<void>;
 };
 
 export type ChildOptions = {
@@ -48,11 +51,11 @@ process.once('exit', () => {
 /** Starts a process; settles when it is healthy, rejects with its output when it ends or stays unhealthy. */
 export async function startChild(options: ChildOptions): Promise<Child> {
   let output = '';
-  let current = begin();
+  let current = begin({});
 
-  function begin() {
+  function begin(moreEnv: NodeJS.ProcessEnv) {
     const spawned = launch(
-      options.program,
+      { ...options.program, env: { ...options.program.env, ...moreEnv } },
       ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
       'KILL',
     );
@@ -142,9 +145,9 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     },
     sigstop: () => signal('SIGSTOP'),
     sigcont: () => signal('SIGCONT'),
-    async restart() {
+    async restart(moreEnv = {}) {
       if (running()) await child.stop();
-      current = begin();
+      current = begin(moreEnv);
       await untilHealthy();
     },
   };

@@ -1,6 +1,7 @@
-// An HTTP gate between a worker and ClickHouse that holds chosen statements as a slow network would, and
-// loses the answers of others after they were carried out. A held statement arrives whole, also when its
-// sender was stopped or killed meanwhile.
+// An HTTP gate between a worker and ClickHouse that holds chosen statements as a slow network would, loses the
+// answers of others after they were carried out, refuses some with an error of ClickHouse's, and says of some
+// that they were carried out when they were not. A held statement arrives whole, also when its sender was
+// stopped or killed meanwhile.
 
 import {
   createServer,
@@ -34,6 +35,14 @@ export type ClickHouseGate = {
   forget(): void;
   /** Carries the chosen statements out from now on, and resets the connection instead of answering. */
   loseAnswers(choice: Choice): void;
+  /** Statements that were refused since `refuse`, or pretended since `pretend`. */
+  readonly faked: readonly Statement[];
+  /** Refuses the chosen statements from now on with an error of this code, carrying none of them out. */
+  refuse(choice: Choice, code: number): void;
+  /** Answers the chosen statements from now on as if they were carried out, which they are not. */
+  pretend(choice: Choice): void;
+  /** Carries the chosen statements out `ms` later from now on. */
+  delay(choice: Choice, ms: number): void;
   /** Passes everything on: the state at the start. */
   pass(): void;
   close(): Promise<void>;
@@ -53,8 +62,12 @@ const nothing: Choice = () => false;
 export async function startClickHouseGate(targetUrl: string): Promise<ClickHouseGate> {
   const held: Waiting[] = [];
   const lost: Statement[] = [];
+  const faked: Statement[] = [];
   let holds = nothing;
   let loses = nothing;
+  let refused = { choice: nothing, code: 0 };
+  let pretended = nothing;
+  let delayed = { choice: nothing, ms: 0 };
 
   async function handle(incoming: IncomingMessage, reply: ServerResponse): Promise<void> {
     const statement = await readStatement(incoming);
@@ -62,6 +75,18 @@ export async function startClickHouseGate(targetUrl: string): Promise<ClickHouse
       const arrives = await new Promise<boolean>((go) => held.push({ statement, go }));
       if (!arrives) throw new Error('the statement got lost');
     }
+    if (refused.choice(statement)) {
+      faked.push(statement);
+      const text = `Code: ${refused.code}. DB::Exception: Refused by the gate. (REFUSED)`;
+      reply.writeHead(500, { 'X-ClickHouse-Exception-Code': refused.code }).end(text);
+      return;
+    }
+    if (pretended(statement)) {
+      faked.push(statement);
+      reply.writeHead(200).end();
+      return;
+    }
+    if (delayed.choice(statement)) await new Promise((settle) => setTimeout(settle, delayed.ms));
     const answer = await forward(targetUrl, incoming, statement.body);
     if (loses(statement)) {
       lost.push(statement);
@@ -101,8 +126,23 @@ export async function startClickHouseGate(targetUrl: string): Promise<ClickHouse
       lost.length = 0;
       loses = choice;
     },
+    faked,
+    refuse: (choice, code) => {
+      faked.length = 0;
+      refused = { choice, code };
+    },
+    pretend: (choice) => {
+      faked.length = 0;
+      pretended = choice;
+    },
+    delay: (choice, ms) => {
+      delayed = { choice, ms };
+    },
     pass: () => {
       loses = nothing;
+      pretended = nothing;
+      refused = { choice: nothing, code: 0 };
+      delayed = { choice: nothing, ms: 0 };
       release();
     },
     close: async () => {

@@ -6,11 +6,14 @@
 //   unknown, no answer          no row or one
 //   equal idempotency keys      one row: the first event, or one of those that were under way at once
 //   never sent                  no row
+//   deleted                     no row; what no deletion reached is as above
 
+import { type Endpoint, keyAt } from './endpoints.js';
 import type { Invocation, SentEvent, Settlement } from './load.js';
 
-/** A row of the view `events`, times in ms since 1970. */
+/** A stored record, an event unless `kind` says otherwise; times in ms since 1970. */
 export type StoredEvent = {
+  readonly kind?: 'user_properties' | 'identify';
   readonly event_id: string;
   readonly event: string;
   readonly user_id: string | null;
@@ -30,13 +33,22 @@ export function storedEventsQuery(appId: string): string {
 }
 
 export type Violation = {
-  readonly kind: 'lost' | 'doubled' | 'not absent' | 'changed' | 'not the first' | 'never sent';
+  readonly kind:
+    | 'lost'
+    | 'doubled'
+    | 'not absent'
+    | 'changed'
+    | 'not the first'
+    | 'never sent'
+    | 'resurrected'
+    | 'over-deleted';
   readonly marker: string;
   readonly detail: string;
 };
 
 /** One sending of one event. */
-type Sending = {
+export type Sending = {
+  readonly endpoint: Endpoint;
   readonly event: SentEvent;
   readonly request: number;
   readonly index: number;
@@ -45,10 +57,27 @@ type Sending = {
   readonly verdict: 'stored' | 'absent' | 'perhaps';
 };
 
+/**
+ * What deletions make of a record: it goes, it may go, or it stays, `near` a deletion when some deletion was
+ * about its user.
+ */
+export type Fate = 'goes' | 'free' | 'stays' | 'near';
+
+/** What else happened that decides about rows. */
+export type Circumstances = {
+  /** The fate of a record that was sent so; it stays unless told. */
+  readonly fateOf?: (sendings: readonly Sending[]) => Fate;
+  /** Times at which Redis lost what it remembered: keys from before are new ones after. */
+  readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
+  /** Markers of records that Redis held alone when it was emptied. */
+  readonly lostWithRedis?: ReadonlySet<string>;
+};
+
 /** What is wrong; empty when every promise was kept. */
 export function findViolations(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],
+  { fateOf = () => 'stays', emptiedMs = [], lostWithRedis = new Set() }: Circumstances = {},
 ): Violation[] {
   const violations: Violation[] = [];
   const report = (kind: Violation['kind'], marker: string, detail: string) =>
@@ -56,7 +85,24 @@ export function findViolations(
 
   const sendings = history.flatMap(sendingsOf);
   const byMarker = group(sendings, ({ event }) => event.properties.marker);
-  const byKey = group(sendings, ({ event }) => event.idempotency_key);
+  const byKey = group(sendings, ({ endpoint, event }) => keyAt(endpoint, event));
+  const mayBeMissing = (marker: string) =>
+    fates.get(marker) === 'goes' || fates.get(marker) === 'free' || lostWithRedis.has(marker);
+  const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
+  /** How often a key may have been new: once, and once more for each time it was forgotten meanwhile. */
+  const rowsMax = (sent: readonly Sending[]) =>
+    1 +
+    emptiedMs.filter(
+      ([fromMs, toMs]) =>
+        sent.some(({ invokedMs }) => invokedMs < toMs) && sent.some(({ settledMs }) => settledMs > fromMs),
+    ).length;
+  const fates = new Map(
+    [...byMarker].map(([marker, sent]) => {
+      const fate = fateOf(sent);
+      // What was deleted and then forgotten may have been taken anew.
+      return [marker, fate === 'goes' && rowsMax(sent) > 1 ? 'free' : fate];
+    }),
+  );
   const rowsByMarker = group(rows, ({ properties }) => properties.marker ?? '');
   const ids = new Map<string, string>();
 
@@ -66,38 +112,43 @@ export function findViolations(
       report('never sent', marker, JSON.stringify(found[0]));
       continue;
     }
-    if (found.length > 1) report('doubled', marker, `${found.length} rows, ${describe(sent)}`);
+    if (found.length > rowsMax(sent)) report('doubled', marker, `${found.length} rows, ${describe(sent)}`);
+    if (fates.get(marker) === 'goes') report('resurrected', marker, describe(sent));
     if (sent.every(({ verdict }) => verdict === 'absent')) report('not absent', marker, describe(sent));
     for (const row of found) {
-      const difference = differenceOf(sent[0]?.event as SentEvent, row);
+      const difference = differenceOf(sent[0] as Sending, row);
       if (difference !== '') report('changed', marker, difference);
       const other = ids.get(row.event_id);
-      if (other !== undefined && other !== marker) {
+      if (other !== undefined && other !== marker && rowsMax(sent) === 1) {
         report('doubled', marker, `two rows have the id ${row.event_id}`);
       }
-      ids.set(row.event_id, marker);
+      if (row.kind === undefined) ids.set(row.event_id, marker);
     }
   }
   for (const [marker, sent] of byMarker) {
-    if (sent[0]?.event.idempotency_key !== undefined || rowsByMarker.has(marker)) continue;
-    if (sent.some(({ verdict }) => verdict === 'stored')) report('lost', marker, describe(sent));
+    const { endpoint, event } = sent[0] as Sending;
+    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker) || mayBeMissing(marker)) continue;
+    if (sent.some(({ verdict }) => verdict === 'stored')) report(missing(marker), marker, describe(sent));
   }
   for (const [key, sent] of byKey) {
-    const stored = [...new Set(sent.map(({ event }) => event.properties.marker))].filter((marker) =>
-      rowsByMarker.has(marker),
-    );
-    if (stored.length > 1) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
-    if (stored.length === 0 && sent.some(({ verdict }) => verdict === 'stored')) {
-      report('lost', key, describe(sent));
+    const markers = [...new Set(sent.map(({ event }) => event.properties.marker))];
+    const stored = markers.filter((marker) => rowsByMarker.has(marker));
+    const first = markers.filter((marker) => couldBeFirst(marker, sent));
+    const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
+    if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
+    if (stored.length === 0 && acknowledged && !first.some(mayBeMissing)) {
+      report(first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost', key, describe(sent));
     }
-    for (const marker of stored)
-      if (!couldBeFirst(marker, sent)) report('not the first', marker, describe(sent));
+    if (rowsMax(sent) > 1) continue;
+    for (const marker of stored) if (!first.includes(marker)) report('not the first', marker, describe(sent));
   }
   return violations;
 }
 
-function sendingsOf(request: Invocation & Partial<Settlement>): Sending[] {
+export function sendingsOf(request: Invocation & Partial<Settlement>): Sending[] {
+  const { endpoint = request.events.length > 1 ? 'bulk' : 'track' } = request;
   return request.events.map((event, index) => ({
+    endpoint,
     event,
     request: request.request,
     index,
@@ -137,28 +188,42 @@ function isBefore(a: Sending, b: Sending): boolean {
 }
 
 /** In words, which fields of a row are not what was sent; empty when all are. */
-function differenceOf(event: SentEvent, row: StoredEvent): string {
+function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
   const properties = Object.fromEntries(
     Object.entries(event.properties).map(([key, value]) => [
       key,
       Array.isArray(value) ? value.join('||') : String(value),
     ]),
   );
-  const wanted = {
-    event: event.event,
-    user_id: event.user_id ?? null,
-    identity: event.identity ?? '',
-    session_id: event.session_id ?? '',
-    time_ms: event.timestamp === undefined ? row.received_ms : String(Date.parse(event.timestamp)),
-    properties: sorted(properties),
-  };
+  const user = { user_id: event.user_id ?? null, identity: event.identity ?? '', kind: event.kind };
+  const said =
+    event.kind === undefined
+      ? {
+          event: event.event,
+          session_id: event.session_id ?? '',
+          time_ms: timeOf(endpoint, event, row),
+        }
+      : {};
+  const wanted = { ...user, ...said, properties: sorted(properties) };
   const stored = { ...row, properties: sorted(row.properties) };
-  return (Object.keys(wanted) as (keyof typeof wanted)[])
-    .filter((field) => JSON.stringify(wanted[field]) !== JSON.stringify(stored[field]))
+  return (Object.keys(wanted) as (keyof typeof stored)[])
+    .filter((field) => JSON.stringify(wanted[field as keyof typeof wanted]) !== JSON.stringify(stored[field]))
     .map(
-      (field) => `${field}: sent ${JSON.stringify(wanted[field])}, stored ${JSON.stringify(stored[field])}`,
+      (field) =>
+        `${field}: sent ${JSON.stringify(wanted[field as keyof typeof wanted])}, stored ${JSON.stringify(stored[field])}`,
     )
     .join('; ');
+}
+
+/** A message's time is corrected by the API process's clock, which may be wrong by so much in a test. */
+const clockOffsetMsMax = 3_700_000;
+
+/** The time that a row must have: that of its event, or that of its acceptance. */
+function timeOf(endpoint: Endpoint, { timestamp }: SentEvent, row: StoredEvent): string {
+  if (timestamp === undefined) return row.received_ms;
+  const sentMs = Date.parse(timestamp);
+  const isNear = Math.abs(Number(row.time_ms) - sentMs) < clockOffsetMsMax;
+  return endpoint === 'collect' && isNear ? row.time_ms : String(sentMs);
 }
 
 function sorted(properties: Readonly<Record<string, string>>): [string, string][] {

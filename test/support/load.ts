@@ -6,11 +6,16 @@ import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { join } from 'node:path';
+import { bodyOf, type Endpoint, keyAt, paths, refusedIndexesOf } from './endpoints.js';
 import { tempDir } from './temp-dir.js';
 import { until } from './wait.js';
 
-/** One event as it is sent. `properties.marker` tells it from every other event of all producers. */
+/**
+ * One record as it is sent, an event unless `kind` says otherwise. `properties.marker` tells it from every
+ * other record of its environment; an identification, which has no properties, has it in the history only.
+ */
 export type SentEvent = {
+  readonly kind?: 'user_properties' | 'identify';
   readonly event: string;
   readonly identity?: string;
   readonly user_id?: string;
@@ -30,6 +35,8 @@ export type Outcome = 'acknowledged' | 'refused' | 'overloaded' | 'unknown' | 'u
 export type Invocation = {
   readonly request: number;
   readonly invokedMs: number;
+  /** `track`, or `bulk` for several events, unless told. */
+  readonly endpoint?: Endpoint;
   readonly events: readonly SentEvent[];
 };
 
@@ -58,6 +65,8 @@ export type Producer = {
   nextEvent(more?: Partial<Omit<SentEvent, 'properties'>>): SentEvent;
   /** Sends events in one request, a single one by itself unless `bulk` is set; never rejects. */
   send(baseUrl: string, events: readonly SentEvent[], bulk?: boolean): Promise<Request>;
+  /** The same to any endpoint. */
+  sendTo(endpoint: Endpoint, baseUrl: string, events: readonly SentEvent[]): Promise<Request>;
   /** The requests with an outcome so far, in the order in which they got it. */
   readonly settled: readonly Request[];
   /** The history as it was written: also requests whose outcome is not known yet. */
@@ -68,9 +77,16 @@ export type Producer = {
 /** A request without an answer for this long is given up: no test allows an answer that late. */
 export const answerMsMax = 15_000;
 
-/** Makes a producer for one environment, with a history file of its own. */
-export function createProducer(appId: string): Producer {
-  const mark = `mk${randomBytes(6).toString('hex')}`;
+/** Marks what a producer sends. */
+export function createMark(): string {
+  return `mk${randomBytes(6).toString('hex')}`;
+}
+
+/**
+ * Makes a producer for one environment, with a history file of its own. Producers of several environments may
+ * share a mark: their users have the same names then.
+ */
+export function createProducer(appId: string, mark = createMark()): Producer {
   const file = join(tempDir('history'), 'history.jsonl');
   const descriptor = openSync(file, 'a');
   const agent = new Agent({ keepAlive: true });
@@ -80,11 +96,17 @@ export function createProducer(appId: string): Producer {
 
   const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
 
-  async function send(baseUrl: string, sent: readonly SentEvent[], bulk = sent.length > 1): Promise<Request> {
+  async function sendTo(endpoint: Endpoint, baseUrl: string, sent: readonly SentEvent[]): Promise<Request> {
     requests += 1;
-    const invocation: Invocation = { request: requests, invokedMs: performance.now(), events: sent };
+    const invocation: Invocation = {
+      request: requests,
+      invokedMs: performance.now(),
+      endpoint,
+      events: sent,
+    };
     write(invocation);
-    const answer = await post(agent, baseUrl, JSON.stringify(bodyOf(appId, sent, bulk)));
+    const url = `${baseUrl}${paths[endpoint]}`;
+    const answer = await post(agent, url, JSON.stringify(bodyOf(endpoint, appId, sent)));
     const settlement: Settlement = {
       request: invocation.request,
       settledMs: performance.now(),
@@ -103,7 +125,8 @@ export function createProducer(appId: string): Producer {
       events += 1;
       return { ...eventOf(mark, events), ...more };
     },
-    send,
+    send: (baseUrl, sent, bulk = sent.length > 1) => sendTo(bulk ? 'bulk' : 'track', baseUrl, sent),
+    sendTo,
     settled,
     readHistory: () => readHistory(file),
     close: () => {
@@ -142,17 +165,13 @@ function keyOf(mark: string, n: number): string | undefined {
   return `${mark}-key-${n % 7 === 0 ? Math.max(1, n - 1 - (n % 12)) : n}`;
 }
 
-function bodyOf(appId: string, events: readonly SentEvent[], bulk: boolean): object {
-  return bulk ? { app_id: appId, events } : { app_id: appId, ...events[0] };
-}
-
 type Answer = { status: number; headers: IncomingHttpHeaders; body: string };
 
 /** Settles with undefined when no answer came, for whatever reason. */
-function post(agent: Agent, baseUrl: string, body: string): Promise<Answer | undefined> {
+function post(agent: Agent, url: string, body: string): Promise<Answer | undefined> {
   return new Promise((settle) => {
     const sent = request(
-      `${baseUrl}/api/track`,
+      url,
       {
         method: 'POST',
         agent,
@@ -180,7 +199,7 @@ function readAnswer(answer: Answer | undefined): Omit<Settlement, 'request' | 's
   const { status, headers, body } = answer;
   const parsed = parse(body);
   const code = parsed.err?.code ?? '';
-  const refusedIndexes = status === 200 ? (parsed.errors ?? []).map(({ index }) => index) : [];
+  const refusedIndexes = status === 200 ? refusedIndexesOf(parsed) : [];
   const retryAfter = headers['retry-after'];
   return {
     outcome: outcomeOf(status, code),
@@ -191,7 +210,7 @@ function readAnswer(answer: Answer | undefined): Omit<Settlement, 'request' | 's
   };
 }
 
-type AnswerBody = { err?: { code: string }; errors?: { index: number }[] };
+type AnswerBody = { err?: { code: string } };
 
 function parse(body: string): AnswerBody {
   try {
@@ -223,9 +242,13 @@ export type LoadOptions = {
   readonly targets: readonly string[];
   /** Clients that each send one request after another; 6 unless told. */
   readonly clients?: number;
+  /** What is sent next; events in a mixture of sizes unless told. */
+  readonly next?: () => Sending;
   /** Pause of a client between two requests, so that the machine has time for the service; 5 unless told. */
   readonly pauseMs?: number;
 };
+
+export type Sending = { readonly endpoint: Endpoint; readonly events: readonly SentEvent[] };
 
 export type Load = {
   /** Settles when `count` more requests have had such an outcome (acknowledged unless told) since the call. */
@@ -244,27 +267,27 @@ const repeatsMax = 2;
  * contract refuses. What got no acknowledgement is sent again, when all of its events have keys.
  */
 export function startLoad(producer: Producer, options: LoadOptions): Load {
-  const { targets, clients = 6, pauseMs = 5 } = options;
+  const { targets, clients = 6, pauseMs = 5, next = nextRequest } = options;
   const first = producer.settled.length;
   let stopping = false;
   let requests = 0;
 
-  function nextRequest(): SentEvent[] {
-    requests += 1;
+  function nextRequest(): Sending {
     const events = Array.from({ length: requests % 4 === 0 ? 2 + (requests % 19) : 1 }, () =>
       producer.nextEvent(),
     );
     if (requests % 19 === 0) events[0] = { ...(events[0] as SentEvent), identity: 'both', user_id: '1' };
-    return events;
+    return { endpoint: events.length > 1 ? 'bulk' : 'track', events };
   }
 
   async function client(): Promise<void> {
     while (!stopping) {
-      const events = nextRequest();
-      const keyed = events.every(({ idempotency_key }) => idempotency_key !== undefined);
+      requests += 1;
+      const { endpoint, events } = next();
+      const keyed = events.every((event) => keyAt(endpoint, event) !== undefined);
       const target = targets[requests % targets.length] as string;
       for (let repeat = 0; repeat <= repeatsMax && !stopping; repeat += 1) {
-        const { outcome } = await producer.send(target, events);
+        const { outcome } = await producer.sendTo(endpoint, target, events);
         await pause(outcome === 'unanswered' ? 4 * pauseMs : pauseMs);
         if (!keyed || outcome === 'acknowledged' || outcome === 'refused') break;
       }

@@ -1,0 +1,232 @@
+// The checker of the fault harness against histories made by hand: deletions, limits, statuses, answers, and a
+// Redis that was emptied. What it says of keys and rows is in faults-checker.test.ts.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Evidence, findBroken } from './chaos/check.js';
+import type { Submission } from './chaos/deletions.js';
+import { mutants, patchedText } from './chaos/mutants.js';
+import { unsyncedBytes } from './chaos/power-cut.js';
+import { without } from './chaos/shrink.js';
+import type { Endpoint } from './support/endpoints.js';
+import type { StoredEvent } from './support/exactly-once.js';
+import type { Invocation, Outcome, SentEvent, Settlement } from './support/load.js';
+
+type Entry = Invocation & Partial<Settlement>;
+
+let requests = 0;
+
+function sent(
+  endpoint: Endpoint,
+  event: SentEvent,
+  [invokedMs, settledMs]: readonly [number, number],
+  outcome: Outcome = 'acknowledged',
+  more: Partial<Settlement> = {},
+): Entry {
+  requests += 1;
+  const settlement = { settledMs, outcome, status: 200, code: '', refusedIndexes: [], ...more };
+  return { request: requests, endpoint, invokedMs, events: [event], ...settlement };
+}
+
+function eventOf(marker: string, identity = 'ada', key?: string): SentEvent {
+  const keyed = key === undefined ? {} : { idempotency_key: key };
+  return { event: 'Seen', identity, properties: { marker }, ...keyed };
+}
+
+function eventOfUserId(marker: string, userId: string): SentEvent {
+  return { event: 'Seen', user_id: userId, properties: { marker } };
+}
+
+function merge(userId: string, identity: string): SentEvent {
+  const marker = `${userId} is ${identity}`;
+  return { kind: 'identify', event: '', user_id: userId, identity, properties: { marker } };
+}
+
+let ids = 0;
+
+function rowOf(event: SentEvent, receivedMs = 1): StoredEvent {
+  ids += 1;
+  return {
+    ...(event.kind === undefined ? {} : { kind: event.kind }),
+    event_id: `id ${ids}`,
+    event: event.event,
+    user_id: event.user_id ?? null,
+    identity: event.identity ?? '',
+    session_id: '',
+    time_ms: String(receivedMs),
+    received_ms: String(receivedMs),
+    properties: Object.fromEntries(
+      Object.entries(event.properties).map(([key, value]) => [key, String(value)]),
+    ),
+  };
+}
+
+function deletion(
+  users: Submission['users'],
+  [invokedMs, settledMs]: readonly [number, number],
+  more: Partial<Submission> = {},
+): Submission {
+  const polls = [{ invokedMs: settledMs + 1, settledMs: settledMs + 2, status: 'complete' }];
+  const answer = { outcome: 'accepted', status: 201, requestId: 'a', polls } as const;
+  return { users, invokedMs, settledMs, ...answer, ...more };
+}
+
+function kinds(
+  history: readonly Entry[],
+  rows: readonly StoredEvent[],
+  submissions: readonly Submission[] = [],
+  more: Partial<Evidence> = {},
+): string[] {
+  const environments = [{ appId: '1', history, rows }];
+  const account = { appIds: ['1'] };
+  return findBroken({ account, environments, submissions, emptied: [], apiDisturbed: false, ...more }).map(
+    ({ kind }) => kind,
+  );
+}
+
+const ada = [{ identity: 'ada' }];
+
+test('what was acknowledged before a deletion was submitted has to be gone', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+});
+
+test('what was sent after the answer to a submission has to stay', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [4, 5])];
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), ['over-deleted']);
+});
+
+test('what was under way with a submission, or may have been, may be there or not', () => {
+  const event = eventOf('a');
+  for (const times of [
+    [1, 4],
+    [2, 3],
+    [0, 2.5],
+  ] as const) {
+    const history = [sent('track', event, times)];
+    assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+    assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+  }
+  const unknown = [sent('track', event, [0, 1], 'unknown')];
+  assert.deepEqual(kinds(unknown, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+});
+
+test('a submission without an answer may have deleted, a refused one may not', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const perhaps = deletion(ada, [2, 3], { outcome: 'perhaps', polls: [] });
+  assert.deepEqual(kinds(history, [], [perhaps]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [perhaps]), []);
+  const refused = deletion(ada, [2, 3], { outcome: 'refused', status: 503, polls: [] });
+  assert.deepEqual(kinds(history, [], [refused]), ['lost']);
+});
+
+test('other users, and the same names in other accounts, have to stay', () => {
+  const other = eventOf('a', 'adam');
+  assert.deepEqual(kinds([sent('track', other, [0, 1])], [], [deletion(ada, [2, 3])]), ['lost']);
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const stranger = { account: { appIds: ['2'] } };
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])], stranger), ['lost']);
+});
+
+test('a merged user goes as a whole, one who was merged after the answer does not', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const before = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
+  assert.deepEqual(kinds(before, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(before, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+  assert.deepEqual(kinds(before, [], [deletion([{ user_id: 7 }], [2, 3])]), []);
+  const after = [sent('track', event, [0, 1]), sent('identify', merged, [4, 5])];
+  assert.deepEqual(kinds(after, [rowOf(event), rowOf(merged)], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(after, [rowOf(merged)], [deletion(ada, [2, 3])]), ['lost']);
+});
+
+test('a repeat of what was deleted is not stored', () => {
+  const event = eventOf('a', 'ada', 'key');
+  const history = [sent('track', event, [0, 1]), sent('track', event, [4, 5])];
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+});
+
+test('what Redis alone held when it was emptied may be missing, and keys may be new again', () => {
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), unmirrored: new Set<string>() }];
+  const lost = eventOf('a');
+  const kept = eventOf('b');
+  const history = [sent('track', lost, [0, 1]), sent('track', kept, [0, 1])];
+  assert.deepEqual(kinds(history, [rowOf(kept)], [], { emptied }), []);
+  assert.deepEqual(kinds(history, [rowOf(lost)], [], { emptied }), ['lost']);
+  const keyed = eventOf('c', 'ada', 'key');
+  const twice = [sent('track', keyed, [0, 1]), sent('track', keyed, [4, 5])];
+  assert.deepEqual(kinds(twice, [rowOf(keyed), rowOf(keyed)], [], { emptied }), []);
+  assert.deepEqual(kinds(twice, [rowOf(keyed), rowOf(keyed), rowOf(keyed)], [], { emptied }), ['doubled']);
+  assert.deepEqual(kinds(twice, [rowOf(keyed), rowOf(keyed)]), ['doubled']);
+});
+
+test('a window with more than its limit is reported, one with as many is not', () => {
+  const windowOf = (count: number, lastMs: number) => {
+    const events = Array.from({ length: count }, (_, index) => eventOf(`m${index}`));
+    const history = events.map((event) => sent('track', event, [0, 1]));
+    const rows = events.map((event, index) => rowOf(event, index === count - 1 ? lastMs : 1_000));
+    return kinds(history, rows);
+  };
+  assert.deepEqual(windowOf(30, 1_000), []);
+  assert.deepEqual(windowOf(31, 30_999), ['limit exceeded']);
+  assert.deepEqual(windowOf(31, 31_000), []);
+});
+
+test('a status that goes back, is not one, or never gets there is reported', () => {
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const polled = (...polls: Submission['polls']) => kinds([], [], [deletion(ada, [2, 3], { polls })]);
+  assert.deepEqual(polled(poll(4, 'pending'), poll(6, ''), poll(8, '503'), poll(10, 'complete')), []);
+  assert.deepEqual(polled(poll(4, 'complete'), poll(6, 'pending')), ['status went back']);
+  assert.deepEqual(polled(poll(4, '404'), poll(6, 'complete')), ['wrong status']);
+  assert.deepEqual(polled(poll(4, 'pending')), ['not completed']);
+});
+
+test('answers that no request should get are reported', () => {
+  const event = eventOf('a');
+  const answered = (outcome: Outcome, code = '') => [
+    sent('track', event, [0, 1], outcome, { status: 400, code }),
+  ];
+  assert.deepEqual(kinds(answered('unexpected'), []), ['unexpected answer']);
+  assert.deepEqual(kinds(answered('refused', 'missing_field'), []), ['wrongly refused']);
+  assert.deepEqual(kinds(answered('refused', 'rate_limited'), []), []);
+  assert.deepEqual(kinds(answered('unanswered'), []), ['no answer']);
+  assert.deepEqual(kinds(answered('unanswered'), [], [], { apiDisturbed: true }), []);
+});
+
+test('a power cut takes what no completed sync covers', () => {
+  const trace = [
+    '10 write(8</d/a.incr.aof>, "x"..., 100) = 100',
+    '10 fdatasync(8</d/a.incr.aof>) = 0 (DELAYED)',
+    '10 write(8</d/a.incr.aof>, "x"..., 30) = 30',
+    '11 fdatasync(8</d/a.incr.aof> <unfinished ...>',
+    '10 write(8</d/a.incr.aof>, "x"..., 7) = 7',
+    '11 <... fdatasync resumed>) = 0',
+    '10 write(9</d/other.txt>, "x"..., 5) = 5',
+    '10 fdatasync(8</d/a.incr.aof> <unfinished ...>',
+    '10 +++ killed by SIGKILL +++',
+  ].join('\n');
+  assert.deepEqual([...unsyncedBytes(trace)], [['/d/a.incr.aof', 7]]);
+});
+
+test('a schedule without one of its faults keeps the others as they are', () => {
+  const plan = (fault: string) => ({ fault, variant: 0, seed: 1 });
+  const schedule = { seed: 5, steps: [[[plan('a'), plan('b')], [plan('c')]], [[plan('d')]]] };
+  assert.deepEqual(without(schedule, 0).steps, [[[plan('b')], [plan('c')]], [[plan('d')]]]);
+  assert.deepEqual(without(schedule, 2).steps, [[[plan('a'), plan('b')]], [[plan('d')]]]);
+  assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
+});
+
+test('every mutant of the service still has the text that it changes', () => {
+  for (const mutant of mutants) for (const patch of mutant.patches) patchedText(mutant.name, patch);
+  assert.throws(
+    () => patchedText('none', { file: 'workers/store.js', find: 'no such text', replace: '' }),
+    /no such text/,
+  );
+});

@@ -1,0 +1,105 @@
+// Everything a round has to show in the end, from its histories and from what is stored. Pure.
+
+import type { TestAccount } from '../support/deletion.js';
+import { findViolations, type Sending, type StoredEvent, sendingsOf } from '../support/exactly-once.js';
+import type { Invocation, Settlement } from '../support/load.js';
+import type { Submission } from './deletions.js';
+import { createFates } from './fates.js';
+import type { Emptied } from './fault.js';
+import { findExceeded } from './limit-windows.js';
+import { findStatusFaults } from './statuses.js';
+
+/** A promise that was broken. */
+export type Broken = { readonly kind: string; readonly what: string; readonly detail: string };
+
+/** One environment: what was sent to it, and what is stored of it. */
+export type Environment = {
+  readonly appId: string;
+  readonly history: readonly (Invocation & Partial<Settlement>)[];
+  readonly rows: readonly StoredEvent[];
+};
+
+export type Evidence = {
+  readonly account: Pick<TestAccount, 'appIds'>;
+  readonly environments: readonly Environment[];
+  readonly submissions: readonly Submission[];
+  readonly emptied: readonly Emptied[];
+  /** Some API process was ended, stopped or started anew: its callers may go without an answer. */
+  readonly apiDisturbed: boolean;
+};
+
+export type Counts = {
+  readonly acknowledged: number;
+  readonly deletions: number;
+  readonly unknown: number;
+  /** Of the unknown ones. */
+  readonly unknownStored: number;
+};
+
+/** What is wrong; empty when every promise was kept. */
+export function findBroken(evidence: Evidence): Broken[] {
+  const { account, environments, emptied, apiDisturbed } = evidence;
+  const submissions = evidence.submissions.map((submission) => asKnown(submission, emptied));
+  const circumstances = {
+    emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
+    lostWithRedis: new Set(emptied.flatMap(({ markers }) => [...markers])),
+  };
+  const ofRecords = environments.flatMap(({ appId, history, rows }) => {
+    const reached = account.appIds.includes(appId) ? submissions : [];
+    const fateOf = createFates(history, reached);
+    return [
+      ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
+        kind,
+        what: marker,
+        detail,
+      })),
+      ...findExceeded(history, rows, emptied.length > 0),
+      ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
+    ];
+  });
+  return [...ofRecords, ...findStatusFaults(submissions, emptied)];
+}
+
+/** A request that Redis alone knew when it was emptied may be forgotten, or pending again. */
+function asKnown(submission: Submission, emptied: readonly Emptied[]): Submission {
+  const { outcome, requestId, settledMs, polls } = submission;
+  const forgotten = emptied.some(
+    ({ fromMs, unmirrored }) =>
+      unmirrored.has(requestId) ||
+      (settledMs < fromMs && !polls.some((poll) => poll.status === 'complete' && poll.settledMs < fromMs)),
+  );
+  return outcome === 'accepted' && forgotten ? { ...submission, outcome: 'perhaps' } : submission;
+}
+
+/** Answers that no request should get. */
+function findWrongAnswers(
+  history: readonly (Invocation & Partial<Settlement>)[],
+  apiDisturbed: boolean,
+  emptied: boolean,
+): Broken[] {
+  return history.flatMap((request) => {
+    const { outcome, status, code, events } = request;
+    const what = `request ${request.request}`;
+    const detail = `${status} ${code} after ${Math.round((request.settledMs ?? Number.NaN) - request.invokedMs)} ms`;
+    if (outcome === 'unexpected') return [{ kind: 'unexpected answer', what, detail }];
+    if (outcome === 'unanswered' && !apiDisturbed) return [{ kind: 'no answer', what, detail }];
+    const valid = !events.some(({ identity, user_id }) => identity === 'both' && user_id !== undefined);
+    const may = code === 'rate_limited' || (emptied && code === 'unknown_app_id');
+    if (outcome === 'refused' && valid && !may) return [{ kind: 'wrongly refused', what, detail }];
+    return [];
+  });
+}
+
+export function countEvidence({ environments, submissions }: Evidence): Counts {
+  const counts = { acknowledged: 0, unknown: 0, unknownStored: 0 };
+  for (const { history, rows } of environments) {
+    const stored = new Set(rows.map(({ properties }) => properties.marker));
+    for (const { verdict, event } of history.flatMap(sendingsOf) as Sending[]) {
+      if (verdict === 'stored') counts.acknowledged += 1;
+      if (verdict !== 'perhaps') continue;
+      counts.unknown += 1;
+      if (stored.has(event.properties.marker)) counts.unknownStored += 1;
+    }
+  }
+  return { ...counts, deletions: submissions.filter(({ outcome }) => outcome === 'accepted').length };
+}

@@ -1,0 +1,98 @@
+// What the clients of a round send: single events, bulk, user properties, identifications and the client
+// library's messages, with and without keys, now and then again, one user above every limit.
+
+import type { Endpoint } from '../support/endpoints.js';
+import { keyAt } from '../support/endpoints.js';
+import type { Producer, Sending, SentEvent } from '../support/load.js';
+
+/** Makes what is sent next by a producer; what it is depends on how much was sent before. */
+export function createMix(producer: Producer): () => Sending {
+  const identified = new Set<number>();
+  let requests = 0;
+  let properties = 0;
+  let newestUserId = 0;
+
+  function event(): SentEvent {
+    const next = producer.nextEvent();
+    if (next.user_id !== undefined) newestUserId = Number(next.user_id);
+    return next;
+  }
+
+  function userProperties(): SentEvent {
+    properties += 1;
+    const user = properties % 3 === 0 ? 'hot' : String(properties % 40);
+    const marker = `${producer.mark}-p${properties}`;
+    const identity = `${producer.mark}-${user}@example.com`;
+    return {
+      kind: 'user_properties',
+      event: '',
+      identity,
+      properties: { marker, plan: 'pro', score: properties / 4 },
+    };
+  }
+
+  /** Each user_id gets an identity once. */
+  function identification(): SentEvent | undefined {
+    if (newestUserId === 0 || identified.has(newestUserId)) return undefined;
+    identified.add(newestUserId);
+    const user_id = String(newestUserId);
+    const identity = `${producer.mark}-${Math.floor(newestUserId / 10)}@example.com`;
+    return {
+      kind: 'identify',
+      event: '',
+      user_id,
+      identity,
+      properties: { marker: `${user_id} is ${identity}` },
+    };
+  }
+
+  function messages(count: number): SentEvent[] {
+    const kinds = [event, userProperties, () => identification() ?? event(), event];
+    return Array.from({ length: count }, (_, index) => (kinds[(requests + index) % 4] as () => SentEvent)());
+  }
+
+  /** Something that was sent before and has keys, whatever became of it. */
+  function repeated(): Sending | undefined {
+    const { settled } = producer;
+    const request = settled[(requests * 7_919) % Math.max(settled.length, 1)];
+    if (request?.endpoint === undefined) return undefined;
+    const { endpoint, events } = request;
+    return events.every((sent) => keyAt(endpoint, sent) !== undefined) ? { endpoint, events } : undefined;
+  }
+
+  const one = (endpoint: Endpoint, sent: SentEvent): Sending => ({ endpoint, events: [sent] });
+
+  return () => {
+    requests += 1;
+    if (requests % 19 === 0) return one('track', { ...event(), identity: 'both', user_id: '1' });
+    const again = requests % 13 === 0 ? repeated() : undefined;
+    if (again !== undefined) return again;
+    if (requests % 4 === 0) {
+      return { endpoint: 'bulk', events: Array.from({ length: 2 + (requests % 19) }, event) };
+    }
+    if (requests % 5 === 1) return { endpoint: 'collect', events: messages(1 + (requests % 4)) };
+    if (requests % 7 === 2) return one('user_properties', userProperties());
+    const merged = requests % 11 === 3 ? identification() : undefined;
+    return merged === undefined ? one('track', event()) : one('identify', merged);
+  };
+}
+
+const fatCount = 12;
+
+/** Events of half a megabyte together, so that a backlog fills. */
+export function fatEvents(producer: Producer): SentEvent[] {
+  const filler = Array.from({ length: 50 }, (_, index) => [`filler ${index}`, 'x'.repeat(900)]);
+  return Array.from({ length: fatCount }, () => ofOwnUser(producer, Object.fromEntries(filler)));
+}
+
+/** An event that the gate has ClickHouse refuse. */
+export function poisonEvent(producer: Producer): SentEvent {
+  return ofOwnUser(producer, { poison: '1' });
+}
+
+/** An event of a user who has no other, and so is below every limit. */
+export function ofOwnUser(producer: Producer, more: Record<string, string> = {}): SentEvent {
+  const { user_id: _, ...event } = producer.nextEvent();
+  const { marker } = event.properties;
+  return { ...event, identity: `${marker}@example.com`, properties: { ...event.properties, ...more } };
+}

@@ -1,0 +1,114 @@
+// The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers,
+// and a proxy on every way between them.
+
+import type { Redis } from 'ioredis';
+import { registryKeys } from '../../src/redis/keys.js';
+import { type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
+import { connectTestRedis } from '../support/fault-checks.js';
+import {
+  type ClickHouseHandle,
+  type RedisHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startRedis,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../support/services.js';
+import { createSmallDisk, type SmallDisk } from './small-disk.js';
+
+/** The ways between processes, each with a proxy. */
+export type Link = 'api-redis' | 'worker-redis' | 'worker-clickhouse';
+
+export type Deployment = {
+  readonly sluice: SluiceHandle;
+  readonly server: RedisHandle;
+  readonly clickhouse: ClickHouseHandle;
+  readonly disk: SmallDisk;
+  readonly gate: ClickHouseGate;
+  readonly links: Readonly<Record<Link, TcpProxy>>;
+  /** The harness's own connection, which no proxy disturbs. */
+  readonly redis: Redis;
+  /** Ends every fault: ways open, processes run as usual, Redis holds the deployment's state. */
+  heal(): Promise<void>;
+  /** Names what `heal` has to start again though it runs: its environment is not the usual one. */
+  readonly altered: Set<string>;
+  stop(): Promise<void>;
+};
+
+export type DeploymentOptions = { readonly appendfsync?: 'always' | 'everysec' };
+
+/** Redis's memory, which a fault takes away for a while. */
+export const memoryBytesMax = 1024 ** 3;
+
+/** Rows that may wait for ClickHouse: so few that a fault can fill it. */
+export const backlogBytesMax = 4 * 1024 * 1024;
+
+/** A job whose worker is silent is given away after this: a stopped worker soon comes back as a zombie. */
+export const jobLockMs = 1_000;
+
+export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
+  const disk = createSmallDisk();
+  const [server, clickhouse] = await Promise.all([
+    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, ...options }),
+    startClickHouse(),
+  ]);
+  const gate = await startClickHouseGate(clickhouse.url);
+  const links = {
+    'api-redis': await startTcpProxy({ port: server.port }),
+    'worker-redis': await startTcpProxy({ port: server.port }),
+    'worker-clickhouse': await startTcpProxy({ port: Number(new URL(gate.url).port) }),
+  };
+  const sluice = await startSluice({
+    redis: server,
+    clickhouse,
+    apiProcesses: 2,
+    workers: 2,
+    env: { JOB_LOCK_MS: String(jobLockMs), BACKLOG_BYTES_MAX: String(backlogBytesMax) },
+    apiEnv: { REDIS_URL: `redis://127.0.0.1:${links['api-redis'].port}` },
+    workerEnv: {
+      REDIS_URL: `redis://127.0.0.1:${links['worker-redis'].port}`,
+      CLICKHOUSE_URL: `http://127.0.0.1:${links['worker-clickhouse'].port}`,
+    },
+  });
+  const redis = connectTestRedis(server.url);
+  const altered = new Set<string>();
+  const children = [server, clickhouse, ...sluice.api, ...sluice.workers];
+
+  async function heal(): Promise<void> {
+    for (const proxy of Object.values(links)) proxy.pass();
+    gate.pass();
+    disk.free();
+    for (const child of children) child.sigcont();
+    const again = (names: readonly string[]) =>
+      children.filter((child) => names.includes(child.name) && (!child.running || altered.has(child.name)));
+    await Promise.all(again(['redis-server', 'clickhouse']).map((child) => child.restart()));
+    await redis.config('SET', 'maxmemory', memoryBytesMax);
+    if ((await redis.get(registryKeys.epoch)) === null) await sluice.admin('restore');
+    await Promise.all(
+      again(children.map(({ name }) => name))
+        .filter((child) => child !== server && child !== clickhouse)
+        .map((child) => child.restart()),
+    );
+    altered.clear();
+  }
+
+  return {
+    sluice,
+    server,
+    clickhouse,
+    disk,
+    gate,
+    links,
+    redis,
+    heal,
+    altered,
+    stop: async () => {
+      redis.disconnect();
+      await sluice.stop();
+      await Promise.all([...Object.values(links), gate].map((way) => way.close()));
+      await Promise.all([server.stop(), clickhouse.remove()]);
+      disk.remove();
+    },
+  };
+}

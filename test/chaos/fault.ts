@@ -1,0 +1,51 @@
+// What a fault is: something that is done to the deployment for a while, and says whether it took effect.
+
+import type { Producer } from '../support/load.js';
+import type { Deployment } from './deployment.js';
+import type { Random } from './random.js';
+import type { Tool } from './tools.js';
+
+/** What a fault takes hold of. Faults at the same time never share a part. */
+export type Part =
+  | 'api-1'
+  | 'api-2'
+  | 'worker-1'
+  | 'worker-2'
+  | 'redis'
+  | 'clickhouse'
+  | 'gate'
+  | 'api-redis'
+  | 'worker-redis'
+  | 'worker-clickhouse';
+
+/** What Redis alone held when it was emptied, and so may be gone. */
+export type Emptied = {
+  readonly fromMs: number;
+  /** When the state was restored. */
+  toMs: number;
+  /** Of records that ClickHouse may not have had. */
+  readonly markers: ReadonlySet<string>;
+  /** Deletion requests whose last form ClickHouse did not have. */
+  readonly unmirrored: ReadonlySet<string>;
+};
+
+export type World = Deployment & {
+  /** Sends to the account's main environment; faults that need special records send them through it. */
+  readonly producer: Producer;
+  readonly emptied: Emptied[];
+  /** API processes that a fault ended, stopped or started anew: their callers may go without an answer. */
+  readonly disturbedApis: Set<string>;
+};
+
+export type Fault = {
+  readonly name: string;
+  readonly touches: readonly Part[];
+  readonly needs?: Tool;
+  /** Does it, holds it and ends it. Settles with whether it took effect. */
+  readonly run: (world: World, random: Random) => Promise<boolean>;
+};
+
+/** How long something is held. */
+export function hold(ms: number): Promise<void> {
+  return new Promise((settle) => setTimeout(settle, ms));
+}

@@ -1,0 +1,100 @@
+// Faults of ClickHouse as its callers see them: errors by code, slowness, answers lost after an insert was
+// carried out, late inserts, tokens that are logged without their rows, and rows that it refuses.
+
+import { type Choice, inserts } from '../support/clickhouse-gate.js';
+import { until } from '../support/wait.js';
+import { ofOwnUser, poisonEvent } from './clients.js';
+import { type Fault, hold, type World } from './fault.js';
+
+const everything: Choice = () => true;
+const mutations: Choice = ({ sql }) => sql.startsWith('ALTER TABLE');
+/** Statements with data that ClickHouse is to refuse. */
+const poisoned: Choice = ({ body }) => body.includes('"poison":');
+
+const cannotParse = 117;
+
+/** Errors that pass: too many queries, timeout, network, memory, too many parts, a table that is read only. */
+const passingCodes = [202, 159, 210, 241, 242, 252];
+
+/** Does something at the gate, which passes everything on afterwards. */
+function atGate(
+  name: string,
+  act: (world: World, ms: (min: number, max: number) => number) => Promise<boolean>,
+): Fault {
+  return {
+    name,
+    touches: ['gate'],
+    run: async (world, random) => {
+      try {
+        return await act(world, random.int);
+      } finally {
+        world.gate.pass();
+      }
+    },
+  };
+}
+
+/** Settles with whether it came true in time. */
+async function within(condition: () => boolean, deadlineMs = 5_000): Promise<boolean> {
+  return until(condition, { deadlineMs, what: 'a statement comes' }).catch(() => false);
+}
+
+export const clickHouseFaults: readonly Fault[] = [
+  ...passingCodes.map((code) =>
+    atGate(`clickhouse answers ${code}`, async ({ gate }, ms) => {
+      gate.refuse(ms(0, 1) === 0 ? inserts : everything, code);
+      const came = await within(() => gate.faked.length > 0);
+      await hold(ms(100, 1_200));
+      return came;
+    }),
+  ),
+  atGate('clickhouse slow', async ({ gate }, ms) => {
+    let seen = 0;
+    gate.delay((statement) => everything(statement) && ++seen > 0, ms(50, 700));
+    await hold(ms(800, 2_000));
+    return seen > 0;
+  }),
+  atGate('answers of inserts lost', async ({ gate }, ms) => {
+    gate.loseAnswers(inserts);
+    const came = await within(() => gate.lost.length > 0);
+    await hold(ms(0, 1_000));
+    return came;
+  }),
+  atGate('answers of mutations lost', async ({ gate }) => {
+    gate.loseAnswers(mutations);
+    return within(() => gate.lost.length > 0, 9_000);
+  }),
+  atGate('any answers lost', async ({ gate }, ms) => {
+    gate.loseAnswers(everything);
+    const came = await within(() => gate.lost.length > 0);
+    await hold(ms(0, 500));
+    return came;
+  }),
+  /** The first insert arrives when others have stored its segment long since. */
+  atGate('late insert', async ({ gate }, ms) => {
+    let left = 1;
+    gate.hold((statement) => inserts(statement) && left-- > 0);
+    const came = await within(() => gate.held.length > 0);
+    await hold(ms(1_500, 3_000));
+    return came;
+  }),
+  atGate('tokens burnt', async ({ gate }, ms) => {
+    let left = ms(1, 3);
+    gate.pretend((statement) => inserts(statement) && left-- > 0);
+    return within(() => gate.faked.length > 0);
+  }),
+  atGate('rows refused', async ({ gate, producer, sluice }, ms) => {
+    gate.refuse(poisoned, cannotParse);
+    for (let left = ms(1, 4); left > 0; left -= 1) {
+      const baseUrl = sluice.api[ms(0, 1)]?.baseUrl ?? sluice.baseUrl;
+      await producer.sendTo('bulk', baseUrl, [
+        ofOwnUser(producer),
+        poisonEvent(producer),
+        ofOwnUser(producer),
+      ]);
+    }
+    const came = await within(() => gate.faked.length > 0);
+    await hold(ms(300, 1_000));
+    return came;
+  }),
+];

@@ -1,0 +1,120 @@
+// Crash points of the code: a process is started so that it dies at the n-th passing of a point, and what
+// makes it pass there is done meanwhile.
+
+import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { inserts } from '../support/clickhouse-gate.js';
+import { runProgram } from '../support/sluice.js';
+import { within } from '../support/wait.js';
+import { ofOwnUser, poisonEvent } from './clients.js';
+import { type Fault, hold, type Part, type World } from './fault.js';
+import { childOf, disturb } from './faults-processes.js';
+import { empty } from './faults-redis.js';
+
+const crashMsMax = 30_000;
+const everyMs = 100;
+/** To find refused rows takes ClickHouse many statements: more would fill the backlog. */
+const poisonEveryMs = 1_200;
+
+/** What is done again and again until the process dies. */
+const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>>> = {
+  registry_copied: async ({ redis }) => {
+    const [key] = (await redis.hkeys(registryKeys.documents)).filter((name) =>
+      name.startsWith('environment:'),
+    );
+    if (key !== undefined) await redis.sadd(registryKeys.unmirrored, key);
+  },
+  token_burnt: async ({ gate }) => {
+    let left = 1;
+    gate.pretend((statement) => inserts(statement) && left-- > 0);
+  },
+  bad_rows_found: sendPoison,
+  bad_rows_kept: sendPoison,
+  bad_rows_taken_out: sendPoison,
+};
+
+async function sendPoison({ gate, producer, sluice }: World): Promise<void> {
+  gate.refuse(({ body }) => body.includes('"poison":'), 117);
+  await producer.sendTo('bulk', sluice.baseUrl, [poisonEvent(producer), ofOwnUser(producer)]);
+}
+
+/** Points that a process passes only in rounds of deletions, which wait for each other. */
+const pointsOfRounds = new Set<string>(crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')));
+
+/** A crash of one process at a passing of a point. It stays dead until the next fault or the healing starts it. */
+function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
+  return {
+    name: crashName(point, passing),
+    touches: [part],
+    run: async (world) => {
+      disturb(world, part);
+      const child = childOf(world, part);
+      world.altered.add(child.name);
+      // It may die before it is ready.
+      await child.restart({ CRASH_AT: `${point}:${passing}` }).catch(() => undefined);
+      const stop = repeat(world, point);
+      const died = await within(child.exited, crashMsMax).catch(() => undefined);
+      await stop();
+      return died?.signal === 'SIGKILL';
+    },
+  };
+}
+
+function repeat(world: World, point: CrashPointName): () => Promise<void> {
+  let stopped = false;
+  const work = async () => {
+    while (!stopped) {
+      await stimuli[point]?.(world).catch(() => undefined);
+      if (pointsOfRounds.has(point)) await world.redis.del(registryKeys.deletionRound);
+      const pauseMs = stimuli[point] === sendPoison ? poisonEveryMs : everyMs;
+      for (const endMs = performance.now() + pauseMs; performance.now() < endMs && !stopped; ) {
+        await hold(everyMs);
+      }
+    }
+    if (stimuli[point] !== undefined) world.gate.pass();
+  };
+  const running = work();
+  return async () => {
+    stopped = true;
+    await running;
+  };
+}
+
+/** The n-th in a row of restores that die at a point; the one after them restores. */
+function crashOfRestore(point: CrashPointName, passing: number): Fault {
+  return {
+    name: crashName(point, passing),
+    touches: ['redis', 'clickhouse', 'gate'],
+    run: async (world, random) => {
+      const losses = [await empty(world, random)];
+      let died = 0;
+      for (let left = passing; left > 0; left -= 1) {
+        const env = { ...world.sluice.env, CRASH_AT: `${point}:1` };
+        await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
+          if (error.message.includes('SIGKILL')) died += 1;
+        });
+        // Its last point is passed when all is restored: there is nothing to restore again.
+        if (point === 'epoch_restored' && left > 1) losses.push(await empty(world, random));
+      }
+      await world.sluice.admin('restore');
+      for (const loss of losses) loss.toMs = performance.now();
+      return died === passing;
+    },
+  };
+}
+
+export function crashName(point: CrashPointName, passing: number): string {
+  return `crash at ${point}:${passing}`;
+}
+
+const passings = [1, 2, 3];
+
+export const crashFaults: readonly Fault[] = [
+  ...crashPoints.api.flatMap((point) =>
+    passings.flatMap((n) => [crashOf('api-1', point, n), crashOf('api-2', point, n)]),
+  ),
+  ...crashPoints.worker.flatMap((point) =>
+    passings.flatMap((n) => [crashOf('worker-1', point, n), crashOf('worker-2', point, n)]),
+  ),
+  ...crashPoints.restore.flatMap((point) => passings.map((n) => crashOfRestore(point, n))),
+];

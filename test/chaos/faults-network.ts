@@ -1,0 +1,83 @@
+// Faults of the ways between processes: connections reset, refused, silent, slow, and replies that get lost.
+
+import type { TcpProxy } from '../support/services.js';
+import { until } from '../support/wait.js';
+import type { Link } from './deployment.js';
+import { type Fault, hold } from './fault.js';
+import type { Random } from './random.js';
+
+type Mode = {
+  readonly name: string;
+  readonly run: (proxy: TcpProxy, random: Random) => Promise<boolean>;
+};
+
+const modes: readonly Mode[] = [
+  {
+    name: 'reset',
+    run: async (proxy, random) => {
+      let connections = 0;
+      for (let left = random.int(1, 5); left > 0; left -= 1) {
+        connections += proxy.connections;
+        proxy.reset();
+        await hold(random.int(20, 400));
+      }
+      return connections > 0;
+    },
+  },
+  {
+    name: 'cut',
+    run: async (proxy, random) => {
+      const { connections } = proxy;
+      proxy.cut();
+      await hold(random.int(200, 1_500));
+      return connections > 0;
+    },
+  },
+  {
+    name: 'silence',
+    run: async (proxy, random) => {
+      const { connections } = proxy;
+      proxy.blackHole();
+      await hold(random.int(400, 2_500));
+      return connections > 0;
+    },
+  },
+  {
+    name: 'slow',
+    run: async (proxy, random) => {
+      const { bytesSent } = proxy;
+      proxy.delay(random.int(20, 400));
+      await hold(random.int(500, 2_000));
+      return proxy.bytesSent > bytesSent;
+    },
+  },
+  {
+    name: 'lost replies',
+    run: async (proxy, random) => {
+      const { bytesReceived } = proxy;
+      proxy.dropReplies();
+      await hold(random.int(100, 1_500));
+      return proxy.bytesReceived > bytesReceived;
+    },
+  },
+];
+
+const links: readonly Link[] = ['api-redis', 'worker-redis', 'worker-clickhouse'];
+
+export const networkFaults: readonly Fault[] = links.flatMap((link) =>
+  modes.map(({ name, run }) => ({
+    name: `${name} between ${link.replace('-', ' and ')}`,
+    touches: [link],
+    run: async (world, random) => {
+      await until(() => world.links[link].connections > 0, {
+        deadlineMs: 3_000,
+        what: 'something is connected',
+      }).catch(() => undefined);
+      try {
+        return await run(world.links[link], random);
+      } finally {
+        world.links[link].pass();
+      }
+    },
+  })),
+);

@@ -1,0 +1,173 @@
+// Faults inside Redis: forgotten scripts, no memory, no disk, a power cut, a rewrite, a full backlog, and the
+// loss of everything it holds.
+
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { until } from '../support/wait.js';
+import { fatEvents } from './clients.js';
+import { memoryBytesMax } from './deployment.js';
+import { type Emptied, type Fault, hold, type World } from './fault.js';
+import { watchForPowerCut } from './power-cut.js';
+import type { Random } from './random.js';
+
+const scriptFlush: Fault = {
+  name: 'script flush',
+  touches: [],
+  run: async ({ redis }, random) => {
+    for (let left = 3; left > 0; left -= 1) {
+      await redis.script('FLUSH');
+      await hold(random.int(50, 300));
+    }
+    return true;
+  },
+};
+
+const memoryFull: Fault = {
+  name: 'no memory for redis',
+  touches: ['redis'],
+  run: async ({ redis }, random) => {
+    const before = await countErrors(redis, 'OOM');
+    await redis.config('SET', 'maxmemory', 1);
+    await hold(random.int(300, 1_500));
+    await redis.config('SET', 'maxmemory', memoryBytesMax);
+    return (await countErrors(redis, 'OOM')) > before;
+  },
+};
+
+async function countErrors(redis: World['redis'], code: string): Promise<number> {
+  const text = await redis.info('errorstats');
+  return Number(new RegExp(`errorstat_${code}:count=(\\d+)`).exec(text)?.[1] ?? 0);
+}
+
+/** With `appendfsync always` Redis ends when it cannot write. */
+const diskFull: Fault = {
+  name: 'full disk',
+  touches: ['redis'],
+  needs: 'mount',
+  run: async ({ server, disk }, random) => {
+    disk.fill();
+    const ended = await until(() => !server.running, { deadlineMs: 4_000, what: 'redis ends' }).catch(
+      () => false,
+    );
+    await hold(random.int(0, 800));
+    disk.free();
+    if (!server.running) await server.restart();
+    return ended;
+  },
+};
+
+const powerCut: Fault = {
+  name: 'power cut of redis',
+  touches: ['redis'],
+  needs: 'strace',
+  run: async ({ server }, random) => {
+    const watched = await watchForPowerCut(server.pid, random.pick([0, 10, 30]));
+    await hold(random.int(300, 1_500));
+    const { syncs } = await watched.cut(() => server.kill9());
+    await server.restart();
+    return syncs > 0;
+  },
+};
+
+const rewrite: Fault = {
+  name: 'rewrite and kill redis',
+  touches: ['redis'],
+  run: async ({ redis, server }, random) => {
+    await redis.bgrewriteaof();
+    await hold(random.int(0, 150));
+    const { signal } = await server.kill9();
+    await server.restart();
+    return signal === 'SIGKILL';
+  },
+};
+
+/** Nothing reaches ClickHouse until requests are refused. */
+const backlogFull: Fault = {
+  name: 'full backlog',
+  touches: ['worker-clickhouse'],
+  run: async ({ links, producer, sluice }, random) => {
+    links['worker-clickhouse'].blackHole();
+    const refused = () =>
+      producer.settled.some(({ outcome, settledMs }) => outcome === 'overloaded' && settledMs > from);
+    const from = performance.now();
+    while (!refused() && performance.now() < from + 8_000) {
+      const { baseUrl } = random.pick(sluice.api);
+      await producer.sendTo('bulk', baseUrl, fatEvents(producer));
+    }
+    await hold(random.int(200, 1_000));
+    links['worker-clickhouse'].pass();
+    return refused();
+  },
+};
+
+/** Members, bytes of segments, and the deletion requests that ClickHouse does not have in their last form. */
+const dumpScript = `
+local members = redis.call('ZRANGE', KEYS[1], 0, -1)
+local segments = {}
+for i, member in ipairs(members) do segments[i] = redis.call('GET', '{s0}:segment:' .. member) or '' end
+return { members, segments, redis.call('SMEMBERS', KEYS[2]) }`;
+
+/**
+ * Redis loses all it holds and, half of the time, its files. What it alone held is noted in the same step, so
+ * that exactly that may be missing. Then its state is restored.
+ */
+const emptied: Fault = {
+  name: 'redis emptied',
+  touches: ['redis', 'clickhouse', 'gate'],
+  run: async (world, random) => {
+    await empty(world, random);
+    await restore(world);
+    return true;
+  },
+};
+
+/** Empties Redis; it stays so until `restore`. */
+export async function empty({ redis, server, emptied }: World, random: Random): Promise<Emptied> {
+  const fromMs = performance.now();
+  const replies = await redis
+    .multi()
+    .eval(dumpScript, 2, shardKeys.segments(0), registryKeys.unmirroredDeletions)
+    .flushall()
+    .exec();
+  const [members, segments, unmirrored] = (replies?.[0]?.[1] ?? [[], [], []]) as [
+    string[],
+    string[],
+    string[],
+  ];
+  const markers = new Set(segments.flatMap((rows, index) => markersOf(members[index] ?? '', rows)));
+  const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, unmirrored: new Set(unmirrored) };
+  emptied.push(loss);
+  if (random.int(0, 1) === 1) {
+    await server.kill9();
+    rmSync(join(server.dir, 'appendonlydir'), { recursive: true, force: true });
+    await server.restart();
+  }
+  await hold(random.int(200, 1_000));
+  return loss;
+}
+
+export async function restore({ sluice, emptied }: World): Promise<void> {
+  await sluice.admin('restore');
+  const last = emptied.at(-1);
+  if (last !== undefined) last.toMs = performance.now();
+}
+
+function markersOf(member: string, rows: string): string[] {
+  const lines = rows.split('\n').filter((line) => line !== '');
+  const values = lines.map((line) => JSON.parse(line) as unknown[]);
+  if (member.startsWith('user_identities:'))
+    return values.map(([, userId, identity]) => `${userId} is ${identity}`);
+  const at = member.startsWith('events:') ? 7 : 3;
+  return values.map((row) => String((row[at] as Record<string, unknown>).marker));
+}
+
+export const redisFaults: readonly Fault[] = [
+  scriptFlush,
+  memoryFull,
+  diskFull,
+  powerCut,
+  rewrite,
+  backlogFull,
+  emptied,
+];

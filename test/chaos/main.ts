@@ -1,0 +1,121 @@
+// `npm run chaos`: rounds of faults against the whole service.
+//
+//   npm run chaos                       every crash point, then 20 random rounds
+//   npm run chaos -- --rounds 200       as many; goes on where an earlier run stopped, and writes RESULTS.md
+//   npm run chaos -- --fresh            begins anew
+//   npm run chaos -- --crash-points     the crash points only
+//   npm run chaos -- --mutants          services that break a promise; each has to be caught
+//   npm run chaos -- --faults a,b       one round with these faults
+//   SEED=n npm run chaos                the round with this seed, as a failure prints it
+
+import { randomInt } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { crashFaults } from './faults-crashes.js';
+import { mutants, runMutant } from './mutants.js';
+import { seedOf } from './random.js';
+import { describeFailure, describeRound } from './report.js';
+import { missingFaults, readCommit, writeMutants, writeResults } from './results.js';
+import type { RoundResult } from './round.js';
+import { openRun } from './run-file.js';
+import { createRunner, type Runner } from './runner.js';
+import { crashSchedules, randomSchedule, type Schedule, scheduleOf } from './schedule.js';
+import { shrink } from './shrink.js';
+import { findTools, remedies, type Tool } from './tools.js';
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '20' },
+    fresh: { type: 'boolean', default: false },
+    'crash-points': { type: 'boolean', default: false },
+    mutants: { type: 'boolean', default: false },
+    faults: { type: 'string' },
+  },
+});
+const roundsWanted = Number(values.rounds);
+const seedGiven =
+  process.env.SEED === undefined || process.env.SEED === '' ? undefined : Number(process.env.SEED);
+if (!Number.isInteger(roundsWanted) || roundsWanted < 0 || !Number.isInteger(seedGiven ?? 0)) {
+  process.stderr.write('chaos: --rounds and SEED must be whole numbers\n');
+  process.exit(1);
+}
+
+const say = (text: string) => process.stdout.write(`${text}\n`);
+const tools = await findTools();
+for (const tool of Object.keys(remedies) as Tool[]) {
+  if (!tools.has(tool)) say(`Some faults cannot be made here without ${tool}: ${remedies[tool]}.`);
+}
+
+if (values.mutants) process.exitCode = await checkMutants();
+else if (values.faults !== undefined) {
+  process.exitCode = await runOnce(scheduleOf(seedGiven ?? randomInt(2 ** 31), values.faults.split(',')));
+} else if (seedGiven !== undefined) process.exitCode = await runOnce(replayOf(seedGiven));
+else process.exitCode = await runAll();
+// Whatever a broken deployment left open.
+process.exit();
+
+async function runAll(): Promise<number> {
+  const { run, results, add } = openRun(randomInt(2 ** 31), values.fresh);
+  const crashes = crashSchedules(run.seed);
+  const random = Array.from({ length: roundsWanted }, (_, round) =>
+    randomSchedule(seedOf(run.seed, 1_000 + round), tools),
+  );
+  const schedules = values['crash-points'] ? crashes : [...crashes, ...random];
+  const done = new Set(results.map(({ schedule }) => schedule.seed));
+  const left = schedules.filter(({ seed }) => !done.has(seed));
+  say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
+  const runner = createRunner();
+  for (const schedule of left) {
+    const result = await runner.run(schedule);
+    add(result);
+    results.push(result);
+    say(describeRound(result));
+    if (result.broken.length > 0) await explain(runner, result);
+    if (!values['crash-points']) writeResults(run, results);
+  }
+  await runner.close();
+  const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results);
+  if (missing.length > 0)
+    say(`These never took effect, so the run shows nothing of them: ${missing.join(', ')}`);
+  const broken = results.filter((result) => result.broken.length > 0).length;
+  say(`${results.length} rounds, ${broken} with a broken promise.`);
+  return broken > 0 || missing.length > 0 ? 1 : 0;
+}
+
+function missingCrashes(results: readonly RoundResult[]): string[] {
+  const names = new Set(crashFaults.map(({ name }) => name));
+  return missingFaults(results).filter((name) => names.has(name));
+}
+
+/** One round, without the search for a shorter one. */
+async function runOnce(schedule: Schedule): Promise<number> {
+  const runner = createRunner();
+  const result = await runner.run(schedule);
+  await runner.close();
+  say(describeRound(result));
+  if (result.broken.length > 0) say(describeFailure(result, readCommit()));
+  return result.broken.length > 0 ? 1 : 0;
+}
+
+/** The schedule of a round by its seed: a random one, unless it is one of the crash points'. */
+function replayOf(seed: number): Schedule {
+  const { run } = openRun(seed, false);
+  return crashSchedules(run.seed).find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools);
+}
+
+async function explain(runner: Runner, failing: RoundResult): Promise<void> {
+  say(describeFailure(failing, readCommit()));
+  const shortest = await shrink(failing, (schedule) => runner.run(schedule));
+  if (shortest !== failing) say(describeFailure(shortest, readCommit()));
+}
+
+async function checkMutants(): Promise<number> {
+  const rows = [];
+  for (const mutant of mutants) {
+    const { caught, kinds, output } = await runMutant(mutant, seedGiven ?? 1);
+    say(`${caught ? 'caught' : 'NOT CAUGHT'}: ${mutant.name} (${kinds.join(', ')})`);
+    if (!caught) say(output.slice(-4_000));
+    rows.push({ name: mutant.name, kinds, caught });
+  }
+  writeMutants(rows);
+  return rows.every(({ caught }) => caught) ? 0 : 1;
+}

@@ -1,0 +1,211 @@
+// The check of the check: services that break one promise each. Every mutant is a patch of the compiled service,
+// applied to a copy of it; a patch whose text is not found fails loudly, since it would show nothing.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { removeTempDir, tempDir } from '../support/temp-dir.js';
+
+type Patch = { readonly file: string; readonly find: string; readonly replace: string };
+
+export type Mutant = {
+  readonly name: string;
+  readonly patches: readonly Patch[];
+  /** What makes it show. */
+  readonly faults: readonly string[];
+  /** The kinds of broken promises of which one has to be reported. */
+  readonly shows: readonly string[];
+};
+
+const commit = 'src/redis/commit-3.lua';
+const store = 'workers/store.js';
+const eventsView = 'src/clickhouse/migrations/0006_create_events_view.sql';
+
+export const mutants: readonly Mutant[] = [
+  {
+    name: 'drops one in a thousand',
+    patches: [
+      {
+        file: commit,
+        find: '      if fresh then\n',
+        replace: "      if fresh and at % 1000 < 2 then\n        letters[i] = 's'\n      elseif fresh then\n",
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['lost'],
+  },
+  {
+    name: 'inserts twice',
+    patches: [
+      {
+        file: store,
+        find: 'await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, burnt));',
+        replace: 'await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, Math.random()));',
+      },
+      {
+        file: store,
+        find: 'if (await isStored(clickhouse, name))\n            return',
+        replace: 'if (false)\n            return',
+      },
+    ],
+    faults: ['answers of inserts lost'],
+    shows: ['doubled'],
+  },
+  {
+    name: 'claims before appending',
+    patches: [
+      {
+        file: commit,
+        find: "if backlog_bytes + #packed > backlog_bytes_max then return 'o' end\n",
+        replace: 'local full = backlog_bytes + #packed > backlog_bytes_max\n',
+      },
+      {
+        file: commit,
+        find: '-- 5. Write: rows first',
+        replace:
+          "for key, entries in pairs(new_claims) do call('APPEND', key, entries) end\nif full then return 'o' end\n-- 5. Write: rows first",
+      },
+    ],
+    faults: ['full backlog', 'full backlog'],
+    shows: ['lost', 'not the first'],
+  },
+  {
+    name: 'seals without atomicity',
+    patches: [
+      {
+        file: 'src/redis/seal-2.lua',
+        find: 'if not open_members[member] and #sealed < list_max',
+        replace: 'if #sealed < list_max',
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['lost', 'not drained'],
+  },
+  {
+    name: 'skips the fence',
+    patches: [
+      { file: 'workers/delete.js', find: 'outstanding.every((count) => count === 0)', replace: 'true' },
+    ],
+    faults: ['cut between worker and clickhouse', 'answers of inserts lost', 'clickhouse answers 242'],
+    shows: ['resurrected'],
+  },
+  {
+    name: 'deletes beyond the fence',
+    patches: [
+      {
+        file: 'src/deletion/round-tables.js',
+        find: '(identityKey)} >= segment OR',
+        replace: '(identityKey)} > 0 OR',
+      },
+      {
+        file: 'src/deletion/round-tables.js',
+        find: '(userIdKey)} >= segment)',
+        replace: '(userIdKey)} > 0)',
+      },
+      {
+        file: 'src/deletion/round-tables.js',
+        find: 'AND segment <= $',
+        replace: 'AND segment < 9 * $',
+      },
+    ],
+    faults: ['clickhouse slow', 'script flush'],
+    shows: ['over-deleted'],
+  },
+  {
+    name: 'last wins',
+    patches: [
+      { file: commit, find: '        fresh = claim(', replace: '        claim(' },
+      {
+        file: eventsView,
+        find: "SELECT * FROM stored_events WHERE app_id != ''",
+        replace:
+          "SELECT * FROM stored_events WHERE app_id != '' ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT 1 BY app_id, event_id",
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['not the first'],
+  },
+  {
+    name: 'ignores the limit',
+    patches: [
+      { file: commit, find: '  if used + cost <= max then return 0 end\n', replace: '  do return 0 end\n' },
+    ],
+    faults: ['script flush'],
+    shows: ['limit exceeded'],
+  },
+  {
+    name: 'reuses a number',
+    patches: [
+      {
+        file: commit,
+        find: 'last_number = math.max(last_number + 1, now_us)',
+        replace: 'last_number = math.floor(now_us / 5000000) * 5000000',
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['lost', 'doubled'],
+  },
+  {
+    name: 'trusts a burnt token',
+    patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
+    faults: ['tokens burnt', 'tokens burnt'],
+    shows: ['lost'],
+  },
+];
+
+const dist = fileURLToPath(new URL('../..', import.meta.url));
+const root = join(dist, '..');
+
+/** Makes a copy of the compiled project with the mutant's patches. Throws when a patch has no place. */
+export function applyMutant({ name, patches }: Mutant): string {
+  const copy = tempDir('mutant');
+  cpSync(dist, join(copy, 'dist'), { recursive: true });
+  cpSync(join(root, 'package.json'), join(copy, 'package.json'));
+  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+  for (const patch of patches) {
+    writeFileSync(join(copy, 'dist', patch.file), patchedText(name, patch, join(copy, 'dist')));
+  }
+  return copy;
+}
+
+/** The text of a compiled file with a patch. Throws when the patch does not have one place in it. */
+export function patchedText(mutant: string, { file, find, replace }: Patch, folder = dist): string {
+  const text = readFileSync(join(folder, file), 'utf8');
+  if (text.split(find).length !== 2) {
+    throw new Error(`mutant "${mutant}": ${file} does not have this text once: ${find}`);
+  }
+  return text.replace(find, () => replace);
+}
+
+export type MutantResult = {
+  readonly caught: boolean;
+  readonly kinds: readonly string[];
+  readonly output: string;
+};
+
+const attemptsMax = 3;
+
+/** Runs rounds against a mutant, three at most, until one reports a promise that it breaks. */
+export async function runMutant(mutant: Mutant, seed: number): Promise<MutantResult> {
+  const copy = applyMutant(mutant);
+  let output = '';
+  let kinds: readonly string[] = [];
+  for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
+    const main = join(copy, 'dist/test/chaos/main.js');
+    const child = spawn(process.execPath, [main, '--faults', mutant.faults.join(',')], {
+      cwd: copy,
+      env: { ...process.env, SEED: String(seed + attempt) },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+    await once(child, 'close');
+    kinds = [...output.matchAll(/^ {2}([a-z -]+): /gm)].map(([, kind]) => String(kind));
+    if (kinds.some((kind) => mutant.shows.includes(kind))) break;
+  }
+  removeTempDir(copy);
+  return { caught: kinds.some((kind) => mutant.shows.includes(kind)), kinds: [...new Set(kinds)], output };
+}

@@ -1,0 +1,116 @@
+// A power cut of Redis's machine: what it wrote to its append-only files and had not synced is gone. strace
+// tells which bytes were synced: Redis is killed, and each file is cut back to its length at its last
+// completed fdatasync.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, statSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { removeTempDir, tempDir } from '../support/temp-dir.js';
+import { until } from '../support/wait.js';
+
+export type PowerCut = {
+  /** Settles when the process is dead and its files hold only what was synced, with the bytes that were lost. */
+  cut(kill: () => Promise<unknown>): Promise<{ readonly lostBytes: number; readonly syncs: number }>;
+};
+
+/**
+ * Watches a running redis-server from now on. `syncMs` makes every fdatasync take so much longer, as a slow
+ * disk does, so that a cut finds something that is not synced. Settles when a first one was seen.
+ */
+export async function watchForPowerCut(pid: number, syncMs: number): Promise<PowerCut> {
+  const dir = tempDir('strace');
+  const file = join(dir, 'trace');
+  const tracer = spawn(
+    'strace',
+    [
+      ...['-f', '-y', '-qq', '-p', String(pid), '-o', file],
+      ...['-e', 'trace=write,fdatasync,fsync', '-e', `inject=fdatasync:delay_enter=${syncMs * 1000}`],
+    ],
+    { stdio: 'ignore' },
+  );
+  tracer.unref();
+  const ended = once(tracer, 'exit');
+  await until(() => tracer.exitCode === null && countSyncs(read(file)) > 0, {
+    deadlineMs: 10_000,
+    what: 'strace sees Redis sync its append-only file',
+  });
+  return {
+    cut: async (kill) => {
+      await kill();
+      await ended;
+      const trace = read(file);
+      const unsynced = unsyncedBytes(trace);
+      for (const [path, bytes] of unsynced) truncateSync(path, statSync(path).size - bytes);
+      removeTempDir(dir);
+      const lostBytes = [...unsynced.values()].reduce((sum, bytes) => sum + bytes, 0);
+      return { lostBytes, syncs: countSyncs(trace) };
+    },
+  };
+}
+
+/** Whether strace can trace another process here. */
+export async function canTrace(): Promise<boolean> {
+  const sleeper: ChildProcess = spawn('sleep', ['10'], { stdio: 'ignore' });
+  const tracer = spawn('strace', ['-qq', '-p', String(sleeper.pid), '-o', '/dev/null'], { stdio: 'ignore' });
+  const failed = await Promise.race([
+    once(tracer, 'exit').then(() => true),
+    once(tracer, 'error').then(() => true),
+    new Promise<boolean>((settle) => setTimeout(() => settle(false), 500)),
+  ]);
+  tracer.kill('SIGKILL');
+  sleeper.kill('SIGKILL');
+  return !failed;
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return ''; // Not written yet.
+  }
+}
+
+const isAppendOnly = /<([^>]*\.aof)>/;
+
+function countSyncs(trace: string): number {
+  return trace.split('\n').filter((line) => isAppendOnly.test(line) && isDone(line, 'fdatasync')).length;
+}
+
+/**
+ * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written
+ * before it began: calls of two threads that overlap come in two lines each, "unfinished" and "resumed".
+ */
+export function unsyncedBytes(trace: string): Map<string, number> {
+  const written = new Map<string, number>();
+  const synced = new Map<string, number>();
+  /** The sync that a thread is in: its file, and what was written to it before. */
+  const running = new Map<string, { readonly path: string; readonly covers: number }>();
+  const writing = new Map<string, string>();
+  for (const line of trace.split('\n')) {
+    const [, thread = '', call = ''] = /^(\d+)\s+(.*)$/.exec(line) ?? [];
+    const path = isAppendOnly.exec(call)?.[1];
+    const result = Number(/=\s(-?\d+)[^=]*$/.exec(call)?.[1] ?? -1);
+    if (call.startsWith('write(') && path !== undefined) {
+      if (call.includes('<unfinished')) writing.set(thread, path);
+      else if (result > 0) written.set(path, (written.get(path) ?? 0) + result);
+    } else if (call.includes('write resumed')) {
+      const resumed = writing.get(thread);
+      if (resumed !== undefined && result > 0) written.set(resumed, (written.get(resumed) ?? 0) + result);
+      writing.delete(thread);
+    } else if (/^(?:fdatasync|fsync)\(/.test(call) && path !== undefined) {
+      const covers = written.get(path) ?? 0;
+      if (call.includes('<unfinished')) running.set(thread, { path, covers });
+      else if (result === 0) synced.set(path, covers);
+    } else if (/(?:fdatasync|fsync) resumed/.test(call)) {
+      const ended = running.get(thread);
+      if (ended !== undefined && result === 0) synced.set(ended.path, ended.covers);
+      running.delete(thread);
+    }
+  }
+  return new Map([...written].map(([path, bytes]) => [path, bytes - (synced.get(path) ?? 0)]));
+}
+
+function isDone(line: string, call: string): boolean {
+  return line.includes(`${call}(`) && /=\s0\b/.test(line);
+}

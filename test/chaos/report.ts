@@ -1,0 +1,50 @@
+// What a round is told about: in a line when every promise was kept, and in full when not.
+
+import type { RoundResult } from './round.js';
+import { describeSchedule } from './schedule.js';
+
+const brokenShownMax = 8;
+
+export function describeRound(result: RoundResult): string {
+  const { schedule, broken, acknowledged, deletions, unknown, unknownStored, tookMs } = result;
+  const verdict = broken.length === 0 ? 'kept' : `BROKEN ${broken.length}`;
+  const counts = `${acknowledged} acknowledged, ${deletions} deletions, ${unknown} unknown (${unknownStored} stored)`;
+  return `seed ${schedule.seed}: ${verdict}, ${counts}, ${(tookMs / 1_000).toFixed(1)} s; ${describeSchedule(schedule)}`;
+}
+
+/** Everything that helps to understand a round that broke a promise. */
+export function describeFailure(result: RoundResult, commit: string): string {
+  const { schedule, done, broken, phasesMs } = result;
+  const faults = done.map(
+    ({ fault, took, fromMs, toMs, error }) =>
+      `  ${Math.round(fromMs)} to ${Math.round(toMs)} ms  ${fault}${took ? '' : ' (took no effect)'}${error === undefined ? '' : `: ${error}`}`,
+  );
+  const promises = broken
+    .slice(0, brokenShownMax)
+    .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 2_000)}`);
+  return [
+    `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: SEED=${schedule.seed} npm run chaos`,
+    `The shortest schedule that was found: ${describeSchedule(schedule)}`,
+    `Its faults, on the clock of the history:`,
+    ...faults,
+    `What was broken, ${broken.length} in all:`,
+    ...promises,
+    `Phases in ms: ${JSON.stringify(phasesMs)}`,
+  ].join('\n');
+}
+
+/** How often each kind of broken promise occurs. */
+export function countKinds(results: readonly RoundResult[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { kind } of results.flatMap(({ broken }) => broken)) counts[kind] = (counts[kind] ?? 0) + 1;
+  return counts;
+}
+
+/** How often each fault took effect. */
+export function countFaults(results: readonly RoundResult[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { fault, took } of results.flatMap(({ done }) => done)) {
+    counts.set(fault, (counts.get(fault) ?? 0) + (took ? 1 : 0));
+  }
+  return counts;
+}

@@ -1,0 +1,137 @@
+// RESULTS.md: what a run by hand came to, written by the run itself.
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus, release } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { crashKinds, faultKinds } from './faults.js';
+import { countFaults, countKinds } from './report.js';
+import type { RoundResult } from './round.js';
+import type { Run } from './run-file.js';
+import type { Tool } from './tools.js';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const file = join(root, 'test', 'chaos', 'RESULTS.md');
+
+export function readCommit(): string {
+  try {
+    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], {
+      cwd: root,
+      encoding: 'utf8',
+      stdio: 'pipe',
+    }).trim();
+  } catch {
+    return 'unknown'; // Not a clone.
+  }
+}
+
+const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'mount']);
+
+/** The fault kinds and crash points that never took effect. */
+export function missingFaults(results: readonly RoundResult[]): string[] {
+  const counts = countFaults(results);
+  return [...faultKinds(allTools), ...crashKinds].filter((name) => (counts.get(name) ?? 0) === 0);
+}
+
+/** Kinds of broken promises that are named in the table even when there is none. */
+const namedKinds = ['lost', 'doubled', 'resurrected', 'over-deleted'];
+
+/** The mutants' part of the file, which another run writes. */
+const mutantsHeading = '## The check itself';
+
+export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+  const sum = (count: (result: RoundResult) => number) =>
+    results.reduce((total, result) => total + count(result), 0);
+  const kinds = countKinds(results);
+  const faults = countFaults(results);
+  const others = Object.entries(kinds).filter(([kind]) => !namedKinds.includes(kind));
+  const broken = results.filter((result) => result.broken.length > 0);
+  const rows: [string, string | number][] = [
+    ['rounds', results.length],
+    ['faults that took effect', [...faults.values()].reduce((total, count) => total + count, 0)],
+    ['acknowledged records', sum(({ acknowledged }) => acknowledged)],
+    ['accepted deletion requests', sum(({ deletions }) => deletions)],
+    ...namedKinds.map((kind): [string, number] => [kind, kinds[kind] ?? 0]),
+    [
+      'other broken promises',
+      others.length === 0 ? 0 : others.map(([kind, count]) => `${kind}: ${count}`).join(', '),
+    ],
+    ['unknown outcomes', sum(({ unknown }) => unknown)],
+    ['of these stored', sum(({ unknownStored }) => unknownStored)],
+    ['time in rounds', `${Math.round(sum(({ tookMs }) => tookMs) / 60_000)} min`],
+  ];
+  const text = [
+    '# What the fault harness found',
+    '',
+    'Written by `npm run chaos`; do not edit. A round is 10 to 30 s of clients and faults on two API processes, two',
+    'workers, Redis and ClickHouse; then every answer is held against what is stored.',
+    '',
+    '| | |',
+    '|---|---|',
+    ...rows.map(([name, value]) => `| ${name} | ${value} |`),
+    '',
+    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
+    versions(),
+    '',
+    ...(broken.length === 0
+      ? []
+      : [
+          `Seeds of rounds with a broken promise: ${broken.map(({ schedule }) => schedule.seed).join(', ')}`,
+          '',
+        ]),
+    '## Faults by kind',
+    '',
+    '| fault | took effect |',
+    '|---|---|',
+    ...faultKinds(allTools).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    `| crash points, first, second and third passing | ${crashKinds.filter((name) => (faults.get(name) ?? 0) > 0).length} of ${crashKinds.length} |`,
+    '',
+    '## Seeds',
+    '',
+    '`SEED=n npm run chaos` replays the schedule of a round.',
+    '',
+    wrapped(results.map(({ schedule }) => String(schedule.seed))),
+    '',
+  ].join('\n');
+  const earlier = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  const at = earlier.indexOf(mutantsHeading);
+  writeFileSync(file, at === -1 ? text : `${text}\n${earlier.slice(at)}`);
+}
+
+/** Writes the table of mutants below whatever the file says of rounds. */
+export function writeMutants(
+  rows: readonly { readonly name: string; readonly kinds: readonly string[]; readonly caught: boolean }[],
+): void {
+  const earlier = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  const at = earlier.indexOf(mutantsHeading);
+  const text = [
+    mutantsHeading,
+    '',
+    `Services that break one promise each, by a patch in a copy (\`npm run chaos -- --mutants\`, commit ${readCommit()}).`,
+    '',
+    '| the service | caught | reported as |',
+    '|---|---|---|',
+    ...rows.map(({ name, kinds, caught }) => `| ${name} | ${caught ? 'yes' : 'NO'} | ${kinds.join(', ')} |`),
+    '',
+  ].join('\n');
+  const before = at === -1 ? earlier : earlier.slice(0, at);
+  writeFileSync(file, `${before.trimEnd()}${before === '' ? '' : '\n\n'}${text}`);
+}
+
+function versions(): string {
+  const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))?.[1];
+  const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string }>;
+  };
+  const packages = ['bullmq', 'ioredis', '@clickhouse/client', 'chdb', 'uWebSockets.js'];
+  const named = packages.map((name) => `${name} ${lock.packages[`node_modules/${name}`]?.version}`);
+  return `Node ${process.version}, redis-server ${redis}, ${named.join(', ')}; Linux ${release()}, ${cpus().length} processors.`;
+}
+
+function wrapped(words: readonly string[]): string {
+  return words
+    .join(' ')
+    .replace(/(.{1,110})(?: |$)/g, '$1\n')
+    .trimEnd();
+}

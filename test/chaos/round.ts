@@ -1,0 +1,209 @@
+// One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
+// told is held against what is stored.
+
+import {
+  administer,
+  createTestAccount,
+  getToken,
+  type TestAccount,
+  untilKnown,
+} from '../support/deletion.js';
+import { untilDrained } from '../support/fault-checks.js';
+import { createMark, createProducer, type Load, type Producer, startLoad } from '../support/load.js';
+import { until } from '../support/wait.js';
+import { type Broken, type Counts, countEvidence, type Evidence, findBroken } from './check.js';
+import { createMix } from './clients.js';
+import { type DeletionClients, startDeletionClients } from './deletions.js';
+import type { Deployment } from './deployment.js';
+import type { World } from './fault.js';
+import { faultsNamed } from './faults.js';
+import { bulkIdentityMax } from './limit-windows.js';
+import { createRandom, seedOf } from './random.js';
+import { readStored } from './rows.js';
+import type { Planned, Schedule } from './schedule.js';
+
+/** A fault that was done. */
+export type Done = {
+  readonly fault: string;
+  readonly took: boolean;
+  readonly fromMs: number;
+  readonly toMs: number;
+  /** What went wrong in doing it. */
+  readonly error?: string;
+};
+
+export type RoundResult = Counts & {
+  readonly schedule: Schedule;
+  readonly done: readonly Done[];
+  readonly broken: readonly Broken[];
+  readonly tookMs: number;
+  readonly phasesMs: Readonly<Record<string, number>>;
+};
+
+/** Pause of a client between two requests. */
+const pauseMs = 20;
+const recoveredRequests = 30;
+const recoveryMsMax = 40_000;
+
+/** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
+export async function runRound(deployment: Deployment, schedule: Schedule): Promise<RoundResult> {
+  const startedMs = performance.now();
+  const scene = await setScene(deployment, schedule.seed);
+  const { world, loads, clients, evidence } = scene;
+  const phasesMs: Record<string, number> = {};
+  let phaseFromMs = startedMs;
+  const endPhase = (name: string) => {
+    phasesMs[name] = Math.round(performance.now() - phaseFromMs);
+    phaseFromMs = performance.now();
+  };
+  const done: Done[] = [];
+  const broken: Broken[] = [];
+  const note = (kind: string) => (error: unknown) => {
+    broken.push({
+      kind,
+      what: 'the service',
+      detail: error instanceof Error ? messageOf(error) : String(error),
+    });
+  };
+  endPhase('scene');
+  try {
+    await Promise.all(loads.map((load) => load.more(20)));
+    for (const tracks of schedule.steps) {
+      await Promise.all(tracks.map((track) => runTrack(world, track, done)));
+    }
+    endPhase('faults');
+    await deployment.heal();
+    endPhase('heal');
+    const recovery = { deadlineMs: recoveryMsMax };
+    await Promise.all(loads.map((load) => load.more(recoveredRequests, recovery)));
+  } catch (error) {
+    note('not recovered')(error);
+  }
+  endPhase('recover');
+  await Promise.all(loads.map((load) => load.stop()));
+  await clients.stopSubmitting();
+  await untilDrained(deployment.sluice, deployment.redis).catch(note('not drained'));
+  endPhase('drain');
+  await untilDeleted(scene).catch(note('not deleted'));
+  endPhase('delete');
+  await clients.pollAll().catch(note('not polled'));
+  await clients.close();
+  endPhase('poll');
+  const seen = await evidence();
+  broken.push(...findBroken(seen), ...findLogged(scene));
+  for (const producer of scene.producers) producer.close();
+  endPhase('check');
+  return {
+    schedule,
+    done,
+    broken,
+    ...countEvidence(seen),
+    tookMs: Math.round(performance.now() - startedMs),
+    phasesMs,
+  };
+}
+
+type Scene = {
+  readonly world: World;
+  readonly account: TestAccount;
+  readonly producers: readonly Producer[];
+  readonly loads: readonly Load[];
+  readonly clients: DeletionClients;
+  readonly evidence: () => Promise<Evidence>;
+};
+
+/** An account with two environments, and a stranger whose users have the same names; clients of all three. */
+async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
+  const { sluice } = deployment;
+  const account = await createTestAccount(sluice, `Chaos ${seed}`);
+  const stranger = await createTestAccount(sluice, `Stranger ${seed}`, ['Main Production']);
+  const appIds = [...account.appIds, ...stranger.appIds];
+  const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
+  for (const appId of appIds) {
+    await administer(sluice, 'PATCH', `/environments/${appId}`, { limits });
+    for (const api of sluice.api) await untilKnown({ ...sluice, baseUrl: api.baseUrl }, appId);
+  }
+  await getToken(sluice, account);
+  const mark = createMark();
+  const producers = appIds.map((appId) => createProducer(appId, mark));
+  const [main] = producers as [Producer];
+  const targets = sluice.api.map(({ baseUrl }) => baseUrl);
+  const loads = producers.map((producer) =>
+    startLoad(producer, {
+      targets,
+      clients: producer === main ? 4 : 1,
+      pauseMs,
+      next: createMix(producer),
+    }),
+  );
+  const random = createRandom(seedOf(seed, 1));
+  const clients = startDeletionClients({ sluice, account, producer: main, random, everyMs: 700 });
+  const world: World = { ...deployment, producer: main, emptied: [], disturbedApis: new Set() };
+  return {
+    world,
+    account,
+    producers,
+    loads,
+    clients,
+    evidence: async () => ({
+      account,
+      environments: await Promise.all(
+        producers.map(async (producer) => ({
+          appId: producer.appId,
+          history: producer.readHistory(),
+          rows: await readStored(sluice, producer.appId),
+        })),
+      ),
+      submissions: clients.submissions,
+      emptied: world.emptied,
+      apiDisturbed: world.disturbedApis.size > 0,
+    }),
+  };
+}
+
+async function runTrack(world: World, track: readonly Planned[], done: Done[]): Promise<void> {
+  for (const { fault, variant, seed } of track) {
+    const found = faultsNamed(fault)[variant];
+    if (found === undefined) throw new Error(`there is no variant ${variant} of ${fault}`);
+    const fromMs = performance.now();
+    const end = (more: Pick<Done, 'took' | 'error'>) =>
+      done.push({ fault, fromMs, toMs: performance.now(), ...more });
+    try {
+      end({ took: await found.run(world, createRandom(seed)) });
+    } catch (error) {
+      end({ took: false, error: messageOf(error as Error) });
+    }
+  }
+}
+
+/** Settles when every accepted request is complete, but for those that went with an emptied Redis. */
+async function untilDeleted({ world, clients }: Scene): Promise<void> {
+  const open = () =>
+    clients.submissions.filter(
+      ({ outcome, polls }) => outcome === 'accepted' && polls.at(-1)?.status !== 'complete',
+    );
+  await until(
+    async () => {
+      for (const { requestId, polls } of open()) {
+        if (world.emptied.length === 0) return false;
+        if (polls.at(-1)?.status === '404') continue;
+        const { state } = await administer<{ state: string }>(world.sluice, 'GET', `/deletions/${requestId}`);
+        if (state !== 'targets_lost') return false;
+      }
+      return true;
+    },
+    { deadlineMs: recoveryMsMax, what: 'every deletion is complete', everyMs: 100 },
+  );
+}
+
+function findLogged({ world, producers }: Scene): Broken[] {
+  const mark = producers[0]?.mark ?? '';
+  return [...world.sluice.api, ...world.sluice.workers, world.server, world.clickhouse]
+    .filter((child) => child.output().includes(mark))
+    .map(({ name }) => ({ kind: 'logged', what: name, detail: 'the log holds what was sent' }));
+}
+
+function messageOf(error: Error): string {
+  const cause = error.cause instanceof Error ? ` (${error.cause.message.slice(0, 300)})` : '';
+  return `${error.message.slice(0, 1_500)}${cause}`;
+}

@@ -1,0 +1,49 @@
+// Everything that is stored of an environment, in one form: events, user properties, identifications, and rows
+// that ClickHouse refused and that are kept apart.
+
+import { type StoredEvent, storedEventsQuery } from '../support/exactly-once.js';
+import type { SluiceHandle } from '../support/services.js';
+
+const times = 'toString(toUnixTimestamp64Milli(received_at)) AS received_ms';
+
+export async function readStored(sluice: SluiceHandle, appId: string): Promise<StoredEvent[]> {
+  const events = await sluice.rows<StoredEvent>(storedEventsQuery(appId));
+  const properties = await sluice.rows<StoredEvent>(
+    `SELECT 'user_properties' AS kind, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity, properties,
+      ${times} FROM user_properties WHERE app_id = '${appId}'`,
+  );
+  const identities = await sluice.rows<StoredEvent>(
+    `SELECT 'identify' AS kind, toString(user_id) AS user_id, identity, ${times},
+      map('marker', concat(toString(user_id), ' is ', identity)) AS properties
+      FROM user_identities WHERE app_id = '${appId}'`,
+  );
+  const failed = await sluice.rows<{ row: string }>(
+    `SELECT row FROM failed_events WHERE app_id = '${appId}' AND table_name = 'events'`,
+  );
+  return [...events, ...properties, ...identities, ...failed.map(({ row }) => eventOfRow(row))];
+}
+
+/** A row of the table of events as text, in the order of its columns. */
+function eventOfRow(row: string): StoredEvent {
+  const [, id, event, userId, identity, session, time, properties, , , , received] = JSON.parse(
+    row,
+  ) as unknown[];
+  const receivedMs = msOf(String(received));
+  return {
+    event_id: String(id),
+    event: String(event),
+    user_id: userId === null ? null : String(userId),
+    identity: String(identity),
+    session_id: String(session),
+    time_ms: time === null ? receivedMs : msOf(String(time)),
+    received_ms: receivedMs,
+    properties: Object.fromEntries(
+      Object.entries(properties as Record<string, unknown>).map(([key, value]) => [key, String(value)]),
+    ),
+  };
+}
+
+/** Seconds since 1970 with three decimals, or a date. */
+function msOf(text: string): string {
+  return /^\d+\.\d{3}$/.test(text) ? text.replace('.', '') : String(Date.parse(`${text.replace(' ', 'T')}Z`));
+}

@@ -1,0 +1,30 @@
+// The record of a run by hand, a line a round, so that a run that was stopped goes on where it was.
+
+import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { RoundResult } from './round.js';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const file = join(root, '.data', 'chaos', 'run.jsonl');
+
+/** From which all seeds of the run follow. */
+export type Run = { readonly seed: number; readonly startedAt: string };
+
+export type RunFile = { readonly run: Run; readonly results: RoundResult[]; add(result: RoundResult): void };
+
+/** The run that was begun, or a new one when there is none or `fresh` asks for it. */
+export function openRun(seed: number, fresh: boolean): RunFile {
+  if (fresh) rmSync(file, { force: true });
+  mkdirSync(dirname(file), { recursive: true });
+  if (!existsSync(file)) append({ seed, startedAt: new Date().toISOString() });
+  const [run, ...results] = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as object);
+  return { run: run as Run, results: results as RoundResult[], add: append };
+}
+
+function append(line: object): void {
+  appendFileSync(file, `${JSON.stringify(line)}\n`);
+}

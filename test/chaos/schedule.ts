@@ -1,0 +1,91 @@
+// What happens in a round, decided by its seed alone: steps, one after another; in each step tracks at the same
+// time; in each track faults, one after another.
+
+import type { Part } from './fault.js';
+import { crashKinds, faultKinds, faultsNamed } from './faults.js';
+import { createRandom, seedOf } from './random.js';
+import type { Tool } from './tools.js';
+
+export type Planned = {
+  readonly fault: string;
+  /** Which of the faults of that name: which process it takes. */
+  readonly variant: number;
+  /** Decides how long it is held, and the like. */
+  readonly seed: number;
+};
+
+export type Track = readonly Planned[];
+export type Schedule = { readonly seed: number; readonly steps: readonly (readonly Track[])[] };
+
+/** Two or three steps of one to three faults. The same seed and tools give the same schedule. */
+export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, kinds = faultKinds(tools)): Schedule {
+  const random = createRandom(seed);
+  const steps = Array.from({ length: random.int(2, 3) }, () => {
+    const taken = new Set<Part>();
+    const tracks: Track[] = [];
+    for (let left = random.int(1, 3); left > 0; left -= 1) {
+      const fault = random.pick(kinds);
+      const variants = faultsNamed(fault);
+      const free = random
+        .shuffle(variants.map((_, index) => index))
+        .find((index) => !variants[index]?.touches.some((part) => taken.has(part)));
+      const planned = { fault, variant: free ?? 0, seed: random.int(1, 2 ** 31 - 1) };
+      if (free === undefined) continue;
+      for (const part of variants[free]?.touches ?? []) taken.add(part);
+      tracks.push([planned]);
+    }
+    return tracks;
+  });
+  return { seed, steps };
+}
+
+/** A schedule of these faults one after another, a step each. */
+export function scheduleOf(seed: number, names: readonly string[]): Schedule {
+  return { seed, steps: names.map((fault, index) => [[{ fault, variant: 0, seed: seedOf(seed, index) }]]) };
+}
+
+const crashesPerTrack = 9;
+
+/**
+ * Every crash point at its first, second and third passing: those of the API in both API processes and those
+ * of workers in both workers at the same time, those of a restore by themselves.
+ */
+export function crashSchedules(seed: number): Schedule[] {
+  const plan = (fault: string, variant: number) => ({
+    fault,
+    variant,
+    seed: seedOf(seed, crashKinds.indexOf(fault)),
+  });
+  const byPart = new Map<Part, Planned[]>();
+  const restores: Planned[] = [];
+  for (const fault of crashKinds) {
+    const variants = faultsNamed(fault);
+    if (variants.length === 1) {
+      restores.push(plan(fault, 0));
+      continue;
+    }
+    const lengths = variants.map(({ touches: [part] }) => byPart.get(part as Part)?.length ?? 0);
+    const variant = lengths.indexOf(Math.min(...lengths));
+    const part = variants[variant]?.touches[0] as Part;
+    byPart.set(part, [...(byPart.get(part) ?? []), plan(fault, variant)]);
+  }
+  const rounds = Math.ceil(Math.max(...[...byPart.values()].map(({ length }) => length)) / crashesPerTrack);
+  const schedules = Array.from({ length: rounds }, (_, round) => ({
+    seed: seedOf(seed, round),
+    steps: [[...byPart.values()].map((all) => part(all, round, rounds)).filter(({ length }) => length > 0)],
+  }));
+  const inRow = { seed: seedOf(seed, rounds), steps: restores.map((planned) => [[planned]]) };
+  return [...schedules, inRow];
+}
+
+/** The n-th of `count` parts of about the same size. */
+function part<T>(values: readonly T[], n: number, count: number): T[] {
+  return values.slice(Math.floor((n * values.length) / count), Math.floor(((n + 1) * values.length) / count));
+}
+
+/** In one line: steps by semicolons, tracks by commas, faults of a track by arrows. */
+export function describeSchedule({ steps }: Schedule): string {
+  return steps
+    .map((tracks) => tracks.map((track) => track.map(({ fault }) => fault).join(' → ')).join(', '))
+    .join('; ');
+}

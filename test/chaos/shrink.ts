@@ -1,0 +1,37 @@
+// Looks for a shorter schedule that still breaks a promise: faults are left out one after another, as long as
+// what is left fails too.
+
+import type { RoundResult } from './round.js';
+import type { Planned, Schedule } from './schedule.js';
+
+const replaysMax = 10;
+
+/** Settles with the shortest failing round that was found; `failing` itself when nothing shorter failed. */
+export async function shrink(
+  failing: RoundResult,
+  run: (schedule: Schedule) => Promise<RoundResult>,
+): Promise<RoundResult> {
+  let shortest = failing;
+  let replays = 0;
+  for (let index = 0; index < countFaults(shortest.schedule) && replays < replaysMax; ) {
+    replays += 1;
+    const result = await run(without(shortest.schedule, index));
+    if (result.broken.length > 0) shortest = result;
+    else index += 1;
+  }
+  return shortest;
+}
+
+function countFaults({ steps }: Schedule): number {
+  return steps.flat(2).length;
+}
+
+/** The schedule without its n-th fault, and without the steps and tracks that are empty then. */
+export function without({ seed, steps }: Schedule, index: number): Schedule {
+  let at = 0;
+  const keeps = (_: Planned) => at++ !== index;
+  const kept = steps
+    .map((tracks) => tracks.map((track) => track.filter(keeps)).filter((track) => track.length > 0))
+    .filter((tracks) => tracks.length > 0);
+  return { seed, steps: kept };
+}

@@ -1,0 +1,42 @@
+// Statuses of deletion requests only move forward, from pending to complete, and each gets there.
+
+import type { Broken } from './check.js';
+import type { Submission } from './deletions.js';
+import type { Emptied } from './fault.js';
+
+/** What callers may be told of an accepted request besides its status: a fault, or that they ask too often. */
+const passing = new Set(['', '503', '429']);
+
+export function findStatusFaults(submissions: readonly Submission[], emptied: readonly Emptied[]): Broken[] {
+  return submissions.flatMap((submission) => {
+    const { outcome, requestId, polls, status } = submission;
+    if (outcome === 'refused' && status !== 503 && !(status === 401 && emptied.length > 0)) {
+      return [{ kind: 'wrongly refused', what: 'a deletion', detail: `status ${status}` }];
+    }
+    if (outcome !== 'accepted') return [];
+    const broken: Broken[] = [];
+    const told = (ms: number) => `told ${Math.round(ms)} ms`;
+    const complete = polls.find((poll) => poll.status === 'complete');
+    for (const poll of polls) {
+      if (complete !== undefined && poll.invokedMs > complete.settledMs && poll.status === 'pending') {
+        broken.push({ kind: 'status went back', what: requestId, detail: told(poll.settledMs) });
+      }
+      const lostToken = poll.status === '401' && emptied.length > 0;
+      if (
+        poll.status !== 'pending' &&
+        poll.status !== 'complete' &&
+        !passing.has(poll.status) &&
+        !lostToken
+      ) {
+        broken.push({
+          kind: 'wrong status',
+          what: requestId,
+          detail: `${poll.status}, ${told(poll.settledMs)}`,
+        });
+      }
+    }
+    if (complete === undefined)
+      broken.push({ kind: 'not completed', what: requestId, detail: polls.at(-1)?.status ?? '' });
+    return broken;
+  });
+}

@@ -1,0 +1,32 @@
+// What some faults need of the machine, and whether it is there.
+
+import { existsSync } from 'node:fs';
+import { canTrace } from './power-cut.js';
+import { canMount } from './small-disk.js';
+
+/** `strace` for power cuts, `faketime` for clocks, `mount` for full disks. */
+export type Tool = 'strace' | 'faketime' | 'mount';
+
+const faketimeLibraries = ['x86_64-linux-gnu', 'aarch64-linux-gnu'].map(
+  (folder) => `/usr/lib/${folder}/faketime/libfaketime.so.1`,
+);
+
+/** The library that changes a process's clock; undefined where it is not installed. */
+export function faketimeLibrary(): string | undefined {
+  return faketimeLibraries.find(existsSync);
+}
+
+export async function findTools(): Promise<ReadonlySet<Tool>> {
+  const tools = new Set<Tool>();
+  if (await canTrace()) tools.add('strace');
+  if (faketimeLibrary() !== undefined) tools.add('faketime');
+  if (canMount()) tools.add('mount');
+  return tools;
+}
+
+/** How to get what is missing, a line each. */
+export const remedies: Readonly<Record<Tool, string>> = {
+  strace: 'apt-get install strace, and the right to trace processes',
+  faketime: 'apt-get install faketime',
+  mount: 'the right to mount a tmpfs (root, or CAP_SYS_ADMIN)',
+};
