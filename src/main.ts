@@ -90,6 +90,7 @@ function ingestion(): Ingestion | undefined {
       epoch: deployment.epoch,
       backlogBytesMax: Math.floor(config.backlogBytesMax / deployment.shards),
       segmentBytesMax: config.segmentBytesMax,
+      segmentAgeMsMax: config.segmentAgeMsMax,
       crash,
       log,
     }),

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { type Evidence, findBroken } from './chaos/check.js';
 import type { Submission } from './chaos/deletions.js';
 import { mutants, patchedText } from './chaos/mutants.js';
-import { unsyncedBytes } from './chaos/power-cut.js';
+import { readTrace } from './chaos/power-cut.js';
 import { without } from './chaos/shrink.js';
 import type { Endpoint } from './support/endpoints.js';
 import type { StoredEvent } from './support/exactly-once.js';
@@ -212,7 +212,7 @@ test('a power cut takes what no completed sync covers', () => {
     '10 fdatasync(8</d/a.incr.aof> <unfinished ...>',
     '10 +++ killed by SIGKILL +++',
   ].join('\n');
-  assert.deepEqual([...unsyncedBytes(trace)], [['/d/a.incr.aof', 7]]);
+  assert.deepEqual([...readTrace(trace).unsynced], [['/d/a.incr.aof', 7]]);
 });
 
 test('a schedule without one of its faults keeps the others as they are', () => {

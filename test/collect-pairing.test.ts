@@ -46,6 +46,7 @@ before(async () => {
     epoch: deployment.epoch,
     backlogBytesMax: 1e9,
     segmentBytesMax: 1e6,
+    segmentAgeMsMax: 1e6,
     crash: noCrash,
     log,
   });

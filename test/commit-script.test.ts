@@ -317,6 +317,14 @@ test('a segment over its size takes no further commit', async () => {
   assert.equal((await outstanding()).length, 2);
 });
 
+test('a segment that should be sealed long since takes no further commit', async () => {
+  await commit(redis, [group([eventRecord('a')])]);
+  await commit(redis, [group([eventRecord('b')])], { segmentAgeMsMax: 60_000 });
+  assert.equal((await outstanding()).length, 1);
+  await commit(redis, [group([eventRecord('c')])], { segmentAgeMsMax: 0 });
+  assert.equal((await outstanding()).length, 2);
+});
+
 test('keeps a segment a table, and one sequence of numbers over all tables', async () => {
   const identity = { table: 2, row: '["1000000001",7,"ada",', claim: undefined };
   const properties = { table: 1, row: '["1000000001",null,"ada",{},', claim: undefined };

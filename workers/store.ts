@@ -51,7 +51,11 @@ export async function storeSegment(
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const bytes = await readSegment(redis, shard, segment);
-    if (bytes === undefined) return 'gone';
+    if (bytes === undefined) {
+      // A worker that was stopped for long may have noted a burnt token after the segment was forgotten.
+      await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
+      return 'gone';
+    }
     crash('segment_read');
     const looks = !fresh || attempt > 0;
     if (looks && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
@@ -113,7 +117,6 @@ async function forget(
     [memberOf(segment)],
   );
   crash('segment_forgotten');
-  await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
   return result;
 }
 

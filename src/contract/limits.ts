@@ -32,6 +32,8 @@ export const commits = {
   attemptMs: 900,
   /** From a request's arrival at the commit to its answer, whatever happens. */
   deadlineMs: 1_800,
+  /** A segment that should have been sealed so long ago takes no further commit. */
+  overdueSegmentMsMax: 1_000,
   /** How long Redis keeps the answer of a process's last commit. */
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;

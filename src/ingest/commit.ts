@@ -60,6 +60,8 @@ export type CommitterOptions = {
   readonly epoch: string;
   readonly backlogBytesMax: number;
   readonly segmentBytesMax: number;
+  /** Age at which a tick seals a segment. */
+  readonly segmentAgeMsMax: number;
   readonly crash: CrashPoint;
   readonly log: Log;
 };
@@ -147,6 +149,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       options.segmentBytesMax,
       commits.answerKeptMs,
       packed,
+      options.segmentAgeMsMax + commits.overdueSegmentMsMax,
       ...tableArguments,
     ];
     crash('commit_packed');

@@ -14,7 +14,8 @@
 --   1  epoch of the deployment          2  sequence number of this commit in its process
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
 --   5  milliseconds to keep the answer  6  the packed groups (layout: src/ingest/pack.ts)
---   7… names of the tables, each followed by the marker row of its segments
+--   7  a segment this old in ms takes no further commit
+--   8… names of the tables, each followed by the marker row of its segments
 -- Returns one string:
 --   "e"  this Redis is not that deployment's    "x"  the commit is older than the last one and not repeated
 --   "o"  the backlog is full                    else one answer a group, joined by commas:
@@ -25,7 +26,7 @@
 local state_key, segments_key, answer_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
-local answer_kept_ms, packed = ARGV[5], ARGV[6]
+local answer_kept_ms, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
 local call, unpack_struct, pack_struct, find = redis.call, struct.unpack, struct.pack, string.find
@@ -33,7 +34,7 @@ local call, unpack_struct, pack_struct, find = redis.call, struct.unpack, struct
 -- 1. Is this the right Redis, and was this commit made already?
 
 local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_buckets', 'claim_window_minutes' }
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1] }
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
@@ -209,7 +210,11 @@ for kind, rows in pairs(appends) do
   if open and open ~= '' then
     number, commits, opened_ms = string.match(open, '^(%d+) (%d+) (%d+)$')
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
-    if call('STRLEN', segment_key) >= segment_bytes_max then
+    if now_ms - tonumber(opened_ms) >= segment_age_ms_max then
+      -- It may be open only because a power cut took its sealing back (`appendfsync everysec`): ClickHouse
+      -- may have it, and would not take what is appended to it now.
+      number = nil
+    elseif call('STRLEN', segment_key) >= segment_bytes_max then
       number = nil
       -- A string that grew holds up to 1 MiB more than its bytes; a copy does not.
       call('COPY', segment_key, segment_key .. ':copy')

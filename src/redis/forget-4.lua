@@ -1,10 +1,11 @@
--- Forgets a segment that ClickHouse has: its bytes, its place among the outstanding ones and its share of the
--- backlog, in one step, so that the backlog's size never drifts. May be called again.
+-- Forgets a segment that ClickHouse has: its bytes, its place among the outstanding ones, its share of the
+-- backlog and its burnt tokens, in one step, so that the backlog's size never drifts and nothing of it stays.
+-- May be called again.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
 --       4  the segment
 -- ARGV  1  its member, "<table>:<number>"
--- Returns 1 when it was outstanding, else 0. Cost in commands: 7.
+-- Returns 1 when it was outstanding, else 0. Cost in commands: 8.
 
 local state_key, segments_key, rows_key, segment_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local member = ARGV[1]
@@ -13,5 +14,6 @@ if redis.call('ZREM', segments_key, member) == 0 then return 0 end
 redis.call('HINCRBY', state_key, 'bytes', -redis.call('STRLEN', segment_key))
 redis.call('HINCRBY', state_key, 'rows', -tonumber(redis.call('HGET', rows_key, member) or '0'))
 redis.call('HDEL', rows_key, member)
+redis.call('HDEL', string.sub(state_key, 1, -6) .. 'burnt_tokens', member)
 redis.call('UNLINK', segment_key)
 return 1

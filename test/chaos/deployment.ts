@@ -3,7 +3,7 @@
 
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
-import { type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
 import { connectTestRedis } from '../support/fault-checks.js';
 import {
   type ClickHouseHandle,
@@ -36,6 +36,12 @@ export type Deployment = {
   stop(): Promise<void>;
 };
 
+/** ClickHouse's code of data that it cannot parse. */
+const cannotParse = 117;
+
+/** Statements with rows that ClickHouse is to refuse, today and tomorrow. */
+const isPoison: Choice = ({ body }) => body.includes('"poison":');
+
 export type DeploymentOptions = { readonly appendfsync?: 'always' | 'everysec' };
 
 /** Redis's memory, which a fault takes away for a while. */
@@ -53,7 +59,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, ...options }),
     startClickHouse(),
   ]);
-  const gate = await startClickHouseGate(clickhouse.url);
+  const gate = await startClickHouseGate(clickhouse.url, { choice: isPoison, code: cannotParse });
   const links = {
     'api-redis': await startTcpProxy({ port: server.port }),
     'worker-redis': await startTcpProxy({ port: server.port }),

@@ -39,6 +39,9 @@ if (!Number.isInteger(roundsWanted) || roundsWanted < 0 || !Number.isInteger(see
   process.exit(1);
 }
 
+// An end by a signal runs what ends the processes and the mounts.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+
 const say = (text: string) => process.stdout.write(`${text}\n`);
 const tools = await findTools();
 for (const tool of Object.keys(remedies) as Tool[]) {

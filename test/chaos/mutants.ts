@@ -46,8 +46,8 @@ export const mutants: readonly Mutant[] = [
       },
       {
         file: store,
-        find: 'if (await isStored(clickhouse, name))\n            return',
-        replace: 'if (false)\n            return',
+        find: "crash('segment_read');",
+        replace: 'if (true) {\n} else',
       },
     ],
     faults: ['answers of inserts lost'],

@@ -31,7 +31,7 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
   );
   tracer.unref();
   const ended = once(tracer, 'exit');
-  await until(() => tracer.exitCode === null && countSyncs(read(file)) > 0, {
+  await until(() => tracer.exitCode === null && readTrace(read(file)).syncs > 0, {
     deadlineMs: 10_000,
     what: 'strace sees Redis sync its append-only file',
   });
@@ -39,12 +39,11 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
     cut: async (kill) => {
       await kill();
       await ended;
-      const trace = read(file);
-      const unsynced = unsyncedBytes(trace);
+      const { unsynced, syncs } = readTrace(read(file));
       for (const [path, bytes] of unsynced) truncateSync(path, statSync(path).size - bytes);
       removeTempDir(dir);
       const lostBytes = [...unsynced.values()].reduce((sum, bytes) => sum + bytes, 0);
-      return { lostBytes, syncs: countSyncs(trace) };
+      return { lostBytes, syncs };
     },
   };
 }
@@ -73,15 +72,12 @@ function read(file: string): string {
 
 const isAppendOnly = /<([^>]*\.aof)>/;
 
-function countSyncs(trace: string): number {
-  return trace.split('\n').filter((line) => isAppendOnly.test(line) && isDone(line, 'fdatasync')).length;
-}
-
 /**
  * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written
  * before it began: calls of two threads that overlap come in two lines each, "unfinished" and "resumed".
  */
-export function unsyncedBytes(trace: string): Map<string, number> {
+export function readTrace(trace: string): { readonly unsynced: Map<string, number>; readonly syncs: number } {
+  let syncs = 0;
   const written = new Map<string, number>();
   const synced = new Map<string, number>();
   /** The sync that a thread is in: its file, and what was written to it before. */
@@ -101,16 +97,19 @@ export function unsyncedBytes(trace: string): Map<string, number> {
     } else if (/^(?:fdatasync|fsync)\(/.test(call) && path !== undefined) {
       const covers = written.get(path) ?? 0;
       if (call.includes('<unfinished')) running.set(thread, { path, covers });
-      else if (result === 0) synced.set(path, covers);
+      else if (result === 0) {
+        synced.set(path, covers);
+        syncs += 1;
+      }
     } else if (/(?:fdatasync|fsync) resumed/.test(call)) {
       const ended = running.get(thread);
-      if (ended !== undefined && result === 0) synced.set(ended.path, ended.covers);
+      if (ended !== undefined && result === 0) {
+        synced.set(ended.path, ended.covers);
+        syncs += 1;
+      }
       running.delete(thread);
     }
   }
-  return new Map([...written].map(([path, bytes]) => [path, bytes - (synced.get(path) ?? 0)]));
-}
-
-function isDone(line: string, call: string): boolean {
-  return line.includes(`${call}(`) && /=\s0\b/.test(line);
+  const unsynced = new Map([...written].map(([path, bytes]) => [path, bytes - (synced.get(path) ?? 0)]));
+  return { unsynced, syncs };
 }

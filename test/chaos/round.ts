@@ -15,8 +15,9 @@ import { type Broken, type Counts, countEvidence, type Evidence, findBroken } fr
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
 import type { Deployment } from './deployment.js';
-import type { World } from './fault.js';
+import type { Part, World } from './fault.js';
 import { faultsNamed } from './faults.js';
+import { childOf } from './faults-processes.js';
 import { bulkIdentityMax } from './limit-windows.js';
 import { createRandom, seedOf } from './random.js';
 import { readStored } from './rows.js';
@@ -161,10 +162,13 @@ async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
   };
 }
 
+/** Does faults one after another. What they leave dead is started when all are done. */
 async function runTrack(world: World, track: readonly Planned[], done: Done[]): Promise<void> {
+  const touched = new Set<Part>();
   for (const { fault, variant, seed } of track) {
     const found = faultsNamed(fault)[variant];
     if (found === undefined) throw new Error(`there is no variant ${variant} of ${fault}`);
+    for (const part of found.touches) touched.add(part);
     const fromMs = performance.now();
     const end = (more: Pick<Done, 'took' | 'error'>) =>
       done.push({ fault, fromMs, toMs: performance.now(), ...more });
@@ -174,6 +178,9 @@ async function runTrack(world: World, track: readonly Planned[], done: Done[]): 
       end({ took: false, error: messageOf(error as Error) });
     }
   }
+  const ours = [...touched].filter((part) => /^(?:api|worker)-\d$/.test(part));
+  const dead = ours.map((part) => childOf(world, part)).filter(({ running }) => !running);
+  await Promise.all(dead.map((child) => child.restart()));
 }
 
 /** Settles when every accepted request is complete, but for those that went with an emptied Redis. */

@@ -39,6 +39,8 @@ export type ClickHouseGate = {
   readonly faked: readonly Statement[];
   /** Refuses the chosen statements from now on with an error of this code, carrying none of them out. */
   refuse(choice: Choice, code: number): void;
+  /** How many statements were refused as `Refusal` says. */
+  readonly alwaysRefused: number;
   /** Answers the chosen statements from now on as if they were carried out, which they are not. */
   pretend(choice: Choice): void;
   /** Carries the chosen statements out `ms` later from now on. */
@@ -58,14 +60,21 @@ type Waiting = { readonly statement: Statement; readonly go: (arrives: boolean) 
 
 const nothing: Choice = () => false;
 
+/** Statements that are refused as long as the gate lives, as data that ClickHouse cannot parse is. */
+export type Refusal = { readonly choice: Choice; readonly code: number };
+
 /** Listens on a loopback port of its own; it does not keep the process alive. */
-export async function startClickHouseGate(targetUrl: string): Promise<ClickHouseGate> {
+export async function startClickHouseGate(
+  targetUrl: string,
+  always: Refusal = { choice: nothing, code: 0 },
+): Promise<ClickHouseGate> {
   const held: Waiting[] = [];
   const lost: Statement[] = [];
   const faked: Statement[] = [];
   let holds = nothing;
   let loses = nothing;
-  let refused = { choice: nothing, code: 0 };
+  let refused: Refusal = { choice: nothing, code: 0 };
+  let alwaysRefused = 0;
   let pretended = nothing;
   let delayed = { choice: nothing, ms: 0 };
 
@@ -77,9 +86,11 @@ export async function startClickHouseGate(targetUrl: string): Promise<ClickHouse
     }
     if (refused.choice(statement)) {
       faked.push(statement);
-      const text = `Code: ${refused.code}. DB::Exception: Refused by the gate. (REFUSED)`;
-      reply.writeHead(500, { 'X-ClickHouse-Exception-Code': refused.code }).end(text);
-      return;
+      return answerError(reply, refused.code);
+    }
+    if (always.choice(statement)) {
+      alwaysRefused += 1;
+      return answerError(reply, always.code);
     }
     if (pretended(statement)) {
       faked.push(statement);
@@ -127,6 +138,9 @@ export async function startClickHouseGate(targetUrl: string): Promise<ClickHouse
       loses = choice;
     },
     faked,
+    get alwaysRefused() {
+      return alwaysRefused;
+    },
     refuse: (choice, code) => {
       faked.length = 0;
       refused = { choice, code };
@@ -151,6 +165,11 @@ export async function startClickHouseGate(targetUrl: string): Promise<ClickHouse
       await new Promise((settle) => server.close(settle));
     },
   };
+}
+
+function answerError(reply: ServerResponse, code: number): void {
+  const text = `Code: ${code}. DB::Exception: Refused by the gate. (REFUSED)`;
+  reply.writeHead(500, { 'X-ClickHouse-Exception-Code': code }).end(text);
 }
 
 async function readStatement(incoming: IncomingMessage): Promise<Statement> {

@@ -21,6 +21,7 @@ export type CommitOverrides = {
   readonly process?: string;
   readonly backlogBytesMax?: number;
   readonly segmentBytesMax?: number;
+  readonly segmentAgeMsMax?: number;
 };
 
 /** Makes the shard take commits, as a start of the service does. */
@@ -50,6 +51,7 @@ export async function commit(
     overrides.segmentBytesMax ?? 1e9,
     60_000,
     packGroups(groups),
+    overrides.segmentAgeMsMax ?? 1e9,
     ...tables.flatMap((table) => [table, markerRows[table]]),
   ];
   return String(await runScript(redis, scripts.commit, keys, args));

