@@ -1,58 +1,59 @@
 // How fast does history load? The 3 million flights of vega-datasets in bulk requests over a few keep-alive
 // connections; afterwards ClickHouse must hold every flight once, with its delay.
 
-import { Agent, request } from 'node:http';
-import { parseArgs } from 'node:util';
-import { type BackfillResult, backfillReport, writeBackfillResult } from './backfill-report.js';
-import { attachDeployment, type Deployment, processNames, startDeployment } from './deployment.js';
+import { attachDeployment, type CpuTimes, type Deployment, startDeployment } from './deployment.js';
 import { BenchError } from './failure.js';
 import { figure } from './figures.js';
-import { type Batch, type Flights, flightsInFile, type OriginSum, openFlights } from './flights.js';
-import { describeMachine } from './machine.js';
-import { positive } from './options.js';
+import { type Flights, flightsInFile, type OriginSum, openFlights } from './flights.js';
+import { cpuBetween, perRecord, sumCpu } from './measure.js';
+import type { Options } from './options.js';
 import { machineMicroseconds, othersShare } from './processes.js';
-import { assertStored, countStored, untilStored } from './stored.js';
+import type { Progress } from './progress.js';
+import { createAgent, sendUntilAcknowledged } from './repeated-request.js';
+import { assertStored, countRecords, plus, type Stored, sumOf, untilCounted } from './stored.js';
 
-export const backfillUsage = `  backfill   loads 3 million flights in bulk and compares ClickHouse with the file; starts a deployment
-             of its own unless told where one runs
-    --flights N           only the first N (3000000)
-    --batch N             events a request (1000)
-    --connections N       requests at once (4)
-    --keys                every event carries an idempotency key; a request whose fate is unknown is repeated
-    --url URL             of a running API, with --app-id and --clickhouse-url; its limits have to be off:
-                          npm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none
-    --app-id APP_ID       an environment without events
-    --clickhouse-url URL
-    --database NAME       (sluice)`;
-
-type Options = {
-  readonly flights: number;
-  readonly batch: number;
-  readonly connections: number;
+export type BackfillResult = {
+  readonly events: number;
+  /** Of all request bodies. */
+  readonly bytes: number;
+  readonly eventsPerRequest: number;
   readonly keys: boolean;
-  readonly running: { readonly appId: string; readonly deployment: Deployment } | undefined;
+  /** Requests sent again after a 503. */
+  readonly repeats: number;
+  readonly acknowledgedSeconds: number;
+  readonly storedSeconds: number;
+  /** µs of CPU an event; empty when the deployment is not the bench's own. */
+  readonly cpu: CpuTimes;
+  /** The same of the generator: reading the file, making the requests, sending them. */
+  readonly generatorCpu: number;
+  /** Of the machine's CPU time, what other programs used; absent when the deployment is not the bench's own. */
+  readonly othersShare?: number;
+  /** Of the comparison with the file: origins, and minutes of delay of all flights. */
+  readonly origins: number;
+  readonly delayMinutes: number;
 };
 
-const progressEveryMs = 2_000;
-const requestMsMax = 30_000;
+const standardConnections = 4;
 
-/** Runs the scenario; rejects when ClickHouse does not hold what the file says. */
-export async function backfill(args: string[]): Promise<void> {
-  const options = readOptions(args);
-  const deployment = options.running?.deployment ?? (await startDeployment());
+/** Rejects when ClickHouse does not hold what the file says. */
+export async function runBackfill(options: Options, progress: Progress): Promise<BackfillResult> {
+  const { elsewhere } = options;
+  const deployment = elsewhere === undefined ? await startDeployment(options) : attachDeployment(elsewhere);
   let flights: Flights | undefined;
   try {
-    const appId = options.running?.appId ?? (await deployment.addEnvironment('backfill', 'none'));
-    if ((await countStored(deployment, appId)) > 0)
-      throw new BenchError('the environment has events already');
-    flights = await openFlights(options.flights);
+    const [appId = ''] = await deployment.addEnvironments(1, 'none');
+    const [already] = await deployment.rows<{ n: number }>(
+      `SELECT toUInt32(count()) AS n FROM events WHERE app_id = '${appId}' AND event = 'Flight'`,
+    );
+    if (already?.n !== 0) throw new BenchError('the environment has flights already');
+    flights = await openFlights(Math.min(options.flights, flightsInFile));
     const expected = await flights.sums();
-    const result = await load(deployment, flights, appId, options);
-    await compare(deployment, appId, expected);
-    const machine = await describeMachine(deployment);
-    const report = { machine, options: args.join(' '), result };
-    process.stdout.write(`\n${backfillReport(report)}`);
-    if (options.running === undefined && options.flights === flightsInFile) writeBackfillResult(report);
+    const loaded = await load(deployment, flights, appId, options, progress);
+    const compared = await compare(deployment, appId, expected);
+    progress.say(
+      `backfill: ClickHouse and the file agree on ${compared.origins} origins, ${figure(loaded.events)} flights`,
+    );
+    return { ...loaded, ...compared };
   } finally {
     await flights?.stop();
     await deployment.stop();
@@ -64,9 +65,13 @@ async function load(
   flights: Flights,
   appId: string,
   options: Options,
-): Promise<BackfillResult> {
-  const agent = new Agent({ keepAlive: true, maxSockets: options.connections });
-  const batches = flights.bodies(appId, options.batch, options.keys);
+  progress: Progress,
+): Promise<Omit<BackfillResult, 'origins' | 'delayMinutes'>> {
+  const connections = options.connections ?? standardConnections;
+  const { flightsBatch: eventsPerRequest, flightsKeys: keys } = options;
+  const agent = createAgent(deployment.url, connections);
+  const batches = flights.bodies(appId, eventsPerRequest, keys);
+  const { ids: _, ...before }: Stored = await deployment.stored(appId);
   const clock = startClock(deployment, flights);
   let acknowledged = 0;
   let bytes = 0;
@@ -74,32 +79,37 @@ async function load(
 
   async function keepSending(): Promise<void> {
     for (let next = await batches.next(); !next.done; next = await batches.next()) {
-      repeats += await sendUntilAcknowledged(`${deployment.url}/api/track`, agent, next.value, options.keys);
+      repeats += await sendUntilAcknowledged(`${deployment.url}/api/track`, agent, next.value.body, keys);
       acknowledged += next.value.events;
       bytes += next.value.body.length;
     }
   }
 
-  const progress = showProgress(deployment, appId, options.flights, () => acknowledged);
+  const watch = progress.watch(
+    'backfill',
+    () => `${acknowledged} of ${options.flights} flights acknowledged`,
+  );
   try {
-    await Promise.all(Array.from({ length: options.connections }, keepSending));
+    await Promise.all(Array.from({ length: connections }, keepSending));
     const sent = clock();
-    await untilStored(deployment, appId, acknowledged);
+    const expected = plus(before, { events: acknowledged });
+    await untilCounted(() => countRecords(deployment, appId), sumOf(expected));
     const stored = clock();
-    await assertStored(deployment, appId, acknowledged);
-    const costs = Object.entries(stored.cpu).map(([name, used]) => [name, used / acknowledged] as const);
+    await assertStored(deployment, appId, expected);
     return {
       events: acknowledged,
       bytes,
+      eventsPerRequest,
+      keys,
       repeats,
       acknowledgedSeconds: sent.seconds,
       storedSeconds: stored.seconds,
-      cpu: Object.fromEntries(costs),
+      cpu: perRecord(stored.cpu, acknowledged),
       generatorCpu: sent.generatorCpu / acknowledged,
-      ...(costs.length === 0 ? {} : { othersShare: stored.othersShare }),
+      ...(deployment.own === undefined ? {} : { othersShare: stored.othersShare }),
     };
   } finally {
-    progress.end();
+    watch.end();
     agent.destroy();
   }
 }
@@ -114,100 +124,22 @@ function startClock(deployment: Deployment, flights: Flights) {
   return () => {
     const generator = process.cpuUsage(generatorBefore);
     const generatorCpu = generator.user + generator.system + flights.cpu() - sourceBefore;
-    const cpuAfter = deployment.cpu();
-    const used = processNames
-      .filter((name) => cpuAfter[name] !== undefined)
-      .map((name) => [name, (cpuAfter[name] ?? 0) - (cpuBefore[name] ?? 0)] as const);
-    const own = used.reduce((sum, [, microseconds]) => sum + microseconds, generatorCpu);
+    const cpu = cpuBetween(cpuBefore, deployment.cpu());
     return {
       seconds: (performance.now() - startedAt) / 1000,
-      cpu: Object.fromEntries(used),
+      cpu,
       generatorCpu,
-      othersShare: othersShare(machineBefore, machineMicroseconds(), own),
+      othersShare: othersShare(machineBefore, machineMicroseconds(), sumCpu(cpu) + generatorCpu),
     };
   };
 }
 
-/** Prints how far it is every two seconds. */
-function showProgress(deployment: Deployment, appId: string, total: number, acknowledged: () => number) {
-  let before = 0;
-  let ended = false;
-  const timer = setInterval(() => {
-    const now = acknowledged();
-    const rate = figure(((now - before) * 1000) / progressEveryMs);
-    before = now;
-    countStored(deployment, appId).then(
-      (stored) => {
-        if (ended) return;
-        const [a, b, c] = [now, total, stored].map((count) => count.toLocaleString('en-US'));
-        process.stdout.write(`${a} of ${b} acknowledged, ${rate} a second; ${c} in ClickHouse\n`);
-      },
-      () => process.stdout.write('ClickHouse does not answer\n'),
-    );
-  }, progressEveryMs);
-  return {
-    end: () => {
-      ended = true;
-      clearInterval(timer);
-    },
-  };
-}
-
-/** Settles with how often it had to be sent again. Rejects when it is refused for good, or lost for all we know. */
-async function sendUntilAcknowledged(
-  url: string,
-  agent: Agent,
-  batch: Batch,
-  keys: boolean,
-): Promise<number> {
-  for (let repeats = 0; ; repeats += 1) {
-    const answer = await send(url, agent, batch.body);
-    if (answer.status === 200 && answer.body === '{}') return repeats;
-    const code = answer.status === 200 ? 'partly_refused' : codeOf(answer.body);
-    const nothingStored = answer.status === 503 && code === 'overloaded';
-    if (!nothingStored && !(keys && (answer.status === 0 || code === 'unknown'))) {
-      throw new BenchError(`a request was answered ${answer.status}: ${answer.body.slice(0, 500)}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, answer.retryAfterSeconds * 1000));
-  }
-}
-
-type Answer = { readonly status: number; readonly body: string; readonly retryAfterSeconds: number };
-
-/** Status 0: no answer, and nobody knows whether the events were stored. */
-function send(url: string, agent: Agent, body: Buffer): Promise<Answer> {
-  return new Promise((resolve) => {
-    const silent = (error: Error) => resolve({ status: 0, body: error.message, retryAfterSeconds: 1 });
-    const headers = { 'content-type': 'application/json', 'content-length': body.length };
-    const sent = request(url, { method: 'POST', agent, headers, timeout: requestMsMax }, (reply) => {
-      const parts: Buffer[] = [];
-      reply.on('data', (part: Buffer) => parts.push(part));
-      reply.on('error', silent);
-      reply.on('end', () =>
-        resolve({
-          status: reply.statusCode ?? 0,
-          body: Buffer.concat(parts).toString(),
-          retryAfterSeconds: Number(reply.headers['retry-after'] ?? 1),
-        }),
-      );
-    });
-    sent.on('timeout', () => sent.destroy(new Error(`no answer within ${requestMsMax} ms`)));
-    sent.on('error', silent);
-    sent.end(body);
-  });
-}
-
-function codeOf(body: string): string {
-  try {
-    return (JSON.parse(body) as { err?: { code?: string } }).err?.code ?? '';
-  } catch {
-    // Something else than the API answered.
-    return '';
-  }
-}
-
 /** Rejects unless ClickHouse and the file agree on the flights and the delay of every origin. */
-async function compare(deployment: Deployment, appId: string, expected: readonly OriginSum[]): Promise<void> {
+async function compare(
+  deployment: Deployment,
+  appId: string,
+  expected: readonly OriginSum[],
+): Promise<Pick<BackfillResult, 'origins' | 'delayMinutes'>> {
   const stored = await deployment.rows<OriginSum>(
     `SELECT identity AS origin, toUInt32(count()) AS flights, sum(toFloat64OrNull(properties['delay'])) AS delay
       FROM events WHERE app_id = '${appId}' AND event = 'Flight' GROUP BY identity ORDER BY identity`,
@@ -220,43 +152,6 @@ async function compare(deployment: Deployment, appId: string, expected: readonly
   if (differing.length > 0) {
     throw new BenchError(`${differing.length} origins differ:\n${differing.slice(0, 10).join('\n')}`);
   }
-  const flights = stored.reduce((sum, { flights: count }) => sum + count, 0);
-  const delay = stored.reduce((sum, origin) => sum + origin.delay, 0);
-  process.stdout.write(
-    `ClickHouse and the file agree: ${stored.length} origins, ${flights} flights, ${delay} minutes of delay\n`,
-  );
-}
-
-function readOptions(args: string[]): Options {
-  const { values } = parseArgs({
-    args,
-    options: {
-      flights: { type: 'string', default: String(flightsInFile) },
-      batch: { type: 'string', default: '1000' },
-      connections: { type: 'string', default: '4' },
-      keys: { type: 'boolean', default: false },
-      url: { type: 'string' },
-      'app-id': { type: 'string' },
-      'clickhouse-url': { type: 'string' },
-      database: { type: 'string', default: 'sluice' },
-    },
-  });
-  const { url, database } = values;
-  const [appId, clickhouseUrl] = [values['app-id'], values['clickhouse-url']];
-  if (
-    (url === undefined) !== (appId === undefined) ||
-    (url === undefined) !== (clickhouseUrl === undefined)
-  ) {
-    throw new BenchError('--url, --app-id and --clickhouse-url belong together');
-  }
-  return {
-    flights: Math.min(positive('--flights', values.flights), flightsInFile),
-    batch: positive('--batch', values.batch),
-    connections: positive('--connections', values.connections),
-    keys: values.keys,
-    running:
-      url === undefined || appId === undefined || clickhouseUrl === undefined
-        ? undefined
-        : { appId, deployment: attachDeployment({ url, clickhouseUrl, database }) },
-  };
+  const delayMinutes = stored.reduce((sum, origin) => sum + origin.delay, 0);
+  return { origins: stored.length, delayMinutes };
 }

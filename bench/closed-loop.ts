@@ -1,15 +1,28 @@
 // Load as fast as the service answers: every connection sends its next request when the last one is answered
-// (autocannon, no pipelining). Finds the highest rate. Latencies under it would
-// only tell the number of connections, so none are taken.
+// (autocannon, no pipelining). Finds the highest rate. Latencies under it would only tell the number of
+// connections, so none are taken. With several threads each has an autocannon and some of the connections.
 
-import autocannon from 'autocannon';
+import { Worker } from 'node:worker_threads';
 import { BenchError } from './failure.js';
+import { type ConnectionsResult, type Moment, prepareConnections } from './load-connections.js';
 
 export type ClosedLoopOptions = {
   readonly url: string;
+  /** /api/track unless told. */
+  readonly path?: string;
   /** The bodies of each connection, sent in turn and over again. */
   readonly bodies: readonly (readonly Buffer[])[];
   readonly requests: number;
+  /** Threads that send; 1 unless told, which is the calling one. */
+  readonly threads?: number;
+  /** Statuses of answers that are as they should be; 200 unless told. */
+  readonly statuses?: readonly number[];
+  /** The whole body of every answer; `{}` unless told, null when it does not matter. */
+  readonly expectedBody?: string | null;
+  /** Keeps the status of every answer. */
+  readonly keepsStatuses?: boolean;
+  /** Called about once a second with the answers until then. */
+  readonly onProgress?: (answers: number) => void;
 };
 
 export type ClosedLoopResult = {
@@ -17,66 +30,114 @@ export type ClosedLoopResult = {
   readonly seconds: number;
   /** CPU time in µs that this process used meanwhile. */
   readonly generatorCpu: number;
+  /** With `keepsStatuses`: of each connection's answers, in the order of its requests. */
+  readonly statuses: readonly Uint16Array[];
 };
 
-/** Settles when all requests were answered 200 `{}`; rejects when one was not. */
-export async function sendClosedLoop({
-  url,
-  bodies,
-  requests,
-}: ClosedLoopOptions): Promise<ClosedLoopResult> {
-  const statuses = new Map<number, number>();
-  let answers = 0;
-  let faults = 0;
-  let connection = 0;
-  let answered: () => void = () => undefined;
-  const allAnswered = new Promise<void>((resolve) => {
-    answered = resolve;
-  });
+/** What a thread is given; the buffers of its bodies are copied. */
+export type ThreadData = {
+  readonly load: Omit<ClosedLoopOptions, 'threads' | 'onProgress' | 'bodies'>;
+  readonly bodies: readonly (readonly Uint8Array[])[];
+  /** Of 32 bits, one a thread: its answers until now. */
+  readonly answers: SharedArrayBuffer;
+  readonly index: number;
+};
 
-  let ended: () => void = () => undefined;
-  const allEnded = new Promise<void>((resolve) => {
-    ended = resolve;
-  });
-  const options: autocannon.Options = {
-    url: `${url}/api/track`,
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    connections: bodies.length,
-    pipelining: 1,
-    amount: requests,
-    timeout: 30,
-    expectBody: '{}',
-    setupClient: (client) => {
-      client.setRequests((bodies[connection++] ?? []).map((body) => ({ body })));
-    },
-  };
-  const instance = autocannon(options, ended);
-  let startedAt = performance.now();
-  let cpuBefore = process.cpuUsage();
-  instance.on('start', () => {
-    startedAt = performance.now();
-    cpuBefore = process.cpuUsage();
-  });
-  instance.on('response', (_client, status) => {
-    answers += 1;
-    if (status !== 200) statuses.set(status, (statuses.get(status) ?? 0) + 1);
-    if (answers === requests) answered();
-  });
-  for (const fault of ['reqError', 'reqMismatch'] as const) {
-    (instance as NodeJS.EventEmitter).on(fault, () => {
-      faults += 1;
-    });
-  }
-  // The last answer is what counts: the library itself ends on its next full second.
-  await Promise.race([allAnswered, allEnded]);
-  const seconds = (performance.now() - startedAt) / 1000;
-  const { user, system } = process.cpuUsage(cpuBefore);
-  if (answers < requests || faults > 0 || statuses.size > 0) {
-    const refused = [...statuses].map(([status, count]) => `${count} × ${status}`).join(', ');
-    throw new BenchError(
-      `${answers} of ${requests} requests were answered, ${faults} not as they should; ${refused || 'all 200'}`,
+const progressEveryMs = 1_000;
+
+/** Settles when all requests were answered as they should be; rejects when one was not. */
+export async function sendClosedLoop(options: ClosedLoopOptions): Promise<ClosedLoopResult> {
+  const { bodies, threads = 1, onProgress } = options;
+  const count = Math.min(threads, bodies.length);
+  const answers = new SharedArrayBuffer(4 * count);
+  const senders = await Promise.all(
+    Array.from({ length: count }, (_, index) => {
+      const own = bodies.filter((_list, connection) => connection % count === index);
+      const load = { ...options, requests: shareOf(options.requests, bodies.length, own.length) };
+      return count === 1 ? prepareHere(load, own, answers) : prepareThread(load, own, answers, index);
+    }),
+  );
+  const counters = new Int32Array(answers);
+  const timer = setInterval(
+    () => onProgress?.(counters.reduce((sum, value) => sum + value, 0)),
+    progressEveryMs,
+  );
+  try {
+    const results = await Promise.all(senders.map((send) => send()));
+    assertAnswered(options.requests, results);
+    const between = (value: (moment: Moment) => number) =>
+      Math.max(...results.map(({ end }) => value(end))) -
+      Math.min(...results.map(({ start }) => value(start)));
+    const statuses = bodies.map(
+      (_, connection) =>
+        results[connection % count]?.statuses[Math.floor(connection / count)] ?? new Uint16Array(),
     );
+    return {
+      seconds: between(({ ms }) => ms) / 1000,
+      generatorCpu: between(({ cpu }) => cpu),
+      statuses: options.keepsStatuses ? statuses : [],
+    };
+  } finally {
+    clearInterval(timer);
   }
-  return { seconds, generatorCpu: user + system };
+}
+
+type Send = () => Promise<ConnectionsResult>;
+
+async function prepareHere(
+  options: ClosedLoopOptions,
+  bodies: readonly (readonly Buffer[])[],
+  answers: SharedArrayBuffer,
+): Promise<Send> {
+  const counter = new Int32Array(answers);
+  return () => prepareConnections({ ...options, bodies }, counter, 0)();
+}
+
+async function prepareThread(
+  options: ClosedLoopOptions,
+  bodies: readonly (readonly Buffer[])[],
+  answers: SharedArrayBuffer,
+  index: number,
+): Promise<Send> {
+  const { url, path, requests, statuses, expectedBody, keepsStatuses } = options;
+  const given = { url, path, requests, statuses, expectedBody, keepsStatuses };
+  const load = JSON.parse(JSON.stringify(given)) as ThreadData['load'];
+  const workerData: ThreadData = { load, bodies, answers, index };
+  const worker = new Worker(new URL('./load-thread.js', import.meta.url), { workerData });
+  const message = () =>
+    new Promise<unknown>((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    });
+  await message();
+  return async () => {
+    const result = message();
+    worker.postMessage('start');
+    return (await result) as ConnectionsResult;
+  };
+}
+
+/** Requests of some of the connections, when each connection sends the same number. */
+function shareOf(requests: number, connections: number, own: number): number {
+  if (requests % connections !== 0 && own !== connections) {
+    throw new BenchError('the requests must be the same number for each connection');
+  }
+  return Math.round((requests / connections) * own);
+}
+
+function assertAnswered(requests: number, results: readonly ConnectionsResult[]): void {
+  const answers = results.reduce((sum, result) => sum + result.answers, 0);
+  const faults = results.reduce((sum, result) => sum + result.faults, 0);
+  const refused = new Map<number, number>();
+  for (const result of results) {
+    for (const [status, count] of result.refused) refused.set(status, (refused.get(status) ?? 0) + count);
+  }
+  if (answers === requests && faults === 0 && refused.size === 0) return;
+  const statuses = [...refused].map(([status, count]) => `${count} × ${status}`).join(', ') || 'all 200';
+  const fault = results.map((result) => result.fault).find((text) => text !== '');
+  throw new BenchError(
+    `${answers} of ${requests} requests were answered, ${faults} not as they should, ${statuses}${
+      fault === undefined ? '' : `; the first: ${fault}`
+    }`,
+  );
 }

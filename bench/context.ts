@@ -1,13 +1,15 @@
-// What the measurements of one scenario share.
+// What the measurements of one session share: the deployment they load, how long and how often, and what came of
+// them so far.
 
 import type { Redis } from 'ioredis';
 import type { Deployment } from './deployment.js';
+import type { Options } from './options.js';
+import type { Progress } from './progress.js';
 
 export type Context = {
   readonly deployment: Deployment;
-  readonly redis: Redis;
-  /** Length of one run. */
-  readonly seconds: number;
-  /** Events acknowledged so far, by app_id: what ClickHouse must hold when all is over. */
-  readonly acknowledged: Map<string, number>;
+  /** Absent where the deployment runs elsewhere. */
+  readonly redis: Redis | undefined;
+  readonly options: Options;
+  readonly progress: Progress;
 };

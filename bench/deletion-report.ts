@@ -5,6 +5,8 @@ import type { Load } from './deletion-load.js';
 import type { BulkRun, ManyRun, OneRun } from './deletion-runs.js';
 import { figure, markdownTable, median } from './figures.js';
 import { describeInWords, type Machine } from './machine.js';
+import { lines } from './report/plots.js';
+import { renderSvg } from './report/svg.js';
 import { writeResults } from './results.js';
 
 export type OneResult = {
@@ -36,6 +38,27 @@ export function writeDeletionResults(results: DeletionResults): void {
   writeResults('deletion', results, deletionReport(results));
 }
 
+/** The plots of the page, by the ends of their names; settles when they are drawn. Without `one` there is none. */
+export async function deletionPlots({ one }: DeletionResults): Promise<Record<string, string>> {
+  return one.length > 0 ? { one: await renderSvg(onePlot(one)) } : {};
+}
+
+/** Time and rows written of one user's deletion, by how many events there are. */
+function onePlot(one: readonly OneResult[]) {
+  const points = (value: (run: OneRun) => number) =>
+    one.flatMap(({ events, everywhere, inOnePart }) => [
+      { x: events / 1e6, y: median(everywhere.map(value)), line: 'rows in many parts' },
+      { x: events / 1e6, y: median(inOnePart.map(value)), line: 'rows in one part' },
+    ]);
+  return lines(
+    {
+      title: 'Until complete, s, by millions of events',
+      points: points((run) => run.completeSeconds),
+    },
+    { title: 'Rows written anew', points: points((run) => run.rowsRewritten) },
+  );
+}
+
 /** In Markdown. */
 export function deletionReport(results: DeletionResults): string {
   const { machine, options, one, bulk, bulkLoad, many } = results;
@@ -54,7 +77,10 @@ export function deletionReport(results: DeletionResults): string {
     const rate = figure(bulkLoad.ratePerSecond);
     parts.push(`## Acknowledgements at ${rate} events a second`, loadNote, loadTable(bulkLoad));
   }
-  if (one.length > 0) parts.push('## One user', oneNote, oneTable(one));
+  if (one.length > 0) {
+    const plot = `![Time and rows written of one user's deletion, by stored events](deletion-one.svg)`;
+    parts.push('## One user', oneNote, plot, oneTable(one));
+  }
   if (many !== undefined) parts.push('## Requests of one user each', manyNote, manyTable(many));
   return `${parts.join('\n\n')}\n`;
 }

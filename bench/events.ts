@@ -29,10 +29,16 @@ export function bulkBodies(count: number, eventsEach: number, options: EventOpti
   });
 }
 
-function eventOf(number: number, { keyPrefix }: EventOptions): object {
+/** The identity of the user of an event or another record. */
+export function userOf(number: number): string {
+  return `user-${String(number % users).padStart(6, '0')}@example.com`;
+}
+
+/** The fields of one event, without the app_id. */
+export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPrefix'>): object {
   return {
     event: 'Order Completed',
-    identity: `user-${String(number % users).padStart(6, '0')}@example.com`,
+    identity: userOf(number),
     timestamp: new Date(1_750_000_000_000 + (number % 86_400_000)).toISOString(),
     properties: {
       order_id: `order-${String(number).padStart(9, '0')}`,

@@ -2,11 +2,15 @@
 
 /** Of ascending values; the smallest one that at least `percent` of all do not exceed. */
 export function percentile(ascending: ArrayLike<number>, percent: number): number {
-  const index = Math.ceil((percent / 100) * ascending.length) - 1;
-  return ascending[Math.max(0, index)] ?? Number.NaN;
+  return ascending[Math.max(0, rankOf(percent, ascending.length) - 1)] ?? Number.NaN;
 }
 
-/** The middle value; of two middle ones the lower, so that it was measured. */
+/** How many of so many values are `percent` of them, rounded up; 99.9 % of 1000 are 999, whatever the fractions. */
+export function rankOf(percent: number, count: number): number {
+  return Math.ceil((percent / 100) * count - 1e-6);
+}
+
+/** The middle value; of two middle ones the lower, so that it was measured. NaN of none. */
 export function median(values: readonly number[]): number {
   return percentile(
     [...values].sort((a, b) => a - b),
@@ -15,16 +19,33 @@ export function median(values: readonly number[]): number {
 }
 
 /** With three digits that count, thousands set apart: 0.531, 12.3, 104, 28,100; whole ones below 1000 as they are. */
-export function figure(value: number): string {
-  if (!Number.isFinite(value)) return '–';
-  if (Number.isInteger(value) && value < 1000) return String(value);
-  if (value >= 1000) return Number(value.toPrecision(3)).toLocaleString('en-US');
-  if (value >= 100) return value.toFixed(0);
-  return value >= 10 ? value.toFixed(1) : value.toFixed(2);
+export function figure(value: number | undefined): string {
+  if (value === undefined || !Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1000) return String(value);
+  if (size >= 1000) return Number(value.toPrecision(3)).toLocaleString('en-US');
+  if (size >= 100) return value.toFixed(0);
+  return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
 /** A table in Markdown; the first column is text, the others are figures. */
 export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(line)].join('\n');
+}
+
+/** The same table with its columns aligned, for a terminal. */
+export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const all = [head, ...rows];
+  const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));
+  const line = (row: readonly string[]) =>
+    widths
+      .map((width, column) => {
+        const cell = row[column] ?? '';
+        const space = ' '.repeat(width - [...cell].length);
+        return column === 0 ? cell + space : space + cell;
+      })
+      .join('  ')
+      .trimEnd();
+  return all.map(line).join('\n');
 }

@@ -26,7 +26,7 @@ export type Flights = {
   stop(): Promise<void>;
 };
 
-export type Batch = { readonly body: Buffer; readonly events: number };
+type Batch = { readonly body: Buffer; readonly events: number };
 
 const path = fileURLToPath(
   new URL('../../node_modules/vega-datasets/data/flights-3m.parquet', import.meta.url),

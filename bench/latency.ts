@@ -1,66 +1,110 @@
-// Latencies under a fixed rate: of the acknowledgement, and from it until the event can be queried.
+// Latencies at a fixed rate: of the acknowledgement, and from it until the event can be queried; and of the
+// floor of HTTP at the same rate, which says what of it is the machine's.
 
 import type { Context } from './context.js';
 import { singleBodies } from './events.js';
 import { percentile } from './figures.js';
 import { startProbing } from './freshness.js';
-import { measure, type Run } from './measure.js';
-import { sendOpenLoop } from './open-loop.js';
-import { untilStored } from './stored.js';
+import { type LatencyFigures, latencyFigures, type Spread } from './latency-figures.js';
+import { measure, type Run, type Subject } from './measure.js';
+import { newLatencies, recordLatency, startOpenLoop } from './open-loop.js';
+import { plus, type Records, sumOf, untilCounted } from './stored.js';
 
-/** In ms. */
-export type Spread = { readonly p50: number; readonly p99: number; readonly max: number };
+export type { Spread } from './latency-figures.js';
 
 export type LatencyRun = Run & {
   readonly ratePerSecond: number;
-  readonly acknowledgedSinceDueMs: Spread;
-  readonly acknowledgedSinceSentMs: Spread;
-  readonly queryableMs: Spread;
-  readonly probes: number;
-  /** How often ClickHouse was asked for probes, and how long an answer took. */
-  readonly questionsPerSecond: number;
-  readonly questionMs: number;
+  readonly latency: LatencyFigures;
+  /** Of the service, not of the floor. */
+  readonly queryable?: {
+    /** From the acknowledgement to the answer of ClickHouse that shows the event. */
+    readonly ms: Spread;
+    readonly probes: number;
+    /** How often ClickHouse was asked for probes, and how long an answer took. */
+    readonly questionsPerSecond: number;
+    readonly questionMs: number;
+  };
 };
 
-const connections = 128;
+export type LatencyOptions = {
+  readonly subject: Subject;
+  /** Of the load; probes have another one where that is possible. */
+  readonly appId: string;
+  readonly probeAppId?: string;
+  readonly ratePerSecond: number;
+  readonly seconds: number;
+  readonly stallMs?: number;
+};
+
+const connections = 256;
 const bodyCount = 200_000;
+const warmUpSeconds = 1;
 
-/** One event a request at `rate` a second, after a second of warm-up at the same rate. */
-export async function runLatency(context: Context, rate: number, round: number): Promise<LatencyRun> {
-  const { deployment, redis, acknowledged } = context;
-  const appId = await deployment.addEnvironment(`latency ${round}`, 'default');
-  const probeAppId = await deployment.addEnvironment(`probes ${round}`, 'default');
-  const bodies = singleBodies(bodyCount, { appId, first: 0 });
-  const send = (requests: number) =>
-    sendOpenLoop({ url: deployment.url, bodies, ratePerSecond: rate, requests, connections });
-
-  await send(rate);
-  await untilStored(deployment, appId, rate);
-
-  const events = Math.round(rate * context.seconds);
-  const load = async () => {
-    const probing = startProbing(deployment, redis, probeAppId);
-    const sent = await send(events);
-    return { ...sent, freshness: await probing.stop() };
+/** One event a request, sent when due, after a second of warm-up at the same rate. */
+export async function runLatency(
+  { deployment, redis, progress }: Context,
+  options: LatencyOptions,
+): Promise<LatencyRun> {
+  const { subject, appId, probeAppId, ratePerSecond, seconds } = options;
+  const { url } = subject;
+  const { ids: _, ...already } = await subject.stored(appId);
+  const bodies = singleBodies(Math.min(bodyCount, Math.ceil(ratePerSecond * seconds)), { appId, first: 0 });
+  const latencies = newLatencies();
+  const send = async (requests: number, counts: boolean) => {
+    const load = await startOpenLoop(
+      { url, bodies, ratePerSecond, requests, connections },
+      counts ? (answered) => recordLatency(latencies, answered) : () => undefined,
+    );
+    return load.ended;
   };
-  const given = { deployment, redis, appId, eventsBefore: rate, requests: events, events, load };
-  const { run, loaded } = await measure(given);
-  const { freshness } = loaded;
-  acknowledged.set(appId, rate + events);
-  acknowledged.set(probeAppId, freshness.acknowledgedAfter.length);
-  return {
-    ...run,
-    ratePerSecond: rate,
-    acknowledgedSinceDueMs: spreadOf(loaded.latenciesSinceDue),
-    acknowledgedSinceSentMs: spreadOf(loaded.latenciesSinceSent),
-    queryableMs: spreadOf(freshness.queryableAfter),
-    probes: freshness.queryableAfter.length,
-    questionsPerSecond: freshness.questions / loaded.seconds,
-    questionMs: freshness.questionMs,
-  };
+  const warmUp = Math.max(1, Math.round(ratePerSecond * warmUpSeconds));
+  await send(warmUp, false);
+  const before: Records = plus(already, { events: warmUp });
+  await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
+
+  const requests = Math.max(1, Math.round(ratePerSecond * seconds));
+  const watch = progress.watch(`${ratePerSecond} requests a second`, () => {
+    const { count } = latencies.acknowledged;
+    return `${count} of ${requests} answered`;
+  });
+  try {
+    const { run, loaded } = await measure({
+      subject,
+      redis: probeAppId === undefined ? undefined : redis,
+      appId,
+      before,
+      requests,
+      ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
+      load: async () => {
+        const probing = probeAppId === undefined ? undefined : startProbing(deployment, redis, probeAppId);
+        const sent = await send(requests, true);
+        const freshness = await probing?.stop();
+        const probes = probeAppId === appId ? (freshness?.acknowledgedAfter.length ?? 0) : 0;
+        return { ...sent, freshness, acknowledged: { events: requests + probes } };
+      },
+    });
+    const { freshness } = loaded;
+    return {
+      ...run,
+      ratePerSecond,
+      latency: latencyFigures(latencies),
+      ...(freshness === undefined
+        ? {}
+        : {
+            queryable: {
+              ms: spreadOfSorted(freshness.queryableAfter),
+              probes: freshness.queryableAfter.length,
+              questionsPerSecond: freshness.questions / loaded.seconds,
+              questionMs: freshness.questionMs,
+            },
+          }),
+    };
+  } finally {
+    watch.end();
+  }
 }
 
-function spreadOf(ascending: ArrayLike<number>): Spread {
+function spreadOfSorted(ascending: ArrayLike<number>): Spread {
   return {
     p50: percentile(ascending, 50),
     p99: percentile(ascending, 99),

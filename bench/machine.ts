@@ -8,7 +8,15 @@ import { Redis } from 'ioredis';
 import type { Deployment } from './deployment.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const packages = ['uWebSockets.js', 'bullmq', 'ioredis', '@clickhouse/client', 'chdb', 'autocannon'];
+const packages = [
+  'uWebSockets.js',
+  'bullmq',
+  'ioredis',
+  '@clickhouse/client',
+  'chdb',
+  'autocannon',
+  'fastify',
+];
 const tmpfsType = 0x01021994;
 
 export type Machine = {
@@ -24,8 +32,9 @@ export type Machine = {
   readonly versions: Readonly<Record<string, string>>;
 };
 
-export async function describeMachine(deployment: Deployment): Promise<Machine> {
-  const [clickhouse] = await deployment.rows<{ version: string }>('SELECT version() AS version');
+/** Without a deployment the versions of its services are left out. */
+export async function describeMachine(deployment: Deployment | undefined): Promise<Machine> {
+  const [clickhouse] = (await deployment?.rows<{ version: string }>('SELECT version() AS version')) ?? [];
   const versions = Object.fromEntries(packages.map((name) => [name, packageVersion(name)]));
   return {
     date: new Date().toISOString(),
@@ -37,8 +46,10 @@ export async function describeMachine(deployment: Deployment): Promise<Machine> 
     dataOnDisk: statfsSync(tmpdir()).type !== tmpfsType,
     versions: {
       node: process.version.slice(1),
-      ...(deployment.redisUrl === '' ? {} : { redis: await redisVersion(deployment.redisUrl) }),
-      clickhouse: clickhouse?.version ?? 'unknown',
+      ...(deployment === undefined || deployment.redisUrl === ''
+        ? {}
+        : { redis: await redisVersion(deployment.redisUrl) }),
+      ...(clickhouse === undefined ? {} : { clickhouse: clickhouse.version }),
       ...versions,
     },
   };

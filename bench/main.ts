@@ -1,35 +1,84 @@
-// `npm run bench -- SCENARIO`: one scenario a file, each answers one question with figures and fails when
-// what was acknowledged is not what ClickHouse holds.
+// `npm run bench -- SCENARIO`: measures, prints how far it is, and a table at the end; writes the results as JSON
+// and as a page. Fails when what was acknowledged is not what is stored.
 
-import { backfill, backfillUsage } from './backfill.js';
+import { relative } from 'node:path';
 import { deletion, deletionUsage } from './deletion.js';
 import { BenchError } from './failure.js';
-import { pipeline, pipelineUsage } from './pipeline.js';
+import { optionsUsage, readOptions } from './options.js';
+import { createProgress } from './progress.js';
+import { compareResults } from './report/compare.js';
+import { drawPage } from './report/draw.js';
+import { makePage } from './report/page.js';
+import { summary } from './report/summary.js';
+import { readResults, usualPath, writeFiles } from './results.js';
+import { allScenarios, scenariosUsage, selectScenarios } from './scenarios.js';
+import { runSession } from './session.js';
 
-type Scenario = { readonly usage: string; readonly run: (args: string[]) => Promise<void> };
+const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures some
+npm run bench -- all [OPTION]…                     measures all, which takes about 20 minutes on two cores
+npm run bench -- compare A.json B.json             says what changed between two sessions
+npm run bench -- page RESULTS.json                 draws the page and the plots of results again
+npm run bench -- deletion [OPTION]…                measures deletions, which takes about 15 minutes
 
-const scenarios: Readonly<Record<string, Scenario>> = {
-  backfill: { usage: backfillUsage, run: backfill },
-  deletion: { usage: deletionUsage, run: deletion },
-  pipeline: { usage: pipelineUsage, run: pipeline },
-};
+${scenariosUsage}
 
-const [name, ...args] = process.argv.slice(2);
-const scenario = name === undefined || !Object.hasOwn(scenarios, name) ? undefined : scenarios[name];
-if (scenario === undefined) {
-  const usages = Object.values(scenarios).map(({ usage }) => usage);
-  process.stderr.write(`npm run bench -- SCENARIO [OPTION]…\n\n${usages.join('\n\n')}\n`);
-  process.exit(name === undefined ? 0 : 1);
+${optionsUsage}
+
+${deletionUsage}
+`;
+
+async function run(command: string, args: readonly string[]): Promise<void> {
+  if (command === 'deletion') {
+    await deletion([...args]);
+    if (args.length === 0) await drawPage(usualPath('deletion', true));
+    return;
+  }
+  if (command === 'page') {
+    const [file, ...more] = args;
+    if (file === undefined || more.length > 0) throw new BenchError('page takes one file');
+    return drawPage(file.replace(/\.json$/, ''));
+  }
+  if (command === 'compare') {
+    const [a, b] = args;
+    if (a === undefined || b === undefined || args.length > 2)
+      throw new BenchError('compare takes two files');
+    process.stdout.write(compareResults(readResults(a), readResults(b)));
+    return;
+  }
+  const all = command === 'all';
+  const options = readOptions(args, all);
+  const elsewhere = options.elsewhere !== undefined;
+  const given = all ? (options.only ?? allScenarios(elsewhere)) : command.split(',');
+  const names = selectScenarios(given, elsewhere);
+  const progress = createProgress((line) => process.stdout.write(line));
+  progress.say(`measures ${names.join(', ')}`);
+  const results = await runSession(names, [command, ...args].join(' '), options, progress);
+  const standard = options.standard && !elsewhere && all;
+  const path = options.out ?? usualPath(command.replaceAll(',', '+'), standard);
+  const page = await makePage(results, path);
+  writeFiles(path, results, page.markdown, page.plots);
+  process.stdout.write(`\n${summary(results)}\n\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);
+  if (results.failures.length > 0) {
+    throw new BenchError(`failed: ${results.failures.map(({ scenario }) => scenario).join(', ')}`);
+  }
+}
+
+const [command, ...args] = process.argv.slice(2);
+if (command === undefined || command === 'help' || command === '--help') {
+  process.stderr.write(usage);
+  process.exit(0);
 }
 // Leaving through the exit handlers ends the services and removes their data.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 try {
-  await scenario.run(args);
+  await run(command, args);
   process.exit(0);
 } catch (error) {
   const badOption = (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
-  if (badOption) process.stderr.write(`${(error as Error).message}\n\n${scenario.usage}\n`);
-  else if (error instanceof BenchError) process.stderr.write(`bench: ${error.message}\n`);
+  if (badOption) {
+    const own = command === 'deletion' ? deletionUsage : optionsUsage;
+    process.stderr.write(`bench: ${(error as Error).message}\n\n${own}\n`);
+  } else if (error instanceof BenchError) process.stderr.write(`bench: ${error.message}\n`);
   else process.stderr.write(`bench: ${error instanceof Error ? error.stack : String(error)}\n`);
   process.exit(1);
 }

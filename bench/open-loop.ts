@@ -1,13 +1,19 @@
 // Load at a fixed rate: a request is due at its time whether or not earlier ones were answered, so a pause of
-// the service shows in the latency of everything that was due meanwhile. A small HTTP client of its own: at
-// 10,000 requests a second a general one would take the processor that the service needs.
+// the service shows in the latency of everything that was due meanwhile. A small HTTP client of its own:
+// autocannon sends a second's requests at the second's beginning, and at 10,000 requests a second it would take
+// the processor that the service needs.
 
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { BenchError } from './failure.js';
+import { Histogram } from './histogram.js';
 
 export type OpenLoopOptions = {
   readonly url: string;
+  /** /api/track unless told. */
+  readonly path?: string;
+  /** Sent in turn and over again. */
   readonly bodies: readonly Buffer[];
   readonly ratePerSecond: number;
   readonly requests: number;
@@ -24,27 +30,98 @@ export type OpenLoopResult = {
   readonly latenciesSinceSent: Float64Array;
 };
 
-type Connection = { readonly socket: Socket; request: number; received: string };
+/** Times of one answered request by `performance.now()`. */
+type Answered = {
+  readonly request: number;
+  readonly dueAt: number;
+  readonly sentAt: number;
+  /** Whether it could not be sent when due since no connection was free. */
+  readonly waited: boolean;
+  readonly answeredAt: number;
+};
+
+type Connection = {
+  readonly socket: Socket;
+  request: number;
+  sentAt: number;
+  waited: boolean;
+  received: string;
+};
+
+/** A service that answers nothing for so long is not waited for. */
+const silenceMsMax = 30_000;
 
 /** Settles when all requests were answered 200 `{}`; rejects at the first one that was not. */
 export async function sendOpenLoop(options: OpenLoopOptions): Promise<OpenLoopResult> {
-  const { ratePerSecond, requests } = options;
-  const texts = options.bodies.map((body) => requestText(options.url, body));
-  const sinceDue = new Float64Array(requests);
-  const sinceSent = new Float64Array(requests);
-  const sentAt = new Float64Array(requests);
+  const sinceDue = new Float64Array(options.requests);
+  const sinceSent = new Float64Array(options.requests);
+  const load = await startOpenLoop(options, ({ request, dueAt, sentAt, answeredAt }) => {
+    sinceDue[request] = answeredAt - dueAt;
+    sinceSent[request] = answeredAt - sentAt;
+  });
+  const { seconds, generatorCpu } = await load.ended;
+  return {
+    seconds,
+    generatorCpu,
+    latenciesSinceDue: sinceDue.sort(),
+    latenciesSinceSent: sinceSent.sort(),
+  };
+}
+
+/** Latencies of acknowledgements in µs. */
+export type Latencies = {
+  /** From the write; for a request that found no free connection when it was due, from then. */
+  readonly acknowledged: Histogram;
+  /** From the write to the answer. */
+  readonly sinceSent: Histogram;
+  /** From the moment it was due: what the generator itself was late is in it. */
+  readonly sinceDue: Histogram;
+};
+
+export function newLatencies(): Latencies {
+  return { acknowledged: new Histogram(), sinceSent: new Histogram(), sinceDue: new Histogram() };
+}
+
+/** Records one answer. */
+export function recordLatency(
+  latencies: Latencies,
+  { dueAt, sentAt, waited, answeredAt }: Omit<Answered, 'request'>,
+): void {
+  latencies.acknowledged.record((answeredAt - (waited ? dueAt : sentAt)) * 1000);
+  latencies.sinceSent.record((answeredAt - sentAt) * 1000);
+  latencies.sinceDue.record((answeredAt - dueAt) * 1000);
+}
+
+export type OpenLoop = {
+  /** Answers until now. */
+  readonly answers: number;
+  /** Sends nothing more; `ended` settles when what is under way is answered. */
+  stop(): void;
+  /** Settles when all requests were answered 200 `{}`; rejects at the first one that was not. */
+  readonly ended: Promise<{
+    readonly requests: number;
+    readonly seconds: number;
+    readonly generatorCpu: number;
+  }>;
+};
+
+/** Opens the connections and begins to send; `requests` may be Infinity, until `stop`. */
+export async function startOpenLoop(
+  options: OpenLoopOptions,
+  onAnswer: (answered: Answered) => void,
+): Promise<OpenLoop> {
+  const { url, path = '/api/track', ratePerSecond } = options;
+  const texts = options.bodies.map((body) => requestText(url, path, body));
   let finish: () => void = () => undefined;
   let fail: (error: Error) => void = () => undefined;
   const finished = new Promise<void>((resolve, reject) => {
     finish = resolve;
     fail = reject;
   });
-
-  let answers = 0;
   const all = await Promise.all(
     Array.from({ length: options.connections }, async () => {
-      const connection: Connection = { socket: await open(options.url), request: -1, received: '' };
-      const { socket } = connection;
+      const socket = await open(url);
+      const connection: Connection = { socket, request: -1, sentAt: 0, waited: false, received: '' };
       socket.setEncoding('latin1');
       socket.on('data', (text) => receive(connection, String(text)));
       socket.on('error', fail);
@@ -54,18 +131,27 @@ export async function sendOpenLoop(options: OpenLoopOptions): Promise<OpenLoopRe
   );
   const idle = [...all];
 
-  const startedAt = performance.now();
-  const dueAt = (request: number) => startedAt + (request * 1000) / ratePerSecond;
-  const cpuBefore = process.cpuUsage();
+  let requests = options.requests;
+  let answers = 0;
   let next = 0;
+  /** When a request that was due last found no connection. */
+  let exhaustedAt = Number.NEGATIVE_INFINITY;
+  const startedAt = performance.now();
+  let answeredAt = startedAt;
+  const cpuBefore = process.cpuUsage();
+  const dueAt = (request: number) => startedAt + (request * 1000) / ratePerSecond;
 
   function sendDue(): void {
     const now = performance.now();
     while (next < requests && dueAt(next) <= now) {
       const connection = idle.pop();
-      if (connection === undefined) return;
+      if (connection === undefined) {
+        exhaustedAt = now;
+        return;
+      }
       connection.request = next;
-      sentAt[next] = performance.now();
+      connection.sentAt = performance.now();
+      connection.waited = dueAt(next) <= exhaustedAt;
       connection.socket.write(texts[next % texts.length] as Buffer);
       next += 1;
     }
@@ -73,49 +159,67 @@ export async function sendOpenLoop(options: OpenLoopOptions): Promise<OpenLoopRe
 
   function receive(connection: Connection, text: string): void {
     connection.received += text;
-    const { received, request } = connection;
-    if (!received.endsWith('\r\n\r\n{}')) {
+    const { received, request, sentAt, waited } = connection;
+    if (!received.endsWith('\r\n\r\n{}') && !received.endsWith('\r\n2\r\n{}\r\n0\r\n\r\n')) {
       if (!received.startsWith('HTTP/1.1 200'.slice(0, received.length)) || received.length > 1000) {
         fail(new BenchError(`a request was answered: ${received.slice(0, 500)}`));
       }
       return;
     }
     const now = performance.now();
-    sinceDue[request] = now - dueAt(request);
-    sinceSent[request] = now - (sentAt[request] as number);
+    onAnswer({ request, dueAt: dueAt(request), sentAt, waited, answeredAt: now });
     connection.received = '';
     idle.push(connection);
     answers += 1;
+    answeredAt = now;
     if (answers === requests) finish();
     else if (next < requests && dueAt(next) <= now) sendDue();
   }
 
-  const timer = setInterval(sendDue, 1);
-  try {
-    await finished;
-  } finally {
-    clearInterval(timer);
-    for (const { socket } of all) socket.removeAllListeners('close').destroy();
-  }
-  const { user, system } = process.cpuUsage(cpuBefore);
+  const timer = setInterval(() => {
+    sendDue();
+    if (next > answers && performance.now() - answeredAt > silenceMsMax) {
+      fail(new BenchError(`${next - answers} requests are not answered within ${silenceMsMax / 1000} s`));
+    }
+  }, 1);
+  const ended = finished
+    .finally(() => {
+      clearInterval(timer);
+      for (const { socket } of all) socket.removeAllListeners('close').destroy();
+    })
+    .then(() => {
+      const { user, system } = process.cpuUsage(cpuBefore);
+      return { requests, seconds: (performance.now() - startedAt) / 1000, generatorCpu: user + system };
+    });
+  // Who waits for it is told.
+  ended.catch(() => undefined);
   return {
-    seconds: (performance.now() - startedAt) / 1000,
-    generatorCpu: user + system,
-    latenciesSinceDue: sinceDue.sort(),
-    latenciesSinceSent: sinceSent.sort(),
+    get answers() {
+      return answers;
+    },
+    stop: () => {
+      requests = Math.min(requests, next);
+      if (answers === requests) finish();
+    },
+    ended,
   };
 }
 
 async function open(url: string): Promise<Socket> {
-  const { hostname, port } = new URL(url);
-  const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+  const { protocol, hostname, port } = new URL(url);
+  if (protocol === 'https:') {
+    const socket = connectTls({ host: hostname, port: Number(port || 443), servername: hostname });
+    await once(socket, 'secureConnect');
+    return socket.setNoDelay(true);
+  }
+  const socket = connect({ host: hostname, port: Number(port || 80), noDelay: true });
   await once(socket, 'connect');
   return socket;
 }
 
-function requestText(url: string, body: Buffer): Buffer {
+function requestText(url: string, path: string, body: Buffer): Buffer {
   const head = [
-    'POST /api/track HTTP/1.1',
+    `POST ${path} HTTP/1.1`,
     `Host: ${new URL(url).host}`,
     'Content-Type: application/json',
     `Content-Length: ${body.length}`,

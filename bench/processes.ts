@@ -1,5 +1,5 @@
-// CPU time of processes, from /proc: what a figure per event is made of. It hardly depends on who else uses
-// the machine, unlike events a second.
+// CPU time and memory of processes, from /proc. CPU time is what a figure per event is made of: it hardly
+// depends on who else uses the machine, unlike events a second.
 
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -26,6 +26,16 @@ export function cpuMicroseconds(pid: number): number {
   let ticks = 0;
   for (const [candidate, stat] of stats) if (isOurs(candidate)) ticks += stat.ticks;
   return ticks * microsecondsPerTick;
+}
+
+/** Resident memory of a process in bytes, without its descendants; 0 when it has ended. */
+export function memoryBytes(pid: number): number {
+  try {
+    const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    return Number(kib ?? 0) * 1024;
+  } catch {
+    return 0;
+  }
 }
 
 export type MachineTime = { readonly busy: number; readonly all: number };

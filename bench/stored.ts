@@ -3,52 +3,83 @@
 import type { Deployment } from './deployment.js';
 import { BenchError } from './failure.js';
 
+/** The tables of records, by the names of their views. */
+export const recordTables = ['events', 'user_properties', 'user_identities'] as const;
+export type RecordTable = (typeof recordTables)[number];
+export type Records = Readonly<Partial<Record<RecordTable, number>>>;
+
+/** What is stored of one environment; of events also how many different ids they have. */
+export type Stored = Records & { readonly ids: number };
+
+/** Where acknowledged records end up: ClickHouse, or what a peer stores into. */
+export type Store = { readonly stored: (appId: string) => Promise<Stored> };
+
 /** A look costs ClickHouse some milliseconds of CPU. */
 const lookEveryMs = 100;
 const merged = { lookEveryMs: 200, msMax: 30_000 };
+/** Without a new record for so long, what is missing is lost. */
+export const stallMsMax = 30_000;
 
 type Rows = Pick<Deployment, 'rows'>;
 
+/** The records of an environment in a deployment's tables. */
+export async function readStored({ rows }: Rows, appId: string): Promise<Stored> {
+  const count = (table: RecordTable) => `(SELECT count() FROM ${table} WHERE app_id = '${appId}')`;
+  const counts = recordTables.map((table) => `toUInt32(${count(table)}) AS ${table}`).join(', ');
+  const ids = `toUInt32((SELECT uniqExact(event_id) FROM events WHERE app_id = '${appId}')) AS ids`;
+  const [row] = await rows<Stored>(`SELECT ${counts}, ${ids}`);
+  return row ?? { ids: 0 };
+}
+
+/** The same without the ids, whose counting takes long, for looking again and again. */
+export async function countRecords({ rows }: Rows, appId: string): Promise<number> {
+  const tables = recordTables.map((table) => `SELECT app_id FROM ${table} WHERE app_id = '${appId}'`);
+  const [row] = await rows<{ records: number }>(
+    `SELECT toUInt32(count()) AS records FROM (${tables.join(' UNION ALL ')})`,
+  );
+  return row?.records ?? 0;
+}
+
+export function sumOf(records: Records): number {
+  return recordTables.reduce((sum, table) => sum + (records[table] ?? 0), 0);
+}
+
+export function plus(a: Records, b: Records): Records {
+  return Object.fromEntries(recordTables.map((table) => [table, (a[table] ?? 0) + (b[table] ?? 0)]));
+}
+
 /**
- * Settles when ClickHouse holds as many events of the environment as were acknowledged, or more. Rejects when
- * it got none for `stallMsMax`.
+ * Settles when `count` says that as many records are stored as were acknowledged, or more. Rejects when it got
+ * none for `stallMs`.
  */
-export async function untilStored(
-  { rows }: Rows,
-  appId: string,
+export async function untilCounted(
+  count: () => Promise<number>,
   acknowledged: number,
-  stallMsMax = 30_000,
+  stallMs = stallMsMax,
 ): Promise<void> {
-  let count = await countStored({ rows }, appId);
-  for (let movedAt = performance.now(); count < acknowledged; ) {
-    if (performance.now() - movedAt > stallMsMax) {
-      throw new BenchError(`${acknowledged} events were acknowledged, ClickHouse stays at ${count}`);
+  let counted = await count();
+  for (let movedAt = performance.now(); counted < acknowledged; ) {
+    if (performance.now() - movedAt > stallMs) {
+      throw new BenchError(`${acknowledged} records were acknowledged, ${counted} are stored`);
     }
     await pause(lookEveryMs);
-    const now = await countStored({ rows }, appId);
-    if (now > count) movedAt = performance.now();
-    count = now;
+    const now = await count();
+    if (now > counted) movedAt = performance.now();
+    counted = now;
   }
 }
 
-/** Rejects unless ClickHouse holds exactly that many events of the environment, each under an id of its own. */
-export async function assertStored({ rows }: Rows, appId: string, acknowledged: number): Promise<void> {
-  const [row] = await rows<{ events: number; ids: number }>(
-    `SELECT toUInt32(count()) AS events, toUInt32(uniqExact(event_id)) AS ids FROM events WHERE app_id = '${appId}'`,
-  );
-  const { events, ids } = row ?? { events: 0, ids: 0 };
-  if (events !== acknowledged || ids !== acknowledged) {
+/** Rejects unless exactly the acknowledged records are stored, each event under an id of its own. */
+export async function assertStored(store: Store, appId: string, acknowledged: Records): Promise<void> {
+  const { ids, ...stored } = await store.stored(appId);
+  const words = (records: Records) =>
+    recordTables.map((table) => `${records[table] ?? 0} ${table}`).join(', ');
+  const differs = recordTables.some((table) => (stored[table] ?? 0) !== (acknowledged[table] ?? 0));
+  if (differs || ids !== (acknowledged.events ?? 0)) {
     throw new BenchError(
-      `${acknowledged} events were acknowledged, ClickHouse holds ${events} with ${ids} different ids`,
+      `acknowledged were ${words(acknowledged)}; stored are ${words(stored)}, the events under ${ids} ids`,
     );
   }
-}
-
-export async function countStored({ rows }: Rows, appId: string): Promise<number> {
-  const [row] = await rows<{ events: number }>(
-    `SELECT toUInt32(count()) AS events FROM events WHERE app_id = '${appId}'`,
-  );
-  return row?.events ?? 0;
 }
 
 /** Settles when ClickHouse merges nothing, or after 30 s: one run should not pay for another one's merges. */

@@ -10,7 +10,7 @@ export type SegmentName = { readonly table: TableName; readonly number: string }
 
 // The same for every attempt: a retry with other settings may be cut into other blocks, and a block has the
 // token, not the insert. `async_insert` is on by default in new servers and has other rules.
-const insertSettings = {
+export const insertSettings = {
   async_insert: 0,
   insert_deduplicate: 1,
   input_format_parallel_parsing: 0,

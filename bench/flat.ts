@@ -1,0 +1,160 @@
+// Does an event cost the same whatever is there already? With more and more stored events, and spread over more
+// and more environments.
+
+import { columns } from '../src/clickhouse/tables.js';
+import type { Context } from './context.js';
+import type { Deployment } from './deployment.js';
+import { deploymentSubject } from './deployment-subject.js';
+import { eventOf } from './events.js';
+import { figure } from './figures.js';
+import type { Run, Subject } from './measure.js';
+import type { Progress } from './progress.js';
+import { mergesEnded } from './stored.js';
+import { runThroughput } from './throughput.js';
+import { sluiceWays, type Way } from './ways.js';
+
+export type FlatResult = {
+  /** The runs of each way with so many stored events. */
+  readonly byEvents: readonly {
+    readonly events: number;
+    readonly single: readonly Run[];
+    readonly bulk: readonly Run[];
+  }[];
+  /** Single events, spread over so many environments. */
+  readonly byEnvironments: readonly { readonly environments: number; readonly single: readonly Run[] }[];
+};
+
+const fillRows = 500_000;
+/** Of each segment that is made up: what a service of 5000 events a second leaves. Each has a marker. */
+const rowsPerSegment = 1_250;
+const warmUpSeconds = 1;
+/** Before anything is compared: a process's first requests cost several times as much. */
+const firstRunsEnvironments = 10;
+const hourMs = 3_600_000;
+const filledAppId = '99999999';
+
+export async function runFlat(context: Context): Promise<FlatResult> {
+  const { deployment, options, progress } = context;
+  const byEnvironments: FlatResult['byEnvironments'][number][] = [];
+  await runSpread(context, await deployment.addEnvironments(firstRunsEnvironments, 'default'));
+  for (const environments of options.flatEnvironments) {
+    progress.say(`flat: ${environments} environments`);
+    const appIds = await deployment.addEnvironments(environments, 'default');
+    const single: Run[] = [];
+    for (let repeat = 0; repeat < options.repeats; repeat += 1) {
+      single.push(await runSpread(context, appIds));
+    }
+    byEnvironments.push({ environments, single });
+  }
+  const byEvents: FlatResult['byEvents'][number][] = [];
+  for (const events of options.flatEvents) {
+    await fill(deployment, events, progress);
+    await mergesEnded(deployment);
+    byEvents.push({
+      events,
+      single: await runWay(context, 'single'),
+      bulk: await runWay(context, 'bulk-500'),
+    });
+  }
+  return { byEvents, byEnvironments };
+}
+
+async function runWay(context: Context, name: 'single' | 'bulk-500'): Promise<Run[]> {
+  const { deployment, options } = context;
+  const way = wayOf(name);
+  const appIds = await deployment.addEnvironments(options.repeats, way.limits);
+  const runs: Run[] = [];
+  for (const appId of appIds) runs.push(await runOne(context, way, deploymentSubject(deployment), appId));
+  return runs;
+}
+
+/** One event a request, each of the next environment. */
+function runSpread(context: Context, appIds: readonly string[]): Promise<Run> {
+  const way: Way = {
+    ...wayOf('single'),
+    bodies: (count, { first }) =>
+      Array.from({ length: count }, (_, i) => {
+        const appId = appIds[(first + i) % appIds.length];
+        return Buffer.from(JSON.stringify({ app_id: appId, ...eventOf(first + i, {}) }));
+      }),
+  };
+  return runOne(context, way, wholeTable(context.deployment), '');
+}
+
+async function runOne(context: Context, way: Way, subject: Subject, appId: string): Promise<Run> {
+  const { redis, options, progress } = context;
+  const run = await runThroughput({
+    subject,
+    redis,
+    way,
+    appId,
+    seconds: options.seconds,
+    warmUpSeconds,
+    connections: options.connections ?? way.connections,
+    threads: options.threads,
+    progress,
+  });
+  progress.say(`  ${way.name}: ${figure(run.cpuSum)} µs an event`);
+  return run;
+}
+
+function wayOf(name: string): Way {
+  const way = sluiceWays.find((candidate) => candidate.name === name);
+  if (way === undefined) throw new Error(`there is no way ${name}`);
+  return way;
+}
+
+/** The deployment, with all of its events counted together: nobody else sends any. */
+function wholeTable(deployment: Deployment): Subject {
+  const stored = async () => {
+    const [row] = await deployment.rows<{ events: number; ids: number }>(
+      'SELECT toUInt32(count()) AS events, toUInt32(uniqExact(event_id)) AS ids FROM events',
+    );
+    return row ?? { ids: 0 };
+  };
+  const count = async () => {
+    const [row] = await deployment.rows<{ n: number }>('SELECT toUInt32(count()) AS n FROM events');
+    return row?.n ?? 0;
+  };
+  return { ...deploymentSubject(deployment), stored, count };
+}
+
+/** Adds events, as if a service had stored them lately, until there are so many in all. */
+async function fill({ rows }: Deployment, events: number, progress: Progress): Promise<void> {
+  const [row] = await rows<{ n: number }>('SELECT toUInt32(count()) AS n FROM events');
+  const first = row?.n ?? 0;
+  let stored = first;
+  const segmentBase = BigInt(Date.now() - hourMs) * 1000n + BigInt(first);
+  const watch = progress.watch('flat', () => `${stored} of ${events} events stored`);
+  try {
+    while (stored < events) {
+      const count = Math.min(fillRows, events - stored);
+      await rows(fillStatement(stored, count, segmentBase));
+      stored += count;
+    }
+  } finally {
+    watch.end();
+  }
+  progress.say(`flat: ${stored} events are stored`);
+}
+
+/** Rows of many segments in one insert, each segment with its marker; made by ClickHouse. */
+function fillStatement(first: number, count: number, segmentBase: bigint): string {
+  const segment = `toUInt64(${segmentBase + BigInt(first)} + intDiv(number, ${rowsPerSegment}) * ${rowsPerSegment})`;
+  const receivedAt = "fromUnixTimestamp64Micro(toInt64(segment), 'UTC')";
+  return `INSERT INTO stored_events (${columns.events.join(', ')})
+    SELECT '${filledAppId}', generateUUIDv4(), 'Order Completed', NULL,
+      concat('user-', leftPad(toString(n % 200000), 6, '0'), '@example.com'), '', ${receivedAt},
+      map('order_id', concat('order-', leftPad(toString(n), 9, '0')), 'amount', toString(n % 100000 / 100),
+        'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + n % 4], 'items', toString(1 + n % 7)),
+      number % ${rowsPerSegment}, segment, 1, ${receivedAt}
+    FROM (SELECT number, number + ${first} AS n, ${segment} AS segment FROM numbers(${count}))
+    UNION ALL
+    SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', ${receivedAt},
+      CAST(map(), 'Map(String, String)'), 0, segment, 0, ${receivedAt}
+    FROM (
+      SELECT DISTINCT ${segment} AS segment FROM numbers(${count})
+    )
+    SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${2 * fillRows},
+      min_insert_block_size_rows = ${2 * fillRows}`;
+}

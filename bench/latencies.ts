@@ -1,0 +1,112 @@
+// The latencies of a session: at 30, 50 and 70 % of the highest rate of single events, half of it five times, each
+// beside the floor of HTTP at the same rate.
+
+import type { Context } from './context.js';
+import { deploymentSubject } from './deployment-subject.js';
+import { figure } from './figures.js';
+import { type LatencyRun, runLatency } from './latency.js';
+import type { Peers } from './peers/start.js';
+import type { LatencyRuns, WayRuns } from './results.js';
+import { runThroughput } from './throughput.js';
+import { sluiceWays } from './ways.js';
+
+/** How often each share is measured when what targets are about is repeated. */
+const shares = [
+  { share: 0.3, runs: 1 },
+  { share: 0.5, runs: 5 },
+  { share: 0.7, runs: 1 },
+] as const;
+/** More than a run of throughput: a probe is sent twenty times a second, and a hundredth of them counts. */
+const longer = 2;
+const warmUpSeconds = 2;
+
+export async function runLatencies(
+  context: Context,
+  peers: Peers | undefined,
+  ways: readonly WayRuns[],
+): Promise<LatencyRuns[]> {
+  const { options } = context;
+  const plan =
+    options.rate === undefined
+      ? await planShares(context, ways)
+      : [{ share: undefined, ratePerSecond: options.rate, runs: options.repeats }];
+  const all: LatencyRuns[] = [];
+  for (const { share, ratePerSecond, runs } of plan) {
+    const sluice: LatencyRun[] = [];
+    const floor: LatencyRun[] = [];
+    for (let run = 1; run <= runs; run += 1) {
+      sluice.push(await runSluice(context, ratePerSecond));
+      say(context, `latency at ${ratePerSecond}/s ${run}/${runs}`, sluice.at(-1) as LatencyRun);
+      if (peers === undefined) continue;
+      floor.push(await runFloor(context, peers, ratePerSecond, run));
+      say(context, `uws at ${ratePerSecond}/s ${run}/${runs}`, floor.at(-1) as LatencyRun);
+    }
+    all.push({ subject: 'sluice', share, ratePerSecond, runs: sluice });
+    if (floor.length > 0) all.push({ subject: 'uws', share, ratePerSecond, runs: floor });
+  }
+  return all;
+}
+
+async function planShares(context: Context, ways: readonly WayRuns[]) {
+  const measured = ways.find(({ name }) => name === 'single')?.runs.map((run) => run.requestsPerSecond);
+  const highest = Math.max(...(measured ?? [await findHighestRate(context)]));
+  return shares.map(({ share, runs }) => ({
+    share,
+    ratePerSecond: Math.max(1, Math.round(highest * share)),
+    runs: context.options.repeats < 3 ? 1 : runs,
+  }));
+}
+
+/** Requests a second of single events, found in one run. */
+export async function findHighestRate({ deployment, redis, options, progress }: Context): Promise<number> {
+  const way = sluiceWays.find(({ name }) => name === 'single');
+  if (way === undefined) throw new Error('there is no way of single events');
+  const [appId = ''] = await deployment.addEnvironments(1, way.limits);
+  const run = await runThroughput({
+    subject: deploymentSubject(deployment),
+    redis,
+    way,
+    appId,
+    seconds: options.seconds,
+    warmUpSeconds,
+    connections: options.connections ?? way.connections,
+    threads: options.threads,
+    progress,
+  });
+  progress.say(`the highest rate is ${figure(run.requestsPerSecond)} requests a second`);
+  return run.requestsPerSecond;
+}
+
+async function runSluice(context: Context, ratePerSecond: number): Promise<LatencyRun> {
+  const { deployment, options } = context;
+  const [appId = '', probeAppId = ''] = await deployment.addEnvironments(2, 'default');
+  const subject = deploymentSubject(deployment);
+  return runLatency(context, {
+    subject,
+    appId,
+    probeAppId,
+    ratePerSecond,
+    seconds: longer * options.seconds,
+  });
+}
+
+async function runFloor(
+  context: Context,
+  peers: Peers,
+  ratePerSecond: number,
+  run: number,
+): Promise<LatencyRun> {
+  const subject = await peers.subject('uws');
+  const { seconds } = context.options;
+  return runLatency(context, { subject, appId: `uws-latency-${run}`, ratePerSecond, seconds });
+}
+
+function say({ progress }: Context, name: string, { latency, queryable, othersShare }: LatencyRun): void {
+  const { p50, p99, max } = latency.acknowledgedMs;
+  const parts = [`acknowledged p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`];
+  if (queryable !== undefined) {
+    parts.push(`queryable p50 ${figure(queryable.ms.p50)}, p99 ${figure(queryable.ms.p99)} ms`);
+  }
+  if ((othersShare ?? 0) > 0.1) parts.push(`others use ${figure(100 * (othersShare ?? 0))} %: noisy`);
+  progress.say(`${name}: ${parts.join('; ')}`);
+}

@@ -1,0 +1,97 @@
+// What a team would write first, the API: Fastify with a schema, a counter in Redis for the limit, SET NX for an
+// idempotency key, one BullMQ job an event. Bulk requests meet no limit, as those that it is compared with.
+
+import { randomUUID } from 'node:crypto';
+import { Queue } from 'bullmq';
+import Fastify from 'fastify';
+import { Redis } from 'ioredis';
+import { peerQueue } from './peer-names.js';
+
+type Event = {
+  event: string;
+  identity: string;
+  timestamp?: string;
+  properties?: Record<string, string | number>;
+  idempotency_key?: string;
+};
+type Body = { app_id: string } & (Event | { events: Event[] });
+
+const limit = { max: 30, seconds: 30 };
+const keySeconds = 86_400;
+
+const redis = new Redis(process.env.REDIS_URL ?? '');
+const queue = new Queue(peerQueue, { connection: new Redis(process.env.REDIS_URL ?? '') });
+
+const event = {
+  type: 'object',
+  required: ['event', 'identity'],
+  properties: {
+    event: { type: 'string', minLength: 1, maxLength: 1024 },
+    identity: { type: 'string', minLength: 1, maxLength: 255 },
+    timestamp: { type: 'string', format: 'date-time' },
+    idempotency_key: { type: 'string', minLength: 1, maxLength: 255 },
+    properties: {
+      type: 'object',
+      maxProperties: 1000,
+      additionalProperties: { anyOf: [{ type: 'string', maxLength: 1023 }, { type: 'number' }] },
+    },
+  },
+};
+const appId = { app_id: { type: 'string' } };
+const body = {
+  if: { required: ['events'] },
+  // biome-ignore lint/suspicious/noThenProperty: a word of JSON Schema.
+  then: {
+    type: 'object',
+    required: ['app_id'],
+    properties: { ...appId, events: { type: 'array', minItems: 1, maxItems: 1000, items: event } },
+  },
+  else: {
+    ...event,
+    required: ['app_id', ...event.required],
+    properties: { ...appId, ...event.properties },
+  },
+};
+
+const app = Fastify({ bodyLimit: 16 * 1024 * 1024 });
+
+app.post<{ Body: Body }>('/api/track', { schema: { body } }, async ({ body: request }, reply) => {
+  const single = !('events' in request);
+  if (single && !(await fitsLimit(request.app_id, request.identity))) {
+    return reply.code(429).send({ err: { message: 'Too many requests', code: 'rate_limited' } });
+  }
+  const events = single ? [request] : request.events;
+  const fresh = await Promise.all(events.map((one) => claim(request.app_id, one.idempotency_key)));
+  const jobs = events
+    .filter((_, index) => fresh[index])
+    .map((one) => ({
+      name: 'event',
+      data: {
+        app_id: request.app_id,
+        event_id: randomUUID(),
+        event: one.event,
+        identity: one.identity,
+        time: one.timestamp ?? new Date().toISOString(),
+        properties: one.properties ?? {},
+      },
+      opts: { removeOnComplete: true, attempts: 5 },
+    }));
+  const [first] = jobs;
+  if (jobs.length === 1 && first !== undefined) await queue.add(first.name, first.data, first.opts);
+  else if (jobs.length > 1) await queue.addBulk(jobs);
+  return {};
+});
+
+async function fitsLimit(app: string, identity: string): Promise<boolean> {
+  const key = `limit:${app}:${identity}`;
+  const count = await redis.incr(key);
+  if (count === 1) await redis.expire(key, limit.seconds);
+  return count <= limit.max;
+}
+
+async function claim(app: string, key: string | undefined): Promise<boolean> {
+  if (key === undefined) return true;
+  return (await redis.set(`key:${app}:${key}`, '1', 'EX', keySeconds, 'NX')) === 'OK';
+}
+
+await app.listen({ host: '127.0.0.1', port: Number(process.env.PORT) });

@@ -1,0 +1,49 @@
+// Segments as the service makes them, byte for byte: the bench's events through its own encoder, joined with the
+// stamps that the commit script would add. What the engine and Redis are given alone.
+
+import { markerRows } from '../../src/clickhouse/tables.js';
+import { eventKind } from '../../src/ingest/event.js';
+import { eventOf } from '../events.js';
+import { BenchError } from '../failure.js';
+
+export type MadeSegment = {
+  readonly number: string;
+  /** What one commit appends, each; the first begins with the marker row. */
+  readonly commits: readonly string[];
+  readonly rows: number;
+};
+
+/** Numbers of real segments are below 64 shards of microseconds; these end where no shard's do. */
+const shardOfNone = 63n;
+
+/** Makes one segment of `rows` events in commits of `rowsPerCommit`. `index` tells several apart. */
+export function makeSegment(
+  appId: string,
+  rows: number,
+  rowsPerCommit: number,
+  index: number,
+  nowMs: number,
+): MadeSegment {
+  const base = BigInt(nowMs) * 1000n + BigInt(index) * 64n;
+  const number = String(base - (base % 64n) + shardOfNone);
+  const received = `"${(nowMs / 1000).toFixed(3)}"]\n`;
+  const commits: string[] = [];
+  for (let first = 0; first < rows; first += rowsPerCommit) {
+    const stamps = `,${number},${commits.length + 1},${received}`;
+    const count = Math.min(rowsPerCommit, rows - first);
+    const lines = Array.from(
+      { length: count },
+      (_, i) => `${rowOf(appId, index * rows + first + i, nowMs)}${i}${stamps}`,
+    );
+    const marker = first === 0 ? `${markerRows.events},${number},0,${received}` : '';
+    commits.push(marker + lines.join(''));
+  }
+  return { number, commits, rows };
+}
+
+function rowOf(appId: string, number: number, nowMs: number): string {
+  const context = { surrogates: false, nowMs, allowedIdentities: new Set<string>() };
+  const checked = eventKind.check(eventOf(number, { keyPrefix: undefined }), context);
+  if ('code' in checked) throw new BenchError(`an event of the bench is refused: ${checked.message}`);
+  return eventKind.encode(appId, checked).row;
+}

@@ -1,0 +1,188 @@
+// The page of a session: what was measured and how, the targets, and a section for each scenario with its plot and
+// its table.
+
+import { figure, markdownTable } from '../figures.js';
+import { describeInWords } from '../machine.js';
+import { plotFile, type Results } from '../results.js';
+import { bulkNames, plotsOf, singleNames } from './plots.js';
+import {
+  flatTable,
+  latencyTable,
+  segmentTable,
+  soakTable,
+  type Table,
+  targetTable,
+  wayTable,
+} from './tables.js';
+
+export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
+
+/** `path` is where the page will be, without its ending: its plots are named after it. */
+export async function makePage(results: Results, path: string): Promise<Page> {
+  const plots = await plotsOf(results);
+  const parts = [
+    '# Bench',
+    `Written by \`npm run bench -- ${results.command}\` in ${figure(results.seconds / 60)} min. ${describeInWords(results.machine)}`,
+    results.failures.length > 0 ? failed(results) : checked,
+  ];
+  const table = ({ head, rows }: Table) => markdownTable(head, rows);
+  const plot = (name: string, alternative: string) =>
+    plots[name] === undefined ? [] : [`![${alternative}](${plotFile(path, name)})`];
+  const targets = targetTable(results);
+  if (targets.rows.length > 0) parts.push('## Targets', targetNote, table(targets));
+  if (results.ways.length > 0) {
+    const shown = new Set([...singleNames, ...bulkNames]);
+    const others = results.ways.filter(({ name }) => !shown.has(name));
+    const named = (names: readonly string[]) =>
+      names.flatMap((name) => results.ways.find((way) => way.name === name) ?? []);
+    const [singles, bulks] = [named(singleNames), named(bulkNames)];
+    parts.push('## Highest rates, and the cost of a record', costNote);
+    parts.push(...plot('cost-single', 'CPU of a single event by process'));
+    if (singles.length > 0) parts.push(table(wayTable(singles)));
+    parts.push(...plot('cost-bulk', 'CPU of an event in bulk by process'));
+    if (bulks.length > 0) parts.push(table(wayTable(bulks)));
+    if (others.length > 0) parts.push('Other requests:', table(wayTable(others)), ...mixture(results));
+    if (results.ways.some(({ subject }) => subject !== 'sluice')) parts.push(comparedWith);
+  }
+  if (results.latencies.length > 0) {
+    parts.push(
+      '## Latency',
+      latencyNote,
+      ...plot('latency', 'Acknowledgement by percentile'),
+      table(latencyTable(results)),
+    );
+  }
+  if (results.segments !== undefined) {
+    const { events, redisBytesPerEvent } = results.segments;
+    parts.push(
+      '## A backlog in Redis',
+      `${segmentNote} Redis allocated ${figure(redisBytesPerEvent)} bytes more an event of ${figure(events)}, all told.`,
+    );
+    parts.push(...plot('segments', 'Memory of sealed segments'), table(segmentTable(results)));
+  }
+  if (results.backlog !== undefined)
+    parts.push(
+      '## Draining a backlog',
+      backlogText(results.backlog),
+      ...plot('backlog', 'The backlog over time'),
+    );
+  if (results.flat !== undefined)
+    parts.push(
+      '## Flat',
+      flatNote,
+      ...plot('flat', 'CPU of an event by what is stored'),
+      table(flatTable(results)),
+    );
+  if (results.soak !== undefined)
+    parts.push(
+      ...soak(results, plot),
+      ...(results.soak.samples.length > 0 ? [table(soakTable(results))] : []),
+    );
+  if (results.backfill !== undefined) parts.push('## Backfill', backfillText(results.backfill));
+  if (results.deletionBeside !== undefined)
+    parts.push('## A deletion beside ingestion', deletionText(results.deletionBeside));
+  return { markdown: `${parts.join('\n\n')}\n`, plots };
+}
+
+const checked = `After every run exactly the acknowledged records were stored, each event under an id of its own; a session in
+which one is missing, doubled or refused fails.`;
+
+function failed({ failures }: Results): string {
+  return [
+    '**This session failed:**',
+    ...failures.map(({ scenario, message }) => `- ${scenario}: ${message}`),
+  ].join('\n');
+}
+
+const targetNote = `Ratios within this session: of CPU, summed over all processes but the load generator, and of medians.`;
+
+const costNote = `Medians of the runs. CPU is in µs a record, user and system, counted until everything was stored; merges that
+ClickHouse makes later are not in it. The load generator runs on the same cores and takes its CPU from the
+service, so rates are lower than they would be without it, while the CPU of a record hardly depends on it.
+"Others' share" is the part of the machine's CPU time that other programs used meanwhile: the more of it, the
+noisier.`;
+
+const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`. ClickHouse gets the same rows in blocks as large as those of
+bulk-500, by the inserts that a worker makes, through the HTTP of the embedded process, whose CPU counts; without
+it says what that HTTP costs. Redis gets the same bytes by APPEND, as many commands at a time as a commit has requests,
+its file synced before every answer.
+
+Peers, sent the very same bodies: Fastify checks with its schema, limits single events by INCR, claims keys by SET NX and
+adds one BullMQ job an event, from which a worker inserts up to 1000 rows at a time. node:http gathers events for
+50 ms, inserts them and answers then; it has no limits and no keys. Both store into a plain table whose inserts are
+not synced.`;
+
+const latencyNote = `One event a request, sent when due whether or not earlier ones were answered. "Acknowledged" counts from the
+write of a request, or from when it was due if no connection was free then; "since due" also counts what the
+generator itself was late. "Queryable" counts from a probe's acknowledgement to the answer of ClickHouse that
+first shows it.`;
+
+const segmentNote = `Segments as they are sealed while ClickHouse is away: single events at 500 to 5000 a second, and bulk loads that
+fill segments. Memory is what MEMORY USAGE says, bytes of rows are STRLEN.`;
+
+const flatNote = `The same load on an emptier and a fuller table, and spread over few and many environments; medians of the runs.`;
+
+function mixture({ ways }: Results): string[] {
+  const run = ways.find(({ name }) => name === 'mixed')?.runs[0];
+  if (run?.limited === undefined) return [];
+  return [
+    `Of the mixture's ${figure(run.requests)} requests ${figure(run.limited)} were answered 429 and ${figure(run.repeats)} were repeats; its figures are by stored event.`,
+  ];
+}
+
+function backlogText(result: NonNullable<Results['backlog']>): string {
+  const {
+    events,
+    segments,
+    redisBytesPerEvent,
+    ratePerSecond,
+    drainSeconds,
+    drainedPerSecond,
+    cpu,
+    latency,
+  } = result;
+  const used = Object.entries(cpu).map(([name, microseconds]) => `${name} ${figure(microseconds)}`);
+  return `${figure(events)} events in ${figure(segments)} segments waited, ${figure(redisBytesPerEvent)} bytes of Redis each. While
+${figure(ratePerSecond)} more came a second, all were stored after ${figure(drainSeconds)} s: ${figure(drainedPerSecond)} a second. CPU in µs an event: ${used.join(', ')}.
+Acknowledgements meanwhile: p50 ${figure(latency.acknowledgedMs.p50)}, p99 ${figure(latency.acknowledgedMs.p99)}, max ${figure(latency.acknowledgedMs.max)} ms.`;
+}
+
+function soak({ soak: found }: Results, plot: (name: string, alternative: string) => string[]): string[] {
+  if (found === undefined) return [];
+  const { minutes, ratePerSecond, events, latency } = found;
+  const { p50, p99, max } = latency.acknowledgedMs;
+  return [
+    '## Soak',
+    `${figure(ratePerSecond)} events a second for ${minutes} min, ${figure(events)} in all. Acknowledged: p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms.`,
+    ...plot('soak', 'Memory of each process over time'),
+  ];
+}
+
+function backfillText(result: NonNullable<Results['backfill']>): string {
+  const {
+    events,
+    storedSeconds,
+    acknowledgedSeconds,
+    eventsPerRequest,
+    keys,
+    repeats,
+    cpu,
+    generatorCpu,
+    origins,
+    delayMinutes,
+  } = result;
+  const used = Object.entries(cpu).map(([name, microseconds]) => `${name} ${figure(microseconds)}`);
+  const costs =
+    used.length === 0 ? '' : ` CPU in µs an event: ${used.join(', ')}; generator ${figure(generatorCpu)}.`;
+  return `${figure(events)} flights, ${eventsPerRequest} a request${keys ? ', with keys' : ''}: acknowledged after ${figure(acknowledgedSeconds)} s, stored after ${figure(storedSeconds)} s,
+${figure(events / storedSeconds)} a second.${costs} ${repeats} requests had to be sent again. ClickHouse and the file agree on the flights
+and delays of all ${origins} origins, ${delayMinutes.toLocaleString('en-US')} minutes in all.`;
+}
+
+function deletionText(result: NonNullable<Results['deletionBeside']>): string {
+  const { events, ratePerSecond, before, meanwhile, run } = result;
+  const ms = ({ acknowledgedSinceSentMs: { p50, p99, max } }: typeof before) =>
+    `p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`;
+  return `${figure(run.targets)} users with ${figure(run.rows)} of ${figure(events)} rows, deleted while ${figure(ratePerSecond)} events a second came: complete after
+${figure(run.completeSeconds)} s. Acknowledgements before: ${ms(before)}; meanwhile: ${ms(meanwhile)}.`;
+}

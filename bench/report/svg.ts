@@ -1,0 +1,63 @@
+// Turns a Vega-Lite specification into an SVG file that can be read on a light and on a dark page: it has a
+// background of its own, and both change with what the reader prefers.
+
+import { parse, View } from 'vega';
+import { compile, type TopLevelSpec } from 'vega-lite';
+
+/** What the plots are drawn with, and what each becomes on a dark page. */
+export const ink = {
+  text: '#24292f',
+  faint: '#57606a',
+  grid: '#d8dee4',
+  paper: '#ffffff',
+  bar: '#afb8c1',
+} as const;
+const darkInk: Readonly<Record<keyof typeof ink, string>> = {
+  text: '#e6edf3',
+  faint: '#9ba5b0',
+  grid: '#30363d',
+  paper: '#0d1117',
+  bar: '#6e7681',
+};
+
+/** Colours that are told apart by the colour-blind and stand out from both backgrounds. */
+export const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
+
+const config: TopLevelSpec['config'] = {
+  background: ink.paper,
+  padding: 14,
+  font: 'system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif',
+  title: { anchor: 'start', fontSize: 14, fontWeight: 600, color: ink.text, offset: 12 },
+  axis: {
+    labelColor: ink.faint,
+    titleColor: ink.faint,
+    titleFontWeight: 'normal',
+    labelFontSize: 11,
+    titleFontSize: 11,
+    gridColor: ink.grid,
+    domainColor: ink.grid,
+    tickColor: ink.grid,
+    labelLimit: 320,
+  },
+  legend: { labelColor: ink.text, titleColor: ink.faint, orient: 'bottom', title: null, labelFontSize: 11 },
+  view: { stroke: null },
+  range: { category: [...colours] },
+  text: { color: ink.text, fontSize: 11 },
+};
+
+/** Settles with the text of the file. Throws what Vega says of a specification that is wrong. */
+export async function renderSvg(spec: TopLevelSpec): Promise<string> {
+  const compiled = compile({ ...spec, config } as TopLevelSpec);
+  const view = new View(parse(compiled.spec), { renderer: 'none' });
+  const svg = await view.toSVG();
+  view.finalize();
+  return `${svg.replace(/(<svg [^>]*>)/, `$1${darkStyle()}`)}\n`;
+}
+
+/** Rules win over attributes, so the drawing itself needs no change. */
+function darkStyle(): string {
+  const rules = (Object.keys(ink) as (keyof typeof ink)[]).flatMap((name) =>
+    ['fill', 'stroke'].map((attribute) => `[${attribute}="${ink[name]}"]{${attribute}:${darkInk[name]}}`),
+  );
+  return `<style>@media (prefers-color-scheme:dark){${rules.join('')}}</style>`;
+}

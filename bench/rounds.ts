@@ -1,0 +1,231 @@
+// The ways and what they are compared with, round after round, so that a slow minute of the machine meets all of
+// them alike. A way that fails is not tried again; the others go on.
+
+import type { Context } from './context.js';
+import { deploymentSubject } from './deployment-subject.js';
+import { describeFailure, messageOf } from './failure.js';
+import { figure } from './figures.js';
+import type { Run, Subject } from './measure.js';
+import { runEngine, runEngineDirect } from './peers/engine.js';
+import { runAppend } from './peers/redis-append.js';
+import type { Peers } from './peers/start.js';
+import type { Results, WayRuns } from './results.js';
+import { runThroughput, type ThroughputRun } from './throughput.js';
+import { peerWays, sluiceWays, type Way } from './ways.js';
+
+export type RoundsResult = Pick<Results, 'ways' | 'failures'>;
+
+type Open = { -readonly [Key in keyof WayRuns]: WayRuns[Key] } & { runs: ThroughputRun[] };
+
+const warmUpSeconds = { first: 2, later: 0.5 };
+/** Of the engine alone, when no bulk run of the session says how many rows an insert has. */
+const standardRowsPerInsert = 15_000;
+/** Of Redis alone: events of a commit, and requests of 500 in one. */
+const commandsPerPipeline = { single: 30, bulk: 2 };
+const appendedRows = { single: 320_000, bulk: 960_000 };
+/** How fast the engine is thought to be, for how many blocks fit a run. */
+const rowsPerSecond = 100_000;
+
+/** Runs those whose names are wanted. Its own failures are in the result. */
+export async function runRounds(
+  context: Context,
+  peers: Peers | undefined,
+  wanted: ReadonlySet<string>,
+): Promise<RoundsResult> {
+  const { options, progress } = context;
+  const floors = floorWays(context, peers);
+  const steps = [
+    ...[...sluiceWays, ...peerWays].map((way) => ({
+      name: way.name,
+      what: way.what,
+      subject: way.subject as string,
+      once: way.once,
+      appIds: () => appIdsOf(context, way),
+      run: (appId: string, round: number) => runWay(context, peers, way, appId, round),
+    })),
+    ...floors,
+  ].filter(({ name }) => wanted.has(name));
+  // In turns, so that a target's two sides are measured close to each other.
+  steps.sort((a, b) => place(a.name) - place(b.name));
+  const ways = new Map<string, Open>();
+  const failures = new Map<string, string>();
+  const appIds = new Map<string, string[]>();
+
+  for (let round = 1; round <= options.repeats; round += 1) {
+    for (const { name, what, subject, once, appIds: makeAppIds, run } of steps) {
+      if ((once && round > 1) || failures.has(name)) continue;
+      try {
+        const own = appIds.get(name) ?? (await makeAppIds());
+        appIds.set(name, own);
+        const way: Open = ways.get(name) ?? { name, what, subject, runs: [] };
+        ways.set(name, way);
+        const result = await run(own[round - 1] ?? '', round, ways);
+        way.runs.push(result.run);
+        if (result.rowsPerInsert !== undefined) way.rowsPerInsert = result.rowsPerInsert;
+        progress.say(`${name} ${round}/${once ? 1 : options.repeats}: ${describeRun(result.run)}`);
+      } catch (error) {
+        failures.set(name, messageOf(error));
+        progress.say(`${name} FAILED: ${describeFailure(error)}`);
+      }
+    }
+  }
+  return {
+    ways: [...ways.values()].filter(({ runs }) => runs.length > 0),
+    failures: [...failures].map(([scenario, message]) => ({ scenario, message })),
+  };
+}
+
+const order = [
+  'uws',
+  'single',
+  'redis-single',
+  'single-keys',
+  'bulk-500',
+  'bulk-500-keys',
+  'engine',
+  'redis-bulk',
+];
+
+function place(name: string): number {
+  const index = order.indexOf(name);
+  return index === -1 ? order.length : index;
+}
+
+type StepResult = { readonly run: ThroughputRun; readonly rowsPerInsert?: number };
+
+function appIdsOf({ deployment, options }: Context, way: Way): Promise<string[]> {
+  const count = way.once ? 1 : options.repeats;
+  if (way.subject === 'sluice') return deployment.addEnvironments(count, way.limits);
+  // A peer takes any.
+  return Promise.resolve(Array.from({ length: count }, (_, i) => `${way.name}-${i + 1}`));
+}
+
+async function runWay(
+  { deployment, redis, options, progress }: Context,
+  peers: Peers | undefined,
+  way: Way,
+  appId: string,
+  round: number,
+): Promise<StepResult> {
+  const subject = await subjectOf(deployment, peers, way);
+  const run = await runThroughput({
+    subject,
+    redis: way.subject === 'sluice' ? redis : undefined,
+    way,
+    appId,
+    seconds: options.seconds,
+    warmUpSeconds: round === 1 ? warmUpSeconds.first : warmUpSeconds.later,
+    connections: options.connections ?? way.connections,
+    threads: options.threads,
+    rate: options.rate,
+    progress,
+  });
+  if (way.subject !== 'sluice' || way.path !== '/api/track') return { run };
+  const [row] = await deployment.rows<{ per: number }>(
+    `SELECT count() / uniqExact(segment) AS per FROM stored_events WHERE app_id = '${appId}'`,
+  );
+  return { run, rowsPerInsert: Math.round(row?.per ?? 0) };
+}
+
+function subjectOf(
+  deployment: Context['deployment'],
+  peers: Peers | undefined,
+  { subject }: Way,
+): Subject | Promise<Subject> {
+  if (subject === 'sluice') return deploymentSubject(deployment);
+  if (peers === undefined) throw new Error('peers run beside a deployment of the bench');
+  return peers.subject(subject);
+}
+
+type Floor = {
+  readonly name: string;
+  readonly what: string;
+  readonly subject: string;
+  readonly once: boolean;
+  readonly appIds: () => Promise<string[]>;
+  readonly run: (appId: string, round: number, ways: ReadonlyMap<string, WayRuns>) => Promise<StepResult>;
+};
+
+function floorWays({ deployment, options }: Context, peers: Peers | undefined): Floor[] {
+  if (peers === undefined) return [];
+  const all = deploymentSubject(deployment);
+  // What the rest of the deployment does meanwhile has nothing to do with it.
+  const subject: Subject = { ...all, cpu: () => ({ clickhouse: all.cpu().clickhouse ?? 0 }) };
+  const appIds = (name: string) => () =>
+    Promise.resolve(Array.from({ length: options.repeats }, (_, i) => `${name}-${i + 1}`));
+  const engine = (ways: ReadonlyMap<string, WayRuns>) => {
+    const rowsPerInsert = ways.get('bulk-500')?.rowsPerInsert ?? standardRowsPerInsert;
+    const blocks = Math.max(2, Math.round((rowsPerSecond * options.seconds) / rowsPerInsert));
+    return { rowsPerInsert, blocks };
+  };
+  const append = async (appId: string, rowsPerCommand: number, kind: 'single' | 'bulk') => ({
+    run: await runAppend({
+      redis: await peers.redis(),
+      appId,
+      rowsPerCommand,
+      commandsPerPipeline: commandsPerPipeline[kind],
+      rows: appendedRows[kind],
+    }),
+  });
+  return [
+    {
+      name: 'engine',
+      what: 'ClickHouse alone, through HTTP',
+      subject: 'engine',
+      once: false,
+      appIds: appIds('engine'),
+      run: async (appId, _round, ways) => {
+        const { rowsPerInsert, blocks } = engine(ways);
+        const run: Run = await runEngine({ deployment, subject, appId, rowsPerBlock: rowsPerInsert, blocks });
+        return { run, rowsPerInsert };
+      },
+    },
+    {
+      name: 'engine-direct',
+      what: 'ClickHouse alone, without HTTP',
+      subject: 'engine-direct',
+      once: false,
+      appIds: appIds('engine-direct'),
+      run: async (appId, _round, ways) => {
+        const { rowsPerInsert, blocks } = engine(ways);
+        return {
+          run: await runEngineDirect({ deployment, appId, rowsPerBlock: rowsPerInsert, blocks }),
+          rowsPerInsert,
+        };
+      },
+    },
+    {
+      name: 'redis-single',
+      what: 'Redis alone, an event a command',
+      subject: 'redis',
+      once: false,
+      appIds: appIds('redis'),
+      run: (appId) => append(appId, 1, 'single'),
+    },
+    {
+      name: 'redis-bulk',
+      what: 'Redis alone, 500 events a command',
+      subject: 'redis',
+      once: false,
+      appIds: appIds('redis'),
+      run: (appId) => append(appId, 500, 'bulk'),
+    },
+  ];
+}
+
+/** One line. */
+export function describeRun(run: ThroughputRun): string {
+  const parts = [`${figure(run.requestsPerSecond)} requests/s, ${figure(run.recordsPerSecond)} records/s`];
+  if (run.cpuSum !== undefined) {
+    const cpu = Object.entries(run.cpu).map(([name, used]) => `${name} ${figure(used)}`);
+    parts.push(`µs a record: ${cpu.join(', ')}, sum ${figure(run.cpuSum)}`);
+  }
+  parts.push(`generator ${figure(run.generatorCpu)}`);
+  if (run.limited !== undefined) parts.push(`${run.limited} limited, ${run.repeats} repeats`);
+  if (run.latency !== undefined) {
+    const { p50, p99, max } = run.latency.acknowledgedMs;
+    parts.push(`acknowledged p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`);
+  }
+  if ((run.othersShare ?? 0) > 0.1) parts.push(`others use ${figure(100 * (run.othersShare ?? 0))} %: noisy`);
+  return parts.join('; ');
+}

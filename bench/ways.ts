@@ -1,0 +1,157 @@
+// The ways to send records, each a scenario: what a request is, how many connections send, and which records an
+// acknowledged request stands for. The same ways are sent to what the service is compared with.
+
+import type { Limits } from './deployment.js';
+import { bulkBodies, type EventOptions, singleBodies } from './events.js';
+import { collectBodies, collected, identifyBodies, userPropertyBodies } from './records.js';
+import type { Records } from './stored.js';
+
+/** Where a way is sent to: Sluice, a floor, or one of the peers. */
+export const subjectNames = ['sluice', 'uws', 'fastify', 'node-http'] as const;
+export type SubjectName = (typeof subjectNames)[number];
+
+export type Way = {
+  readonly name: string;
+  readonly what: string;
+  readonly subject: SubjectName;
+  readonly path: string;
+  readonly limits: Limits;
+  /** Unless told otherwise on the command line. */
+  readonly connections: number;
+  /** What one acknowledged request adds to each table; of the mixture it depends on the answers. */
+  readonly records: Records | 'by answer';
+  /** Every body is sent once only: it carries keys, or is about a user of its own. */
+  readonly different: boolean;
+  /** The whole answer, null when it depends on the request. */
+  readonly answer: string | null;
+  /** Measured in the first round only, since no target depends on it. */
+  readonly once: boolean;
+  readonly bodies: (count: number, options: EventOptions) => Buffer[];
+};
+
+/** So high that a limit is checked and never met; under the default ones no bulk load runs at full speed. */
+const farAway = 1_000_000_000;
+
+const common = { subject: 'sluice', path: '/api/track', answer: '{}', different: false, once: true } as const;
+const single = { ...common, limits: 'default', connections: 64, records: { events: 1 } } as const;
+const singles = (count: number, options: EventOptions) =>
+  singleBodies(count, { ...options, keyPrefix: undefined });
+
+function bulk(events: number) {
+  return {
+    ...common,
+    limits: 'none',
+    connections: 8,
+    records: { events },
+    bodies: (count: number, options: EventOptions) =>
+      bulkBodies(count, events, { ...options, keyPrefix: undefined }),
+  } as const;
+}
+
+function bulkKeys(events: number) {
+  return {
+    ...bulk(events),
+    different: true,
+    bodies: (count: number, options: EventOptions) => bulkBodies(count, events, options),
+  } as const;
+}
+
+const singleKeys = { ...single, different: true, bodies: singleBodies } as const;
+
+/** What Sluice is sent. */
+export const sluiceWays: readonly Way[] = [
+  { ...single, name: 'single', what: 'one event a request', bodies: singles, once: false },
+  { ...singleKeys, name: 'single-keys', what: 'one event a request, with keys', once: false },
+  { ...bulk(10), name: 'bulk-10', what: 'bulk of 10' },
+  { ...bulk(100), name: 'bulk-100', what: 'bulk of 100' },
+  { ...bulk(500), name: 'bulk-500', what: 'bulk of 500', once: false },
+  { ...bulkKeys(500), name: 'bulk-500-keys', what: 'bulk of 500, with keys', once: false },
+  {
+    ...bulk(500),
+    name: 'bulk-500-limits',
+    what: 'bulk of 500, limits checked',
+    limits: { bulk_app: farAway, bulk_identity: farAway },
+  },
+  { ...bulk(1000), name: 'bulk-1000', what: 'bulk of 1000' },
+  {
+    ...single,
+    name: 'mixed',
+    what: 'mixed: 80 % new, 15 % repeats, 5 % of limited users',
+    records: 'by answer',
+    different: true,
+    bodies: () => [],
+  },
+  {
+    ...single,
+    name: 'user-properties',
+    what: 'properties of one user a request',
+    path: '/api/add_user_properties',
+    records: { user_properties: 1 },
+    bodies: userPropertyBodies,
+  },
+  {
+    ...single,
+    name: 'identify',
+    what: 'one identification a request',
+    path: '/api/v1/identify',
+    records: { user_identities: 1 },
+    different: true,
+    bodies: identifyBodies,
+  },
+  {
+    ...single,
+    name: 'collect',
+    what: 'client library, 20 messages a request',
+    path: '/api/collect',
+    connections: 16,
+    records: collected,
+    different: true,
+    answer: null,
+    bodies: collectBodies,
+  },
+];
+
+/** What the floor of HTTP and the peers are sent: the very same bodies. */
+export const peerWays: readonly Way[] = [
+  { ...single, name: 'uws', what: 'uWebSockets.js alone', subject: 'uws', bodies: singles, once: false },
+  {
+    ...single,
+    name: 'fastify-single',
+    what: 'Fastify + BullMQ: one event a request',
+    subject: 'fastify',
+    bodies: singles,
+    once: false,
+  },
+  {
+    ...singleKeys,
+    name: 'fastify-single-keys',
+    what: 'Fastify + BullMQ: one event a request, with keys',
+    subject: 'fastify',
+  },
+  {
+    ...bulk(500),
+    name: 'fastify-bulk-500',
+    what: 'Fastify + BullMQ: bulk of 500',
+    subject: 'fastify',
+    once: false,
+  },
+  {
+    ...bulkKeys(500),
+    name: 'fastify-bulk-500-keys',
+    what: 'Fastify + BullMQ: bulk of 500, with keys',
+    subject: 'fastify',
+  },
+  {
+    ...single,
+    name: 'node-http-single',
+    what: 'node:http: one event a request',
+    subject: 'node-http',
+    bodies: singles,
+  },
+  {
+    ...bulk(500),
+    name: 'node-http-bulk-500',
+    what: 'node:http: bulk of 500',
+    subject: 'node-http',
+  },
+];
