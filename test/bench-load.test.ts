@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, test } from 'node:test';
+import { sendClosedLoop } from '../bench/closed-loop.js';
+import { newLatencies, recordLatency, sendOpenLoop, startOpenLoop } from '../bench/open-loop.js';
+import { readOptions } from '../bench/options.js';
+import { mixedRequests } from '../bench/records.js';
+import { allScenarios, selectScenarios } from '../bench/scenarios.js';
+import { readAnswers } from '../bench/throughput.js';
+
+type Handle = (body: string, response: ServerResponse, request: IncomingMessage) => void;
+
+const closers: (() => void)[] = [];
+after(() => {
+  for (const close of closers) close();
+});
+
+/** A server on a port of its own that answers each body; settles with its URL. */
+async function serve(handle: Handle): Promise<string> {
+  const server = createServer((request, response) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (text) => {
+      body += text;
+    });
+    request.on('end', () => handle(body, response, request));
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function bodiesOf(connections: number, each: number): Buffer[][] {
+  return Array.from({ length: connections }, (_, connection) =>
+    Array.from({ length: each }, (_body, i) => Buffer.from(`${connection}:${i}`)),
+  );
+}
+
+for (const threads of [1, 2]) {
+  test(`as fast as answered, ${threads} thread(s): every body is sent once, in turn`, async () => {
+    const received: string[] = [];
+    const url = await serve((body, response, { url: path }) => {
+      received.push(`${path} ${body}`);
+      response.end('{}');
+    });
+    const bodies = bodiesOf(4, 25);
+    const { seconds, generatorCpu } = await sendClosedLoop({
+      url,
+      path: '/x',
+      bodies,
+      requests: 100,
+      threads,
+    });
+    assert.ok(seconds > 0 && generatorCpu > 0);
+    const expected = bodies.flat().map((body) => `/x ${body}`);
+    assert.deepEqual([...received].sort(), expected.sort());
+    const ofFirst = received.filter((text) => text.startsWith('/x 0:'));
+    assert.deepEqual(ofFirst, expected.filter((text) => text.startsWith('/x 0:')).sort(byNumber));
+  });
+
+  test(`as fast as answered, ${threads} thread(s): statuses are told by connection and request`, async () => {
+    const url = await serve((body, response) => {
+      const [connection, index] = body.split(':').map(Number) as [number, number];
+      response.writeHead(index === connection ? 429 : 200).end('{"err":{}}');
+    });
+    const { statuses } = await sendClosedLoop({
+      url,
+      bodies: bodiesOf(4, 5),
+      requests: 20,
+      threads,
+      statuses: [200, 429],
+      expectedBody: null,
+      keepsStatuses: true,
+    });
+    assert.deepEqual(
+      statuses.map((list) => [...list].map((status) => status === 429)),
+      [0, 1, 2, 3].map((connection) => [0, 1, 2, 3, 4].map((index) => index === connection)),
+    );
+  });
+}
+
+function byNumber(a: string, b: string): number {
+  return Number(a.split(':')[1]) - Number(b.split(':')[1]);
+}
+
+test('as fast as answered: one answer with another status or body fails the run and is told', async () => {
+  let requests = 0;
+  const refusing = await serve((_body, response) => {
+    requests += 1;
+    response.writeHead(requests === 7 ? 503 : 200).end('{}');
+  });
+  await assert.rejects(
+    sendClosedLoop({ url: refusing, bodies: bodiesOf(2, 10), requests: 20 }),
+    /20 of 20 requests were answered, 0 not as they should, 1 × 503/,
+  );
+  const partly = await serve((body, response) => {
+    response.end(body === '1:3' ? '{"rejected":1}' : '{}');
+  });
+  await assert.rejects(
+    sendClosedLoop({ url: partly, bodies: bodiesOf(2, 10), requests: 20 }),
+    /20 of 20 requests were answered, 1 not as they should, all 200; the first: \{"rejected":1\}/,
+  );
+});
+
+test('at a fixed rate: all requests are sent, no faster than they are due', async () => {
+  let requests = 0;
+  const url = await serve((_body, response) => {
+    requests += 1;
+    response.end('{}');
+  });
+  const sent = await sendOpenLoop({
+    url,
+    bodies: [Buffer.from('{}')],
+    ratePerSecond: 500,
+    requests: 100,
+    connections: 8,
+  });
+  assert.equal(requests, 100);
+  assert.ok(sent.seconds >= 99 / 500, `${sent.seconds} s`);
+  assert.equal(sent.latenciesSinceDue.length, 100);
+});
+
+test('at a fixed rate: a pause of the service shows in what was due meanwhile, though nothing of it was sent', async () => {
+  const pauseMs = 300;
+  let paused = false;
+  const url = await serve((_body, response) => {
+    if (paused) return void response.end('{}');
+    paused = true;
+    setTimeout(() => response.end('{}'), pauseMs);
+  });
+  const latencies = newLatencies();
+  // One connection: while its first request waits, those that are due can only wait.
+  const load = await startOpenLoop(
+    { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 20, connections: 1 },
+    (answered) => recordLatency(latencies, answered),
+  );
+  await load.ended;
+  assert.equal(latencies.acknowledged.count, 20);
+  assert.ok(latencies.sinceSent.percentile(50) < 100_000, 'one answer was slow');
+  assert.ok(latencies.acknowledged.percentile(50) > 100_000, 'many were late');
+});
+
+test('at a fixed rate: what the generator itself was late is not counted as acknowledgement', () => {
+  const latencies = newLatencies();
+  recordLatency(latencies, { dueAt: 0, sentAt: 40, waited: false, answeredAt: 41 });
+  assert.deepEqual(
+    [latencies.acknowledged.max, latencies.sinceSent.max, latencies.sinceDue.max],
+    [1000, 1000, 41_000],
+  );
+});
+
+test('at a fixed rate: stops when told, after everything under way is answered', async () => {
+  let answered = 0;
+  const url = await serve((_body, response) => {
+    setTimeout(() => {
+      answered += 1;
+      response.end('{}');
+    }, 20);
+  });
+  let stop = () => undefined as unknown;
+  const load = await startOpenLoop(
+    {
+      url,
+      bodies: [Buffer.from('{}')],
+      ratePerSecond: 500,
+      requests: Number.POSITIVE_INFINITY,
+      connections: 16,
+    },
+    ({ request }) => {
+      if (request === 30) stop();
+    },
+  );
+  stop = () => load.stop();
+  const { requests } = await load.ended;
+  assert.ok(requests > 30);
+  assert.equal(answered, requests);
+  assert.equal(load.answers, requests);
+});
+
+test('at a fixed rate: an answer other than 200 {} fails the run', async () => {
+  const url = await serve((_body, response) => response.writeHead(429).end('{"err":{}}'));
+  const options = { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 5, connections: 2 };
+  await assert.rejects(sendOpenLoop(options), /a request was answered: HTTP\/1\.1 429/);
+});
+
+test('the mixture: an event is expected once when any of its requests was acknowledged, and never when all were limited', () => {
+  const keys = [
+    ['a', 'b', 'a', 'c'],
+    ['d', 'd', 'd'],
+  ];
+  const statuses = [Uint16Array.of(200, 429, 200, 200), Uint16Array.of(429, 200, 200)];
+  assert.deepEqual(readAnswers(keys, statuses), { acknowledged: { events: 3 }, limited: 2, repeats: 2 });
+});
+
+test('the mixture has its share of repeats and of users who are limited', () => {
+  const requests = mixedRequests(1000, { appId: '1', first: 0, keyPrefix: 'k' });
+  const different = new Set(requests.map(({ key }) => key)).size;
+  const hot = requests.filter(({ body }) => body.includes('"identity":"hot-')).length;
+  assert.ok(Math.abs(different - 850) <= 5, `${different} different`);
+  assert.ok(hot >= 45 && hot <= 55, `${hot} of hot users`);
+});
+
+test('options: a bad one is named, and what belongs together is asked for together', () => {
+  assert.throws(
+    () => readOptions(['--duration', '0'], true),
+    /--duration must be a whole number above 0, not "0"/,
+  );
+  assert.throws(() => readOptions(['--rate', '1.5'], true), /--rate/);
+  assert.throws(() => readOptions(['--flat-events', '1,x'], true), /--flat-events/);
+  assert.throws(() => readOptions(['--url', 'http://a'], true), /belong together/);
+  assert.throws(() => readOptions(['--only', 'single'], false), /--only belongs to all/);
+  assert.throws(() => readOptions(['--env', 'A'], true), /--env takes NAME=VALUE/);
+  const elsewhere = ['--url', 'ftp://a', '--app-id', '1', '--clickhouse-url', 'http://b'];
+  assert.throws(() => readOptions(elsewhere, true), /--url must be a URL/);
+});
+
+test('only a session with nothing changed counts as standard, wherever its results go', () => {
+  assert.equal(readOptions([], true).standard, true);
+  assert.equal(readOptions(['--out', 'x'], true).standard, true);
+  assert.equal(readOptions(['--repeats', '1'], true).standard, false);
+  assert.equal(readOptions(['--only', 'single'], true).standard, false);
+});
+
+test('scenarios: names and groups are taken, others are refused, and elsewhere what needs own processes is', () => {
+  assert.deepEqual(selectScenarios(['bulk-500', 'single'], false), ['single', 'bulk-500']);
+  assert.ok(selectScenarios(['peers'], false).includes('fastify-single'));
+  assert.throws(() => selectScenarios(['singel'], false), /there is no scenario singel/);
+  assert.throws(
+    () => selectScenarios(['single', 'segments'], true),
+    /needs processes of the bench: segments/,
+  );
+  assert.ok(allScenarios(true).includes('soak') && !allScenarios(true).includes('engine'));
+});
