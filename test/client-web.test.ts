@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { KeyValueStorage } from '../src/client/core/adapters.js';
 import { clientLimits } from '../src/client/core/limits.js';
 import type { EventMessage } from '../src/client/core/messages.js';
 import { createSluice, type LoadOptions, type Sluice } from '../src/client/web/sluice.js';
+import { createSendingTurn } from '../src/client/web/tabs.js';
 import {
   createTestBrowser,
   type TestBrowser,
@@ -197,11 +199,31 @@ test('storage that fills up while the page lives keeps order and loses nothing',
   options.localStorage = 'full';
   page.sluice.track('In Memory');
   page.sluice.resetIdentity();
-  assert.equal(page.sluice.identity, undefined, 'what memory says stands before what is stored');
+  assert.equal(page.sluice.identity, undefined);
+  assert.equal(browser.storage.has('sluice:1:user'), false, 'no later page takes up the former user');
   delete options.localStorage;
   page.sluice.track('Stored Again');
+  page.sluice.identify('bob@example.com');
+  assert.equal(page.sluice.identity, 'bob@example.com');
+  assert.match(browser.storage.get('sluice:1:user') ?? '', /bob@example\.com/);
   await browser.clock.advance(3_000);
   assert.deepEqual(names(browser), ['Stored', 'In Memory', 'Stored Again']);
+});
+
+test('opting out in one tab reaches what another one has in its memory only', async () => {
+  for (const way of ['interval', 'hidden'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { localStorage: 'full' });
+    const other = openPage(browser);
+    page.sluice.track('Event');
+    other.sluice.optOut();
+    if (way === 'hidden') page.setVisibility('hidden');
+    else await browser.clock.advance(3_000);
+    other.sluice.optIn();
+    await browser.clock.advance(60_000);
+    await page.sluice.flush();
+    assert.deepEqual(names(browser), []);
+  }
 });
 
 test('batches are texts without credentials or headers of their own, so that browsers ask no permission first', async () => {
@@ -248,6 +270,21 @@ test('a fetch that throws, is absent or is blocked breaks nothing; the messages 
   }
 });
 
+test('the time-out needs no AbortController, and is over with the answer', async () => {
+  const browser = createTestBrowser();
+  const options: WindowOptions & { fetch?: 'never' } = {
+    fetch: 'never',
+    more: { AbortController: undefined },
+  };
+  const page = openPage(browser, options);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + clientLimits.requestMsMax);
+  delete options.fetch;
+  await browser.clock.advance(2_000);
+  assert.deepEqual(names(browser), ['Event']);
+  assert.equal(browser.clock.timerCount(), 0);
+});
+
 test('Retry-After reaches the library', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser);
@@ -288,6 +325,19 @@ test('requests that outlive the page are 64 KB at most in all, whoever began the
   assert.ok((kept[0] ?? 0) > 40_000 && (kept[0] ?? 0) < 64 * 1024);
   assert.deepEqual(page.beacons, []);
   await settle();
+});
+
+test('answered requests leave their room to later ones', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  for (let batch = 0; batch < 4; batch++) {
+    for (let i = 0; i < 25; i++) page.sluice.track('Event', { text: 'x'.repeat(1000) });
+    await browser.clock.advance(3_000);
+  }
+  assert.deepEqual(
+    page.fetched.map(({ keepalive }) => keepalive),
+    [true, true, true, true],
+  );
 });
 
 test('without keepalive the page’s last messages go by sendBeacon', async () => {
@@ -401,6 +451,56 @@ test('a lease lasts as long as its tab works', async () => {
   other.sluice.track('Other');
   await browser.clock.advance(clientLimits.requestMsMax - 1_000);
   assert.equal(other.fetched.length, 0);
+});
+
+test('a lease that a clock set back would keep for long counts for nothing', async () => {
+  const browser = createTestBrowser();
+  browser.storage.set('sluice:1:turn', `another ${browser.clock.now() + 86_400_000}`);
+  const page = openPage(browser, { locks: 'absent' });
+  page.sluice.track('Event');
+  await browser.clock.advance(4_000);
+  assert.deepEqual(names(browser), ['Event']);
+});
+
+test('tabs that take the lease at once, before they see each other, do not both have it', async () => {
+  const browser = createTestBrowser();
+  const { clock } = browser;
+  const shared = new Map<string, string>();
+  /** What a tab writes, the others see after 30 ms. */
+  function slowView(): KeyValueStorage {
+    const own = new Map<string, string>();
+    return {
+      get: (key) => own.get(key) ?? shared.get(key),
+      set(key, text) {
+        own.set(key, text);
+        clock.setTimer(30, () => {
+          shared.set(key, text);
+          own.delete(key);
+        });
+      },
+      remove: (key) => {
+        own.delete(key);
+        shared.delete(key);
+      },
+      keys: () => [],
+    };
+  }
+  let underWay = 0;
+  let most = 0;
+  let done = 0;
+  for (let tab = 0; tab < 4; tab++) {
+    const win = browser.open({ locks: 'absent' });
+    const turn = createSendingTurn(win, slowView(), clock, (count) => new Uint8Array(count).fill(tab));
+    void turn.take('turn', async () => {
+      most = Math.max(most, ++underWay);
+      await new Promise<void>((resolve) => void clock.setTimer(500, resolve));
+      underWay--;
+      done++;
+    });
+    await clock.advance(7);
+  }
+  await clock.advance(60_000);
+  assert.deepEqual([most, done], [1, 4]);
 });
 
 test('load refuses bad arguments with a warning, and the right ones are taken later', async () => {

@@ -160,11 +160,11 @@ export function createTestBrowser(): TestBrowser {
           setItem(key: string, text: string) {
             if (options.localStorage === 'full') throw new Error('QuotaExceededError');
             storage.set(key, text);
-            tell(win, key, text);
+            tell(win, key);
           },
           removeItem(key: string) {
             storage.delete(key);
-            tell(win, key, null);
+            tell(win, key);
           },
         };
       },
@@ -219,8 +219,8 @@ export function createTestBrowser(): TestBrowser {
     return win;
   }
 
-  function tell(from: TestWindow, key: string, newValue: string | null): void {
-    for (const { win } of windows) if (win !== from) win.fire('storage', { key, newValue });
+  function tell(from: TestWindow, key: string): void {
+    for (const { win } of windows) if (win !== from) win.fire('storage', { key });
   }
 
   return { clock, server, cookies, cookieWrites, storage, open };

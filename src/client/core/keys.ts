@@ -41,8 +41,7 @@ export function appsWithMessages(keys: readonly string[]): string[] {
 function appOf(key: string): string | undefined {
   const [, escaped = '', kind] = key.split(':');
   try {
-    const appId = decodeURIComponent(escaped);
-    return kind === 'q' && encodeURIComponent(appId) === escaped ? appId : undefined;
+    return kind === 'q' ? decodeURIComponent(escaped) : undefined;
   } catch {
     // Not a key of this library.
     return undefined;

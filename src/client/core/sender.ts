@@ -108,6 +108,13 @@ export function createSender(options: SenderOptions): Sender {
     await options.turn.take(options.turnName, sendAll);
   }
 
+  /** Whether the user opted out, perhaps in another tab, which cannot clear what is only in this one's memory. */
+  function isStopped(): boolean {
+    const stopped = options.isStopped();
+    if (stopped) queue.clear();
+    return stopped;
+  }
+
   function isBackedOff(): boolean {
     const { ms } = backoff.left();
     if (ms > 0) arm(ms);
@@ -115,7 +122,7 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   async function sendAll(): Promise<void> {
-    while (!options.isStopped() && !isBackedOff()) {
+    while (!isStopped() && !isBackedOff()) {
       const batch = choose(clientLimits.batchBytesMax, holds.current());
       if (batch.messages.length === 0) {
         if (batch.laterMs === undefined) sent.clear();
@@ -226,7 +233,7 @@ export function createSender(options: SenderOptions): Sender {
 
   function exit(bytesMax: number): number {
     const { ms, asked } = backoff.left();
-    if (options.isStopped() || (ms > 0 && asked)) return 0;
+    if (isStopped() || (ms > 0 && asked)) return 0;
     const held = new Map(holds.current());
     if (underWay !== undefined) {
       // Its answer may never be seen: whoever comes next need not wait for a time-out.

@@ -54,6 +54,5 @@ export type FetchResponse = {
 /** Of a `storage` event: what another tab changed; of `pageshow`: whether the page was kept. */
 export type PageEvent = {
   readonly key?: string | null;
-  readonly newValue?: string | null;
   readonly persisted?: boolean;
 };

@@ -5,7 +5,7 @@ import type { KeyValueStorage } from '../core/adapters.js';
 import type { Browser, WebStorage } from './browser.js';
 
 export function createLocalStorage(browser: Browser, warn: (line: string) => void): KeyValueStorage {
-  /** What could not be stored; it stands before what is in storage under the same key. */
+  /** What could not be stored; nothing is in storage under the same key. */
   const memory = new Map<string, string>();
   let warned = false;
 
@@ -55,14 +55,14 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       attempt((found) => {
         for (let i = 0; i < found.length; i++) {
           const key = found.key(i);
-          if (key !== null && !memory.has(key)) keys.push(key);
+          if (key !== null) keys.push(key);
         }
       });
       return keys.filter((key) => key.lastIndexOf(prefix, 0) === 0);
     },
     onChange(listener) {
-      browser.addEventListener?.('storage', ({ key, newValue }) => {
-        if (typeof key === 'string' && newValue !== null) listener(key);
+      browser.addEventListener?.('storage', ({ key }) => {
+        if (typeof key === 'string') listener(key);
       });
     },
   };
