@@ -126,32 +126,31 @@ export function answerMessages(
   { groups, messages, errors }: PreparedMessages,
   results: readonly CommitResult[],
 ): { answers: MessageAnswer[]; stored: number; repeated: number; limited: number } {
-  const answers = messages.map((message): MessageAnswer => ({ ...idOf(message), status: 'stored' }));
-  for (const { index, ...reason } of errors)
+  const answers = new Array<MessageAnswer | undefined>(messages.length);
+  for (const { index, ...reason } of errors) {
     answers[index] = { ...idOf(messages[index]), status: 'rejected', ...reason };
+  }
 
   let [repeated, limited, index] = [0, 0, 0];
   for (let i = 0; i < groups.length; i++) {
     const { length } = (groups[i] as Group).records;
     const result = results[i] as CommitResult;
-    for (let j = 0; j < length; j++, index++) {
-      while (answers[index]?.status === 'rejected') index++;
-      const message = messages[index];
+    for (let j = 0; j < length; j++) {
+      while (answers[index] !== undefined) index++;
+      // Only a message with an id comes so far.
+      const { id } = messages[index] as { id: string };
       if (result.kind === 'limited') {
         limited += 1;
-        answers[index] = {
-          ...idOf(message),
-          status: 'limited',
-          code: 'rate_limited',
-          retry_after: seconds(result.waitMs),
-        };
-      } else if (result.kind === 'committed' && result.letters[j] === 'r') {
-        repeated += 1;
-        answers[index] = { ...idOf(message), status: 'repeat' };
+        answers[index] = { id, status: 'limited', code: 'rate_limited', retry_after: seconds(result.waitMs) };
+      } else {
+        const repeat = result.kind === 'committed' && result.letters[j] === 'r';
+        if (repeat) repeated += 1;
+        answers[index] = { id, status: repeat ? 'repeat' : 'stored' };
       }
     }
   }
-  return { answers, stored: messages.length - errors.length - limited - repeated, repeated, limited };
+  const stored = messages.length - errors.length - limited - repeated;
+  return { answers: answers as MessageAnswer[], stored, repeated, limited };
 }
 
 /** The id of a message, if it is a text, so that its sender knows which message is meant. */

@@ -140,8 +140,10 @@ function encodeEvent(
   const reserved = autocaptured === true ? reservedAutocapturedPropertyKeys : reservedEventPropertyKeys;
   const arrays = properties !== undefined && checkProperties(properties as Properties, reserved);
   if (typeof arrays !== 'boolean') return arrays;
+  // Field by field: to spread the user here takes ten microseconds, more than all the rest.
   return eventKind.encode(appId, {
-    ...user,
+    identity: user.identity,
+    userId: user.userId,
     event,
     sessionId: sessionId ?? '',
     properties: properties as Properties | undefined,
@@ -160,7 +162,7 @@ function encodeIdentify(
   const { id, user_id: userId, identity } = message as IdentifyMessage;
   const stranger = refuseStrangers(identity, allowedIdentities);
   if (stranger !== undefined) return stranger;
-  return { ...identifyKind.encode(appId, { identity, userId }), claim: eventIdOfKey(appId, id) };
+  return claimed(identifyKind.encode(appId, { identity, userId }), appId, id);
 }
 
 function encodeUserProperties(
@@ -173,8 +175,10 @@ function encodeUserProperties(
   const given = properties as Properties | undefined;
   const checked = given === undefined ? false : checkProperties(given, reservedUserPropertyKeys);
   if (typeof checked === 'object') return checked;
-  return {
-    ...userPropertiesKind.encode(appId, { ...user, properties: given }),
-    claim: eventIdOfKey(appId, id),
-  };
+  const { identity, userId } = user;
+  return claimed(userPropertiesKind.encode(appId, { identity, userId, properties: given }), appId, id);
+}
+
+function claimed({ table, row }: IngestRecord, appId: string, id: string): IngestRecord {
+  return { table, row, claim: eventIdOfKey(appId, id) };
 }
