@@ -359,6 +359,7 @@ test('seals only what is old enough, and never lists an open segment', async () 
 
 test('a sealed segment takes at most a third more memory than its bytes, whichever way it was sealed', async () => {
   const rows = Array.from({ length: 50 }, (_, i) => eventRecord(`${'x'.repeat(100)}${i}`));
+  const overdue = { segmentBytesMax: 1_000_000, segmentAgeMsMax: 0 };
   for (const commits of [12, 14, 17, 21, 40, 130]) {
     await redis.flushall();
     await loadShard(redis);
@@ -368,8 +369,9 @@ test('a sealed segment takes at most a third more memory than its bytes, whichev
       const open = (await outstanding()).at(-1);
       written[(await outstanding()).length - 1] = await bytesOf(open);
     }
-    const sealed = await sealAll();
-    assert.equal(sealed.length, written.length);
+    // The last one is sealed by a commit when it is overdue, or else by a tick.
+    if (commits === 17) await commit(redis, [group([eventRecord('a')])], overdue);
+    const sealed = (await sealAll()).slice(0, written.length);
     for (const [index, member] of sealed.entries()) {
       const key = `{s0}:segment:${member}`;
       const bytes = await redis.strlen(key);

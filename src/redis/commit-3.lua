@@ -27,6 +27,7 @@ local state_key, segments_key, answer_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local answer_kept_ms, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local copied_bytes_min = 65536
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
 local call, unpack_struct, pack_struct, find = redis.call, struct.unpack, struct.pack, string.find
@@ -210,15 +211,16 @@ for kind, rows in pairs(appends) do
   if open and open ~= '' then
     number, commits, opened_ms = string.match(open, '^(%d+) (%d+) (%d+)$')
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
-    if now_ms - tonumber(opened_ms) >= segment_age_ms_max then
-      -- It may be open only because a power cut took its sealing back (`appendfsync everysec`): ClickHouse
-      -- may have it, and would not take what is appended to it now.
+    local bytes = call('STRLEN', segment_key)
+    -- An overdue one may be open only because a power cut took its sealing back (`appendfsync everysec`):
+    -- ClickHouse may have it, and would not take what is appended to it now.
+    if bytes >= segment_bytes_max or now_ms - tonumber(opened_ms) >= segment_age_ms_max then
       number = nil
-    elseif call('STRLEN', segment_key) >= segment_bytes_max then
-      number = nil
-      -- A string that grew holds up to 1 MiB more than its bytes; a copy does not.
-      call('COPY', segment_key, segment_key .. ':copy')
-      call('RENAME', segment_key .. ':copy', segment_key)
+      -- A string that grew holds up to twice its bytes; a copy does not.
+      if bytes >= copied_bytes_min then
+        call('COPY', segment_key, segment_key .. ':copy')
+        call('RENAME', segment_key .. ':copy', segment_key)
+      end
     end
   end
   if not number then
