@@ -99,6 +99,16 @@ const accepted: readonly Row[] = [
     ...taken,
   },
   {
+    // The parser drops such bytes in front of a value, as it does spaces.
+    name: 'a byte 80 to FF in front of the value of a header',
+    bytes: (body) =>
+      Buffer.from(
+        head(line, host, 'Content-Type: \xffapplication/json', contentLength(body)) + body,
+        'latin1',
+      ),
+    ...taken,
+  },
+  {
     name: 'a request head of 4096 bytes',
     bytes: (body) => request(body, [paddingTo(4096, body)]),
     ...taken,
@@ -670,6 +680,32 @@ describe('over the life of a connection', () => {
     await checkInStep(connection, 1);
     connection.destroy();
     await checkServes();
+  });
+
+  test('answers a request with an empty body whose head arrives in pieces', async () => {
+    for (const length of [[], ['Content-Length: 0'], ['Content-Length: 000']]) {
+      const bytes = head(line, host, json, ...length);
+      for (const at of [1, line.length + 1, bytes.length - 1]) {
+        const connection = await openRaw(sluice.baseUrl);
+        await connection.send(bytes.slice(0, at));
+        // The parser must see each part by itself.
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        await connection.send(bytes.slice(at));
+        checkReply(await connection.reply(0, servedMsMax), 'invalid_json');
+        await checkInStep(connection, 1);
+        connection.destroy();
+      }
+    }
+    await checkServes();
+  });
+
+  test('takes a chunked request that arrives byte by byte', async () => {
+    const connection = await openRaw(sluice.baseUrl);
+    for (const byte of Buffer.from(chunkedRequest(newEvent(1, 'a chunked request, byte by byte'))))
+      await connection.send(Buffer.of(byte));
+    assert.equal((await connection.reply(0)).status, 200);
+    await checkClosed(connection, 1);
+    connection.destroy();
   });
 
   test('answers 100 to Expect: 100-continue and then takes the body', async () => {

@@ -74,6 +74,8 @@ function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined
 
 function collect(exchange: Exchange, bytesMax: number, take: TakeBody): void {
   const { length } = exchange.framing;
+  // The parser tells nobody of the end of an empty body whose head came in pieces.
+  if (length === 0) return take(Buffer.alloc(0), true);
   /** The whole body in one buffer when its length is known, so that a large one is held once. */
   let whole: Buffer | undefined;
   let parts: Buffer[] = [];
