@@ -111,8 +111,8 @@ function connected(host: string, port: number): Promise<Socket> {
 
 type Taken = { readonly reply: RawReply; readonly bytes: number };
 
-/** The first complete reply and its size; nothing when more bytes are needed. */
-function takeReply(bytes: Buffer, atEnd: boolean): Taken | undefined {
+/** The first complete reply and its size, unless it is one to HEAD; nothing when more bytes are needed. */
+export function takeReply(bytes: Buffer, atEnd: boolean): Taken | undefined {
   const headEnd = bytes.indexOf('\r\n\r\n');
   if (headEnd < 0) return undefined;
   const head = bytes.toString('latin1', 0, headEnd);

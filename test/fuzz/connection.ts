@@ -1,0 +1,89 @@
+// A bare connection for the fuzzer: thousands of short cases, so it waits for events instead of looking.
+
+import { connect, type Socket } from 'node:net';
+import { type RawReply, takeReply } from '../support/raw-http.js';
+
+export type FuzzConnection = {
+  /** Complete replies since the last `forget`. */
+  readonly replies: readonly RawReply[];
+  /** What the server sent that is no reply. */
+  readonly garbage: string | undefined;
+  readonly closed: boolean;
+  write(bytes: Uint8Array): void;
+  /** Settles with true when the condition holds, with false when it does not within `ms`, or for ever. */
+  wait(condition: () => boolean, ms: number): Promise<boolean>;
+  forget(): void;
+  destroy(): void;
+};
+
+/** Settles when it is connected; rejects when nobody listens. */
+export async function openConnection(host: string, port: number): Promise<FuzzConnection> {
+  const socket = await new Promise<Socket>((settle, reject) => {
+    const opened = connect({ host, port, noDelay: true });
+    opened.once('connect', () => settle(opened));
+    opened.once('error', reject);
+  });
+  let replies: RawReply[] = [];
+  let bytes: Buffer = Buffer.alloc(0);
+  let garbage: string | undefined;
+  let closed = false;
+  let look: (() => void) | undefined;
+
+  const take = (atEnd: boolean) => {
+    try {
+      for (;;) {
+        const taken = bytes.length === 0 ? undefined : takeReply(bytes, atEnd);
+        if (taken === undefined) break;
+        replies.push(taken.reply);
+        bytes = bytes.subarray(taken.bytes);
+      }
+      if (atEnd && bytes.length > 0) garbage = `half a reply: ${bytes.toString('latin1').slice(0, 200)}`;
+    } catch (error) {
+      garbage = (error as Error).message;
+    }
+    look?.();
+  };
+  socket.on('data', (chunk: Buffer) => {
+    bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
+    take(false);
+  });
+  // A reset says only that the connection is closed.
+  socket.on('error', () => undefined);
+  socket.once('close', () => {
+    closed = true;
+    take(true);
+  });
+
+  return {
+    get replies() {
+      return replies;
+    },
+    get garbage() {
+      return garbage;
+    },
+    get closed() {
+      return closed;
+    },
+    write: (what) => void socket.write(what),
+    wait: (condition, ms) =>
+      new Promise((settle) => {
+        const done = () => closed || garbage !== undefined || condition();
+        if (done()) return settle(condition());
+        const end = () => {
+          clearTimeout(timer);
+          look = undefined;
+          settle(condition());
+        };
+        const timer = setTimeout(end, ms);
+        look = () => {
+          if (done()) end();
+        };
+      }),
+    forget: () => {
+      replies = [];
+    },
+    destroy: () => {
+      socket.destroy();
+    },
+  };
+}

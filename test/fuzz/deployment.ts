@@ -1,0 +1,165 @@
+// The fuzzer against a whole private deployment: what it needs there, and what must hold of the deployment
+// afterwards, beside what every single answer must be.
+
+import { createTestAccount, getToken, submitAccepted } from '../support/deletion.js';
+import { createEnvironments, untilStored } from '../support/ingestion.js';
+import type { ApiHandle, SluiceHandle } from '../support/services.js';
+import { startNeighbour } from './neighbour.js';
+import { quantile, residentMib } from './process-figures.js';
+import { type RunOptions, type RunResult, runFuzz, type Target } from './run.js';
+import type { Table, Tally } from './tally.js';
+
+export type FuzzReport = RunResult & {
+  readonly seed: number;
+  /** Of the API process, in MiB: before, highest, after. */
+  readonly residentMib: { readonly before: number; readonly highest: number; readonly after: number };
+  /** Of a client beside it, in ms; `alone` before the first case. */
+  readonly neighbour: {
+    readonly requests: number;
+    readonly faults: readonly string[];
+    readonly p50: number;
+    readonly p99: number;
+    readonly max: number;
+    readonly aloneP99: number;
+  };
+  /** Rows that ClickHouse holds of the mutated requests. */
+  readonly stored: Readonly<Record<Table, number>>;
+  /** Stored rows that break the contract, and rows that ClickHouse refused. */
+  readonly malformed: number;
+  readonly quarantined: number;
+};
+
+/** Runs the cases against the deployment's first API process; settles with what was seen. */
+export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions): Promise<FuzzReport> {
+  const api = sluice.api[0] as ApiHandle;
+  const unlimited = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].flatMap((name) => [
+    '--limit',
+    `${name}=none`,
+  ]);
+  const [appId = '', neighbourAppId = ''] = await createEnvironments(sluice, [unlimited, unlimited]);
+  const account = await createTestAccount(sluice, 'Nobody');
+  const token = await getToken(sluice, account);
+  const deletionRequestId = await submitAccepted(sluice, token, [{ user_id: 4 }]);
+  const { hostname: host, port } = new URL(api.baseUrl);
+  const { pid } = api;
+  const target: Target = {
+    host,
+    port: Number(port),
+    context: {
+      appId,
+      basic: `Basic ${btoa(`${account.appIds[0]}:${account.apiKey}`)}`,
+      bearer: `Bearer ${token}`,
+      deletionRequestId,
+    },
+    alive: () => api.running && api.pid === pid,
+    restart: () => api.restart(),
+  };
+
+  const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId: neighbourAppId });
+  const memory = sampleMemory(() => api.pid);
+  try {
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const alone = await neighbour.report();
+    const result = await runFuzz(target, options);
+    const seen = await neighbour.report();
+    const tookMs = seen.tookMs;
+    const residents = memory.stop();
+    if (result.fault === undefined) await untilStored(sluice);
+    return {
+      ...result,
+      seed: options.seed,
+      residentMib: residents,
+      neighbour: {
+        requests: tookMs.length,
+        faults: seen.faults,
+        p50: quantile(tookMs, 0.5),
+        p99: quantile(tookMs, 0.99),
+        max: Math.max(0, ...tookMs),
+        aloneP99: quantile(alone.tookMs, 0.99),
+      },
+      stored: {
+        events: await countRows(sluice, `events WHERE app_id = '${appId}'`),
+        user_properties: await countRows(sluice, `user_properties WHERE app_id = '${appId}'`),
+        user_identities: await countRows(sluice, `user_identities WHERE app_id = '${appId}'`),
+      },
+      malformed: await countMalformed(sluice, appId),
+      quarantined: await countRows(sluice, 'failed_events'),
+    };
+  } finally {
+    memory.stop();
+    await neighbour.stop();
+  }
+}
+
+/** The bound of what the client beside it waits for: 100 ms, and more where it waits for long when alone. */
+export function p99MsMaxOf({ neighbour }: FuzzReport): number {
+  return Math.max(100, 4 * neighbour.aloneP99);
+}
+
+const growthMibMax = 256;
+
+/** What is wrong with a run beside the fault of a single answer, in words; empty when nothing is. */
+export function faultsOf(report: FuzzReport): string[] {
+  const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
+  const faults: string[] = [];
+  if (neighbour.faults.length > 0) faults.push(`the neighbour: ${neighbour.faults.slice(0, 3).join(', ')}`);
+  if (neighbour.p99 > p99MsMaxOf(report))
+    faults.push(`the neighbour waited: p99 ${neighbour.p99.toFixed(1)} ms`);
+  if (memory.highest - memory.before > growthMibMax) {
+    faults.push(`memory grew from ${memory.before.toFixed()} to ${memory.highest.toFixed()} MiB`);
+  }
+  for (const table of Object.keys(stored) as Table[]) {
+    if (!isBetween(stored[table], tally, table)) {
+      faults.push(
+        `${table}: ${tally.accepted[table]} accepted and ${tally.perhaps[table]} perhaps, ${stored[table]} stored`,
+      );
+    }
+  }
+  if (malformed > 0) faults.push(`${malformed} stored rows break the contract`);
+  if (quarantined > 0) faults.push(`ClickHouse refused ${quarantined} rows`);
+  return faults;
+}
+
+function isBetween(rows: number, { accepted, perhaps }: Tally, table: Table): boolean {
+  return rows >= accepted[table] && rows <= accepted[table] + perhaps[table];
+}
+
+function sampleMemory(pidNow: () => number) {
+  const before = residentMib(pidNow());
+  let highest = before;
+  const look = () => {
+    highest = Math.max(highest, residentMib(pidNow()));
+  };
+  const timer = setInterval(look, 200);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      look();
+      return { before, highest, after: residentMib(pidNow()) };
+    },
+  };
+}
+
+async function countRows(sluice: SluiceHandle, from: string): Promise<number> {
+  const [row] = await sluice.rows<{ rows: string }>(`SELECT toString(count()) AS rows FROM ${from}`);
+  return Number(row?.rows);
+}
+
+/** Rows that no valid request could have left. */
+async function countMalformed(sluice: SluiceHandle, appId: string): Promise<number> {
+  const text = (column: string, max: number) => `isValidUTF8(${column}) AND lengthUTF8(${column}) <= ${max}`;
+  const user = `${text('identity', 255)} AND ifNull(user_id, 0) <= 9007199254740991`;
+  const events = `${user} AND (identity != '' OR user_id IS NOT NULL) AND ${text('event', 1024)} AND event != ''
+    AND ${text('session_id', 255)} AND time >= '1970-01-01' AND time < now() + INTERVAL 25 HOUR
+    AND arrayAll(key -> ${text('key', 1023)} AND key NOT IN ('user_id', 'session_id'), mapKeys(properties))
+    AND arrayAll(value -> ${text('value', 1024)}, mapValues(properties))`;
+  const properties = `${user} AND arrayAll(key -> ${text('key', 1023)} AND key != 'user_id', mapKeys(properties))
+    AND arrayAll(value -> ${text('value', 255)}, mapValues(properties))`;
+  const identities = `${user} AND identity != '' AND user_id IS NOT NULL`;
+  const counts = await Promise.all(
+    Object.entries({ events, user_properties: properties, user_identities: identities }).map(
+      ([table, condition]) => countRows(sluice, `${table} WHERE app_id = '${appId}' AND NOT (${condition})`),
+    ),
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}

@@ -1,0 +1,80 @@
+// A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the
+// fuzzer: one event after another on one connection, each answered 200, and how long each took.
+
+import { Agent, request } from 'node:http';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+
+export type NeighbourReport = {
+  readonly tookMs: readonly number[];
+  /** Answers other than 200, and what went wrong otherwise. */
+  readonly faults: readonly string[];
+};
+
+export type Neighbour = {
+  /** What it saw since the last call. */
+  report(): Promise<NeighbourReport>;
+  stop(): Promise<void>;
+};
+
+type Options = { readonly baseUrl: string; readonly appId: string };
+
+const pauseMs = 20;
+
+/** Starts it; it sends until it is stopped. */
+export function startNeighbour(options: Options): Neighbour {
+  const worker = new Worker(new URL(import.meta.url), { workerData: options });
+  return {
+    report: () =>
+      new Promise((settle, reject) => {
+        worker.once('message', settle);
+        worker.once('error', reject);
+        worker.postMessage('report');
+      }),
+    stop: async () => {
+      await worker.terminate();
+    },
+  };
+}
+
+async function send({ baseUrl, appId }: Options, agent: Agent, number: number): Promise<string | undefined> {
+  const body = JSON.stringify({ app_id: appId, event: 'Neighbour', identity: `n-${number}` });
+  return new Promise((settle) => {
+    const sent = request(
+      `${baseUrl}/api/track`,
+      {
+        method: 'POST',
+        agent,
+        headers: { 'Content-Type': 'application/json', 'Content-Length': body.length },
+      },
+      (reply) => {
+        reply.resume();
+        reply.once('end', () =>
+          settle(reply.statusCode === 200 ? undefined : `answered ${reply.statusCode}`),
+        );
+      },
+    );
+    sent.setTimeout(10_000, () => sent.destroy(new Error('not answered within 10 s')));
+    sent.once('error', (error) => settle(error.message));
+    sent.end(body);
+  });
+}
+
+async function run(options: Options): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  let tookMs: number[] = [];
+  let faults: string[] = [];
+  parentPort?.on('message', () => {
+    parentPort?.postMessage({ tookMs, faults } satisfies NeighbourReport);
+    tookMs = [];
+    faults = [];
+  });
+  for (let number = 0; ; number += 1) {
+    const startedMs = performance.now();
+    const fault = await send(options, agent, number);
+    tookMs.push(performance.now() - startedMs);
+    if (fault !== undefined) faults.push(fault);
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+  }
+}
+
+if (!isMainThread) void run(workerData as Options);

@@ -1,0 +1,31 @@
+// What the kernel knows of a process: memory and open file descriptors.
+
+import { readdirSync, readFileSync } from 'node:fs';
+
+const MiB = 1024 * 1024;
+
+/** Resident memory in MiB; 0 when the process is gone. */
+export function residentMib(pid: number): number {
+  try {
+    return (
+      (Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024) / MiB
+    );
+  } catch {
+    return 0;
+  }
+}
+
+/** Open file descriptors; 0 when the process is gone. */
+export function openDescriptors(pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).length;
+  } catch {
+    return 0;
+  }
+}
+
+/** The value below which a share of the values lies; 0 when there are none. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
+}

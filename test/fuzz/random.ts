@@ -1,0 +1,25 @@
+// Numbers that depend on a seed only, so that every case can be made again.
+
+export type Random = {
+  /** From 0, below `bound`. */
+  below(bound: number): number;
+  pick<T>(values: readonly T[]): T;
+  /** True in one of `n` cases. */
+  oneIn(n: number): boolean;
+};
+
+/** The numbers of one case of a seed: the same whatever came before it. */
+export function randomOf(seed: number, caseNumber: number): Random {
+  // mulberry32, begun at a mix of both.
+  let state = (Math.imul(seed | 0, 0x9e3779b1) ^ Math.imul(caseNumber + 1, 0x85ebca6b)) >>> 0;
+  const next = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  next();
+  const below = (bound: number) => Math.floor(next() * bound);
+  return { below, pick: (values) => values[below(values.length)] as never, oneIn: (n) => below(n) === 0 };
+}

@@ -1,0 +1,135 @@
+// Valid requests of every public endpoint, which the mutations start from. Each is accepted as it is, or
+// refused for its credentials, path or method.
+
+import { gzipSync } from 'node:zlib';
+
+export type RequestContext = {
+  readonly appId: string;
+  /** `Basic …` and `Bearer …` of an account that has no data. */
+  readonly basic: string;
+  readonly bearer: string;
+  readonly deletionRequestId: string;
+};
+
+export type ValidRequest = {
+  readonly name: string;
+  /** `id` tells the case from every other one. */
+  readonly bytes: (id: string) => Buffer;
+};
+
+const host = 'Host: sluice.test';
+const json = 'Content-Type: application/json';
+
+function request(line: string, headers: readonly string[], body: string | Buffer = ''): Buffer {
+  const length = line.startsWith('POST') ? [`Content-Length: ${Buffer.byteLength(body)}`] : [];
+  const head = [`${line} HTTP/1.1`, host, ...headers, ...length].join('\r\n');
+  return Buffer.concat([Buffer.from(`${head}\r\n\r\n`), Buffer.from(body)]);
+}
+
+const post = (path: string, body: object, headers: readonly string[] = [json]) =>
+  request(`POST ${path}`, headers, JSON.stringify(body));
+
+function inChunks(path: string, body: object): Buffer {
+  const text = JSON.stringify(body);
+  const half = Math.floor(text.length / 2);
+  const chunks = [text.slice(0, half), text.slice(half)].map(
+    (chunk) => `${Buffer.byteLength(chunk).toString(16)}\r\n${chunk}\r\n`,
+  );
+  const head = [`POST ${path} HTTP/1.1`, host, json, 'Transfer-Encoding: chunked'].join('\r\n');
+  return Buffer.from(`${head}\r\n\r\n${chunks.join('')}0\r\n\r\n`);
+}
+
+export function validRequests({
+  appId,
+  basic,
+  bearer,
+  deletionRequestId,
+}: RequestContext): readonly ValidRequest[] {
+  const app_id = appId;
+  const event = (id: string) => ({ event: 'Fuzzed', identity: `f-${id}@example.com` });
+  const full = (id: string) => ({
+    event: 'Order "Completed" \\ Käse 🧀',
+    user_id: '9007199254740991',
+    session_id: `s-${id}`,
+    timestamp: '2026-02-28T23:59:59.999+05:30',
+    idempotency_key: `key-${id}`,
+    properties: { a: 1.5e-3, list: ['x', 2, 'ü'], empty: '', 'a key\n': 'b' },
+  });
+  const message = (id: string, more: object) => ({ id: `m-${id}`, user_id: '7', ...more });
+  const collected = (id: string) => ({
+    app_id,
+    sent_at: '2026-03-01T12:30:05.000Z',
+    messages: [
+      message(`${id}a`, { type: 'event', event: 'Opened', session_id: 's', properties: { p: 1 } }),
+      message(`${id}b`, { type: 'identify', identity: `i-${id}@example.com` }),
+      message(`${id}c`, {
+        type: 'user_properties',
+        identity: `i-${id}@example.com`,
+        properties: { plan: 'pro' },
+      }),
+    ],
+  });
+  const deletion = '/api/public/v0';
+  const authorization = `Authorization: ${bearer}`;
+  const all: Readonly<Record<string, (id: string) => Buffer>> = {
+    'an event': (id) => post('/api/track', { app_id, ...event(id) }),
+    'an event with every field': (id) => post('/api/track', { app_id, ...full(id) }),
+    'events in bulk': (id) =>
+      post('/api/track', { app_id, events: [event(id), full(`${id}b`), event(`${id}c`)] }),
+    'events in strict bulk': (id) =>
+      post('/api/track?strict=1', { app_id, events: [event(id), full(`${id}b`)] }),
+    'an event in chunks': (id) => inChunks('/api/track', { app_id, ...event(id) }),
+    'an event, compressed': (id) =>
+      request(
+        'POST /api/track',
+        [json, 'Content-Encoding: gzip'],
+        gzipSync(JSON.stringify({ app_id, ...full(id) })),
+      ),
+    'a refused event': (id) => post('/api/track', { app_id, ...event(id), properties: { [id]: [[]] } }),
+    'user properties': (id) =>
+      post('/api/add_user_properties', { app_id, identity: `f-${id}`, properties: { email: 'a@b.c' } }),
+    'user properties in bulk': (id) =>
+      post('/api/add_user_properties', {
+        app_id,
+        users: [1, 2].map((n) => ({ identity: `f-${id}-${n}`, properties: { n } })),
+      }),
+    'an identification': (id) =>
+      post('/api/v1/identify', { app_id, user_id: '12345', identity: `f-${id}@example.com` }),
+    'messages of a page': (id) =>
+      post('/api/collect', collected(id), [
+        'Content-Type: text/plain;charset=UTF-8',
+        'Origin: https://shop.test',
+      ]),
+    'messages of a phone': (id) => post('/api/collect', collected(id)),
+    'a preflight': () =>
+      request('OPTIONS /api/collect', [
+        'Origin: https://shop.test',
+        'Access-Control-Request-Method: POST',
+        'Access-Control-Request-Headers: content-type',
+      ]),
+    'the beginning of a pairing': () => post('/api/visualizer/pairings', { app_id }),
+    'the end of a pairing': () =>
+      post('/api/visualizer/pairings/stop', { app_id, pairing: `slp_${'A'.repeat(43)}` }),
+    'a token request': () => request(`POST ${deletion}/auth_token`, [`Authorization: ${basic}`]),
+    'a token request with a wrong key': () =>
+      request(`POST ${deletion}/auth_token`, [`Authorization: Basic ${btoa(`${appId}:wrong`)}`]),
+    'a deletion request': () =>
+      post(`${deletion}/user_deletion`, { users: [{ user_id: 4 }, { identity: 'nobody@example.com' }] }, [
+        json,
+        authorization,
+      ]),
+    'a deletion request without a token': () =>
+      post(`${deletion}/user_deletion`, { users: [{ user_id: 4 }] }),
+    'the status of a deletion': () =>
+      request(`GET ${deletion}/deletion_status/${deletionRequestId}`, [authorization]),
+    'the status of no deletion': () => request(`GET ${deletion}/deletion_status/nothing`, [authorization]),
+    'a look whether it lives': () => request('GET /health/live', []),
+    'a look whether it is ready': () => request('GET /health/ready', ['Connection: keep-alive']),
+    'the OpenAPI document': () => request('GET /openapi.json', ['Accept: */*']),
+    'the script of the client library': () =>
+      request('GET /sdk.js', ['Accept-Encoding: gzip, br', 'If-None-Match: "x"']),
+    'an unknown path': () => post('/api/unknown', { app_id }),
+    'a wrong method': () => request('DELETE /api/track', []),
+  };
+  return Object.entries(all).map(([name, bytes]) => ({ name, bytes }));
+}

@@ -1,0 +1,225 @@
+// A run of the fuzzer: so many cases of a seed over some connections. Ends at the first fault, with the smallest
+// bytes that show it.
+
+import { type FuzzCase, markerOf, type Observation, runCase } from './case.js';
+import { type FuzzConnection, openConnection } from './connection.js';
+import { mutate, withRightLength } from './mutate.js';
+import { type Random, randomOf } from './random.js';
+import { type RequestContext, validRequests } from './requests.js';
+import { shrink } from './shrink.js';
+import { createTally, type Tally } from './tally.js';
+
+export type Target = {
+  readonly host: string;
+  readonly port: number;
+  readonly context: RequestContext;
+  /** Whether the process that served the first case still does. */
+  readonly alive: () => boolean;
+  /** Starts it again after it died. */
+  readonly restart: () => Promise<void>;
+};
+
+export type RunOptions = {
+  readonly seed: number;
+  readonly count: number;
+  /** The first case's number; 0 unless told. */
+  readonly from?: number;
+  /** Cases under way at once; 48 unless told. */
+  readonly connections?: number;
+  /** What is not answered by then is incomplete: the server waits for more. 40 unless told. */
+  readonly quietMs?: number;
+};
+
+export type Fault = {
+  readonly what: string;
+  readonly seed: number;
+  readonly caseNumber: number;
+  /** What was mutated. */
+  readonly name: string;
+  /** The smallest bytes that show it on a new connection; those of the case when they alone do not. */
+  readonly bytes: Buffer;
+  /**
+   * `alone`: these bytes show it on a new connection. `after`: only behind the cases `before` on one connection,
+   * which were made as few as possible. `once`: not again.
+   */
+  readonly shown: 'alone' | 'after' | 'once';
+  readonly before: readonly number[];
+};
+
+export type RunResult = {
+  readonly cases: number;
+  readonly tookMs: number;
+  /** Replies by status, to the mutated requests. */
+  readonly statuses: Readonly<Record<string, number>>;
+  /** What became of the valid requests behind them. */
+  readonly followUps: Readonly<Record<Observation['followUp'], number>>;
+  readonly tally: Tally;
+  readonly fault: Fault | undefined;
+};
+
+/** How many cases a connection takes while it stays in step. */
+const casesPerConnection = 30;
+
+/** Makes one case of a seed. */
+export function caseOf(context: RequestContext, seed: number, number: number): FuzzCase {
+  const requests = validRequests(context);
+  const random = randomOf(seed, number);
+  const request = random.pick(requests);
+  const other = random.pick(requests).bytes(`o${seed}-${number}`);
+  const bytes = mutate(request.bytes(`c${seed}-${number}`), random, other);
+  return { number, name: request.name, pieces: cut(bytes, random) };
+}
+
+/** Most requests arrive in one piece, some in two or three. */
+function cut(bytes: Buffer, random: Random): Buffer[] {
+  if (!random.oneIn(6) || bytes.length < 3) return [bytes];
+  const [first = 1, second = 1] = [random.below(bytes.length), random.below(bytes.length)].sort(
+    (a, b) => a - b,
+  );
+  return [bytes.subarray(0, first), bytes.subarray(first, second), bytes.subarray(second)].filter(
+    ({ length }) => length > 0,
+  );
+}
+
+/** Runs the cases; settles when all are through or one has shown a fault. */
+export async function runFuzz(target: Target, options: RunOptions): Promise<RunResult> {
+  const { seed, count, from = 0, connections = 48, quietMs = 40 } = options;
+  const { appId } = target.context;
+  const startedMs = performance.now();
+  const tally = createTally();
+  const statuses: Record<string, number> = {};
+  const followUps = { answered: 0, closed: 0, unanswered: 0 };
+  const underWay = new Set<Suspect>();
+  let next = from;
+  let fault: { readonly what: string; readonly suspects: readonly Suspect[] } | undefined;
+
+  async function client(): Promise<void> {
+    let connection: FuzzConnection | undefined;
+    let history: FuzzCase[] = [];
+    while (next < from + count && fault === undefined) {
+      const fuzzCase = caseOf(target.context, seed, next);
+      next += 1;
+      if (connection === undefined || history.length >= casesPerConnection) history = [];
+      const suspect: Suspect = { fuzzCase, history: [...history] };
+      underWay.add(suspect);
+      try {
+        if (history.length === 0) {
+          connection?.destroy();
+          connection = await openConnection(target.host, target.port);
+        }
+        connection = connection as FuzzConnection;
+        history.push(fuzzCase);
+        const marker = markerOf(String(seed), fuzzCase.number);
+        const observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
+        countIn(observation, suspect);
+        if (observation.followUp !== 'answered') {
+          connection.destroy();
+          connection = undefined;
+        }
+      } catch (error) {
+        connection = undefined;
+        fault ??= { what: `nobody listens: ${(error as Error).message}`, suspects: [...underWay] };
+      }
+      if (!target.alive()) fault ??= { what: 'the process ended', suspects: [...underWay] };
+      underWay.delete(suspect);
+    }
+    connection?.destroy();
+  }
+
+  function countIn(observation: Observation, suspect: Suspect): void {
+    const { followUp, replies, sent } = observation;
+    followUps[followUp] += 1;
+    const own = followUp === 'answered' ? replies.slice(0, -1) : replies;
+    for (const { status } of own) statuses[status] = (statuses[status] ?? 0) + 1;
+    if (own.length === 0) statuses.none = (statuses.none ?? 0) + 1;
+    const wrong = tally.count(sent, replies) ?? observation.fault;
+    if (wrong !== undefined) fault ??= { what: wrong, suspects: [suspect] };
+  }
+
+  await Promise.all(Array.from({ length: connections }, client));
+  const found = fault === undefined ? undefined : await reduce(target, seed, fault, quietMs);
+  return {
+    cases: next - from,
+    tookMs: performance.now() - startedMs,
+    statuses,
+    followUps,
+    tally,
+    fault: found,
+  };
+}
+
+/** A case that may have shown the fault, and those before it on its connection. */
+type Suspect = { readonly fuzzCase: FuzzCase; readonly history: readonly FuzzCase[] };
+
+/** Finds out which of the suspects fails by itself, and the smallest bytes that do. */
+async function reduce(
+  target: Target,
+  seed: number,
+  { what, suspects }: { readonly what: string; readonly suspects: readonly Suspect[] },
+  quietMs: number,
+): Promise<Fault> {
+  let attempts = 0;
+  /** Whether the last of these cases, one after another on a new connection, shows a fault. */
+  const fails = async (cases: readonly FuzzCase[]): Promise<boolean> => {
+    if (!target.alive()) await target.restart();
+    const connection = await openConnection(target.host, target.port);
+    try {
+      for (const fuzzCase of cases) {
+        attempts += 1;
+        const marker = markerOf(`${seed}-again`, attempts);
+        const { fault, sent, replies, followUp } = await runCase(
+          connection,
+          fuzzCase,
+          target.context.appId,
+          marker,
+          quietMs,
+        );
+        if (fault !== undefined || createTally().count(sent, replies) !== undefined) return true;
+        if (followUp !== 'answered') break;
+      }
+      return !target.alive();
+    } finally {
+      connection.destroy();
+    }
+  };
+  for (const { fuzzCase, history } of suspects) {
+    const found = { what, seed, caseNumber: fuzzCase.number, name: fuzzCase.name };
+    if (await fails([fuzzCase])) {
+      const again = (bytes: Buffer) => fails([{ ...fuzzCase, pieces: [bytes] }]);
+      const whole = Buffer.concat(fuzzCase.pieces);
+      const bytes = (await again(whole)) ? await shrinkRequest(whole, again) : whole;
+      if (!target.alive()) await target.restart();
+      return { ...found, bytes, shown: 'alone', before: [] };
+    }
+    if (!(await fails([...history, fuzzCase]))) continue;
+    let needed = [...history];
+    for (const one of history) {
+      const fewer = needed.filter((other) => other !== one);
+      if (await fails([...fewer, fuzzCase])) needed = fewer;
+    }
+    const before = needed.map(({ number }) => number);
+    return { ...found, bytes: Buffer.concat(fuzzCase.pieces), shown: 'after', before };
+  }
+  const first = (suspects[0] as Suspect).fuzzCase;
+  const bytes = Buffer.concat(first.pieces);
+  return { what, seed, caseNumber: first.number, name: first.name, bytes, shown: 'once', before: [] };
+}
+
+/** Shrinks with a length that stays right, as far as that fails too, and then without care for it. */
+async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promise<boolean>): Promise<Buffer> {
+  const framed = withRightLength(bytes);
+  const failsFramed = (candidate: Buffer) => fails(withRightLength(candidate));
+  const smaller = (await fails(framed)) ? withRightLength(await shrink(framed, failsFramed)) : bytes;
+  return shrink(smaller, fails);
+}
+
+/** The fault in words, with its bytes as a string of JavaScript. */
+export function describeFault({ what, seed, caseNumber, name, bytes, shown, before }: Fault): string {
+  const where = {
+    alone: '',
+    after: `, behind the cases ${before.join(', ')}`,
+    once: ', which shows it no more',
+  };
+  const text = JSON.stringify(bytes.toString('latin1'));
+  return `${what}\ncase ${caseNumber} of seed ${seed}, a mutation of ${name}${where[shown]}:\n${text}`;
+}

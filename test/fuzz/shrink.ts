@@ -1,0 +1,28 @@
+// Makes a failing input as small as it gets: removes ranges, halves first, then ever shorter ones, as long as
+// it fails without them.
+
+/** Settles with the smallest bytes found that still fail; `attemptsMax` bounds the calls of `fails`. */
+export async function shrink(
+  bytes: Buffer,
+  fails: (candidate: Buffer) => Promise<boolean>,
+  attemptsMax = 2_000,
+): Promise<Buffer> {
+  let smallest = bytes;
+  let attempts = 0;
+  for (let size = Math.ceil(bytes.length / 2); size >= 1; ) {
+    let shrunk = false;
+    for (let at = 0; at < smallest.length && attempts < attemptsMax; ) {
+      const candidate = Buffer.concat([smallest.subarray(0, at), smallest.subarray(at + size)]);
+      attempts += 1;
+      if (candidate.length > 0 && (await fails(candidate))) {
+        smallest = candidate;
+        shrunk = true;
+      } else {
+        at += size;
+      }
+    }
+    if (attempts >= attemptsMax || (size === 1 && !shrunk)) return smallest;
+    if (!shrunk || size > 1) size = Math.max(1, Math.floor(size / 2));
+  }
+  return smallest;
+}

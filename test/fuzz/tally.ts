@@ -1,0 +1,120 @@
+// How many records the service said it had stored, by table, from what was sent and what was answered.
+
+import type { RawReply } from '../support/raw-http.js';
+import { type ReadRequest, readDocument, readRequest } from './framing.js';
+
+export type Table = 'events' | 'user_properties' | 'user_identities';
+
+export type Tally = {
+  /** Records acknowledged: each must be stored once. */
+  readonly accepted: Record<Table, number>;
+  /** Records of requests without an answer: each may be stored. */
+  readonly perhaps: Record<Table, number>;
+  /** Requests that were acknowledged, though by the standard they end elsewhere or nowhere. */
+  loose: number;
+  /**
+   * Counts one case: the bytes sent on a connection since it was last in step, and the replies to them. Returns
+   * what is wrong, if an answer acknowledges what is no request, or no document.
+   */
+  count(bytes: Buffer, replies: readonly RawReply[]): string | undefined;
+};
+
+type Element = Readonly<Record<string, unknown>>;
+
+const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
+  '/api/track': 'events',
+  '/api/add_user_properties': 'user_properties',
+  '/api/v1/identify': 'user_identities',
+  '/api/collect': 'collect',
+};
+const tableOfType: Readonly<Record<string, Table>> = {
+  event: 'events',
+  user_properties: 'user_properties',
+  identify: 'user_identities',
+};
+/** What a request that is acknowledged but cannot be read may hold at most: as many as the largest valid one. */
+const looseRecordsMax = 3;
+
+export function createTally(): Tally {
+  const accepted = { events: 0, user_properties: 0, user_identities: 0 };
+  const perhaps = { events: 0, user_properties: 0, user_identities: 0 };
+  const keys = new Set<string>();
+
+  function add(table: Table | undefined, key: unknown): void {
+    if (table === undefined) return;
+    if (key !== undefined && keys.has(`${table} ${String(key)}`)) return;
+    if (key !== undefined) keys.add(`${table} ${String(key)}`);
+    accepted[table] += 1;
+  }
+
+  function countAccepted(kind: Table | 'collect', document: Element, reply: RawReply): void {
+    const answer = JSON.parse(reply.body) as {
+      errors?: { index: number }[];
+      messages?: { status: string }[];
+    };
+    const elements = elementsOf(document);
+    const refused = new Set(answer.errors?.map(({ index }) => index));
+    for (const [index, element] of elements.entries()) {
+      if (kind === 'collect') {
+        const stored = answer.messages?.[index]?.status === 'stored';
+        if (stored) add(tableOfType[String(element.type)], undefined);
+      } else if (!refused.has(index)) {
+        add(kind, element.idempotency_key);
+      }
+    }
+  }
+
+  function countPerhaps(request: ReadRequest): void {
+    const kind = tableOfPath[request.path];
+    const document = readDocument(request.body);
+    if (kind === undefined || document === undefined) return;
+    for (const element of elementsOf(document)) {
+      const table = kind === 'collect' ? tableOfType[String(element.type)] : kind;
+      if (table !== undefined) perhaps[table] += 1;
+    }
+  }
+
+  const tally: Tally = {
+    accepted,
+    perhaps,
+    loose: 0,
+    count: (bytes, replies) => {
+      const answers = replies.filter(({ status }) => status >= 200);
+      let at = 0;
+      for (const reply of answers) {
+        const request = readRequest(bytes, at);
+        if (request === undefined) {
+          if (reply.status >= 300) continue;
+          tally.loose += 1;
+          for (const table of Object.keys(perhaps) as Table[]) perhaps[table] += looseRecordsMax;
+          continue;
+        }
+        at = request.end;
+        const kind = tableOfPath[request.path];
+        if (kind === undefined || reply.status !== 200) continue;
+        const document = readDocument(request.body);
+        if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
+        countAccepted(kind, document, reply);
+      }
+      for (;;) {
+        const request = readRequest(bytes, at);
+        if (request === undefined) return undefined;
+        at = request.end;
+        countPerhaps(request);
+      }
+    },
+  };
+  return tally;
+}
+
+function elementsOf(document: Element): readonly Element[] {
+  for (const field of ['events', 'users', 'messages']) {
+    const elements = document[field];
+    if (Array.isArray(elements)) {
+      return elements.map((element: unknown) =>
+        typeof element === 'object' && element !== null ? (element as Element) : {},
+      );
+    }
+  }
+  return [document];
+}

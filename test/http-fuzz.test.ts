@@ -1,0 +1,21 @@
+// Mutated requests by the ten thousands, beside a well-behaved client: `npm run fuzz` runs as many as one likes.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { faultsOf, fuzzDeployment } from './fuzz/deployment.js';
+import { describeFault } from './fuzz/run.js';
+import { type SluiceHandle, startSluice } from './support/services.js';
+
+let sluice: SluiceHandle;
+
+before(async () => {
+  sluice = await startSluice();
+});
+after(() => sluice?.stop());
+
+test('answers 20,000 mutated requests as what they are, and stores nothing but what it acknowledged', async () => {
+  const report = await fuzzDeployment(sluice, { seed: 1, count: 20_000 });
+  const { fault } = report;
+  assert.equal(fault, undefined, fault && describeFault(fault));
+  assert.deepEqual(faultsOf(report), []);
+});
