@@ -70,7 +70,12 @@ export async function runCase(
     followUp,
     fault: connection.garbage ?? faultOf(connection.replies, marker) ?? fault,
   });
-  if (connection.closed) return observe(mutated, 'closed');
+  if (connection.closed) {
+    // Of an answer to what is no request, the reset of the connection may cut off the end.
+    const { cutOff } = connection;
+    const half = whole && cutOff !== undefined ? `half an answer to a whole request: ${cutOff}` : undefined;
+    return observe(mutated, 'closed', half);
+  }
   if (whole && repliesBefore === 0) return observe(mutated, 'unanswered', 'a whole request is not answered');
 
   const followUp = followUpOf(appId, marker);

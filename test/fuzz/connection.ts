@@ -8,6 +8,8 @@ export type FuzzConnection = {
   readonly replies: readonly RawReply[];
   /** What the server sent that is no reply. */
   readonly garbage: string | undefined;
+  /** The beginning of a reply that the end of the connection cut off. */
+  readonly cutOff: string | undefined;
   readonly closed: boolean;
   write(bytes: Uint8Array): void;
   /** Settles with true when the condition holds, with false when it does not within `ms`, or for ever. */
@@ -26,6 +28,7 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
   let replies: RawReply[] = [];
   let bytes: Buffer = Buffer.alloc(0);
   let garbage: string | undefined;
+  let cutOff: string | undefined;
   let closed = false;
   let look: (() => void) | undefined;
 
@@ -37,7 +40,7 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
         replies.push(taken.reply);
         bytes = bytes.subarray(taken.bytes);
       }
-      if (atEnd && bytes.length > 0) garbage = `half a reply: ${bytes.toString('latin1').slice(0, 200)}`;
+      if (atEnd && bytes.length > 0) cutOff = bytes.toString('latin1').slice(0, 200);
     } catch (error) {
       garbage = (error as Error).message;
     }
@@ -60,6 +63,9 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
     },
     get garbage() {
       return garbage;
+    },
+    get cutOff() {
+      return cutOff;
     },
     get closed() {
       return closed;
