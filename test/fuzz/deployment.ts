@@ -64,7 +64,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     const seen = await neighbour.report();
     const tookMs = seen.tookMs;
     const residents = memory.stop();
-    if (result.fault === undefined) await untilStored(sluice);
+    if (result.fault === undefined) await untilStored(sluice, 120_000);
     return {
       ...result,
       seed: options.seed,
@@ -97,12 +97,17 @@ export function p99MsMaxOf({ neighbour }: FuzzReport): number {
 }
 
 const growthMibMax = 256;
+/** On a machine whose disk stalls, a commit may take too long. */
+const unavailableOneIn = 500;
 
 /** What is wrong with a run beside the fault of a single answer, in words; empty when nothing is. */
 export function faultsOf(report: FuzzReport): string[] {
   const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
   const faults: string[] = [];
-  if (neighbour.faults.length > 0) faults.push(`the neighbour: ${neighbour.faults.slice(0, 3).join(', ')}`);
+  const unavailable = report.statuses[503] ?? 0;
+  if (unavailable > report.cases / unavailableOneIn) faults.push(`503 was answered ${unavailable} times`);
+  if (neighbour.faults.length > neighbour.requests / unavailableOneIn)
+    faults.push(`the neighbour: ${neighbour.faults.slice(0, 3).join(', ')}`);
   if (neighbour.p99 > p99MsMaxOf(report))
     faults.push(`the neighbour waited: p99 ${neighbour.p99.toFixed(1)} ms`);
   if (memory.highest - memory.before > growthMibMax) {

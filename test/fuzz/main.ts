@@ -61,7 +61,8 @@ Each is followed on its connection by a valid request whose answer names it.
 
 **${wrong.length === 0 ? 'Nothing was wrong.' : 'Something was wrong:'}**
 ${wrong.map((line) => `\n\`\`\`\n${line}\n\`\`\`\n`).join('')}
-- Nothing but 100, 2xx, 304, 4xx and the parser's own 505 was answered, and no answer named another request.
+- Nothing but 100, 2xx, 304, 4xx, the parser's own 505 and 503 (${seen.statuses[503] ?? 0} times) was answered, and no answer
+  named another request.
 - The valid requests behind them: ${followUps.answered} answered, ${followUps.closed} on connections that were closed, ${followUps.unanswered} swallowed
   by a request before them that was not complete.
 - A well-behaved client beside it: ${neighbour.requests} requests, p50 ${neighbour.p50.toFixed(1)} ms, p99 ${neighbour.p99.toFixed(1)} ms, at most ${neighbour.max.toFixed(1)} ms

@@ -91,6 +91,7 @@ export function createTally(): Tally {
         }
         at = request.end;
         const kind = tableOfPath[request.path];
+        if (reply.status === 503) countPerhaps(request);
         if (kind === undefined || reply.status !== 200) continue;
         const document = readDocument(request.body);
         if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';

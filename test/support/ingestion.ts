@@ -66,7 +66,7 @@ export async function createEnvironments(
 }
 
 /** Settles when ClickHouse has everything that the API accepted until now, whatever is sent meanwhile. */
-export async function untilStored(sluice: SluiceHandle): Promise<void> {
+export async function untilStored(sluice: SluiceHandle, deadlineMs = 30_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
   try {
     const outstanding = await redis.zrange(shardKeys.segments(0), '0', '-1');
@@ -74,7 +74,7 @@ export async function untilStored(sluice: SluiceHandle): Promise<void> {
     await until(
       async () =>
         (await redis.zmscore(shardKeys.segments(0), ...outstanding)).every((score) => score === null),
-      { deadlineMs: 30_000, what: 'the outstanding segments are stored' },
+      { deadlineMs, what: 'the outstanding segments are stored' },
     );
   } finally {
     redis.disconnect();

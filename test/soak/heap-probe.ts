@@ -1,0 +1,14 @@
+// Loaded into the processes under test by NODE_OPTIONS: on SIGUSR2 it collects all garbage and writes what is
+// left of the heap to stderr, as a line of JSON like every other.
+
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+process.on('SIGUSR2', () => {
+  collect();
+  const heapMib = process.memoryUsage().heapUsed / 1024 ** 2;
+  process.stderr.write(`${JSON.stringify({ heapMib })}\n`);
+});
