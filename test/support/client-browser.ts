@@ -2,7 +2,7 @@
 // are in the browser tests; this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
-import type { Browser, FetchResponse, PageEvent } from '../../src/client/web/browser.js';
+import type { Browser, FetchResponse, PageEvent, WebStorage } from '../../src/client/web/browser.js';
 import { createTestClock, createTestServer, type TestClock, type TestServer } from './client-world.js';
 
 export type TestWindow = Browser & {
@@ -151,22 +151,11 @@ export function createTestBrowser(): TestBrowser {
       get localStorage() {
         if (options.localStorage === 'denied') throw new Error('SecurityError');
         if (options.localStorage === 'absent') return undefined;
-        return {
-          get length() {
-            return storage.size;
-          },
-          key: (index: number) => [...storage.keys()][index] ?? null,
-          getItem: (key: string) => storage.get(key) ?? null,
-          setItem(key: string, text: string) {
-            if (options.localStorage === 'full') throw new Error('QuotaExceededError');
-            storage.set(key, text);
-            tell(win, key);
-          },
-          removeItem(key: string) {
-            storage.delete(key);
-            tell(win, key);
-          },
-        };
+        return createWebStorage(
+          storage,
+          () => options.localStorage === 'full',
+          (key) => tell(win, key),
+        );
       },
       navigator: {
         locks:
@@ -224,6 +213,34 @@ export function createTestBrowser(): TestBrowser {
   }
 
   return { clock, server, cookies, cookieWrites, storage, open };
+}
+
+/** A `localStorage`, whose own properties are its keys. */
+function createWebStorage(
+  storage: Map<string, string>,
+  isFull: () => boolean,
+  onChange: (key: string) => void,
+): WebStorage {
+  const methods: WebStorage = {
+    getItem: (key) => storage.get(key) ?? null,
+    setItem(key, text) {
+      if (isFull()) throw new Error('QuotaExceededError');
+      storage.set(key, text);
+      onChange(key);
+    },
+    removeItem(key) {
+      storage.delete(key);
+      onChange(key);
+    },
+  };
+  return new Proxy(Object.create(methods), {
+    ownKeys: () => [...storage.keys()],
+    getOwnPropertyDescriptor: (_, key) => ({
+      value: storage.get(String(key)),
+      enumerable: true,
+      configurable: true,
+    }),
+  });
 }
 
 /** `Date` by the test's clock, also for scripts that run in the window. */

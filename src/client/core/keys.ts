@@ -28,22 +28,20 @@ export function keysOf(appId: string) {
 
 export type Keys = ReturnType<typeof keysOf>;
 
-/** The apps that have messages waiting in storage. */
+/** The apps that have messages waiting in storage, by its keys. */
 export function appsWithMessages(keys: readonly string[]): string[] {
-  const apps: string[] = [];
+  const escaped = new Set<string>();
   for (const key of keys) {
-    const appId = appOf(key);
-    if (appId !== undefined && apps.indexOf(appId) < 0) apps.push(appId);
+    const [, app] = /^sluice:([^:]*):q:/.exec(key) ?? [];
+    if (app !== undefined) escaped.add(app);
+  }
+  const apps: string[] = [];
+  for (const app of Array.from(escaped)) {
+    try {
+      apps.push(decodeURIComponent(app));
+    } catch {
+      // Not a key of this library.
+    }
   }
   return apps;
-}
-
-function appOf(key: string): string | undefined {
-  const [, escaped = '', kind] = key.split(':');
-  try {
-    return kind === 'q' ? decodeURIComponent(escaped) : undefined;
-  } catch {
-    // Not a key of this library.
-    return undefined;
-  }
 }

@@ -50,7 +50,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     storage,
     prefix: keys.queue,
     clock,
-    isHeld: (key) => holds.current().has(key),
+    held: holds.current,
     onDropped: options.onDropped,
   });
   const sender = createSender({

@@ -28,19 +28,23 @@ export type QueueOptions = {
   readonly storage: KeyValueStorage;
   readonly prefix: string;
   readonly clock: Clock;
-  /** Whether a message is just being sent: such ones are not pushed out. */
-  readonly isHeld: (key: string) => boolean;
+  /** The keys of messages that are just being sent: such ones are not pushed out. */
+  readonly held: () => ReadonlyMap<string, unknown>;
   /** Told how many messages were pushed out or found damaged. */
   readonly onDropped: (count: number, reason: string) => void;
 };
 
-/** Other tabs add too, so the true number is looked up after this many additions. */
+/**
+ * Other tabs add too, so the true number is looked up after this many additions. A look at 5,000 keys takes
+ * milliseconds, so a full queue also makes room for this part of its bounds at once.
+ */
 const lookEvery = 50;
+const roomPart = 1 / 100;
 
 /** A clock beyond this (the year 2255) does not decide the order: the number would lose digits. */
 const latestMs = 9e12;
 
-export function createQueue({ storage, prefix, clock, isHeld, onDropped }: QueueOptions): Queue {
+export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOptions): Queue {
   let lastOrder = 0;
   let count = 0;
   let bytes = 0;
@@ -65,20 +69,23 @@ export function createQueue({ storage, prefix, clock, isHeld, onDropped }: Queue
   }
 
   function makeRoom(size: number): void {
-    if (addedSinceLook < lookEvery && fits(size)) return;
+    if (addedSinceLook < lookEvery && fits(size, 1)) return;
     const all = keys();
+    if (fits(size, 1)) return;
+    const kept = held();
     let dropped = 0;
     for (const key of all) {
-      if (fits(size)) break;
-      if (isHeld(key)) continue;
+      if (fits(size, 1 - roomPart)) break;
+      if (kept.has(key)) continue;
       remove(key);
       dropped++;
     }
     if (dropped > 0) onDropped(dropped, 'too many wait to be sent');
   }
 
-  function fits(size: number): boolean {
-    return count < clientLimits.queueMessagesMax && bytes + size <= clientLimits.queueBytesMax;
+  /** Whether one more message of this size fits into a part of the bounds. */
+  function fits(size: number, part: number): boolean {
+    return count < clientLimits.queueMessagesMax * part && bytes + size <= clientLimits.queueBytesMax * part;
   }
 
   function remove(key: string): void {

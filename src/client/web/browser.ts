@@ -33,9 +33,8 @@ export type PageDocument = {
   addEventListener(type: string, listener: () => void, options?: { once: boolean }): void;
 };
 
+/** Its own properties are its keys. */
 export type WebStorage = {
-  readonly length: number;
-  key(index: number): string | null;
   getItem(key: string): string | null;
   setItem(key: string, text: string): void;
   removeItem(key: string): void;
