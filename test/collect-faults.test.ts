@@ -11,7 +11,6 @@ import {
   type Fields,
   identify,
   request,
-  storeAll,
   userProperties,
 } from './support/collect.js';
 import { createEnvironments, untilStored } from './support/ingestion.js';
@@ -101,7 +100,7 @@ async function assertStoredOnce(): Promise<void> {
 
 test('answers unknown when the reply is lost after the commit, and repeat to the same request sent again', async () => {
   // Redis does not know the script of the commit before the first one.
-  await storeAll(sluice.baseUrl, appIds[0] ?? '', [event()]);
+  await sendUntilAnswered(request(appIds[0] ?? '', [event()]));
   const body = request(appId, messages());
   proxy.dropReplies();
   const reply = await collect(sluice.baseUrl, body);
@@ -122,6 +121,10 @@ test('answers overloaded while Redis cannot be reached, and nothing of the reque
     what: 'the environment is known',
   });
   await server.stop();
+  await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
+    deadlineMs: 20_000,
+    what: 'the API has noticed',
+  });
   assertUnavailable(await collect(sluice.baseUrl, body), ['overloaded']);
   await server.restart();
   const again = await sendUntilAnswered(body);
@@ -149,7 +152,15 @@ test('answers overloaded with a full backlog, whole, and takes the request when 
       event: '5',
       properties: Object.fromEntries(Array.from({ length: 200 }, (_, i) => [i, 'x'.repeat(900)])),
     });
-    assertUnavailable(await collect(sluice.baseUrl, request(appId, [...messages(), large])), ['overloaded']);
+    const whole = request(appId, [...messages(), large]);
+    const reply = await until(
+      async () => {
+        const refused = await collect(sluice.baseUrl, whole);
+        return refused.json.err?.code !== 'unknown' && refused;
+      },
+      { deadlineMs: 20_000, what: 'Redis says whether there is room' },
+    );
+    assertUnavailable(reply, ['overloaded']);
   } finally {
     worker?.sigcont();
   }
