@@ -1,0 +1,192 @@
+// Pages with the client library in a real browser, before a whole service: what a test does in a page, what
+// its requests were, and what of it came to lie in ClickHouse.
+
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { TestContext } from 'node:test';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { type SnippetOptions, snippet } from '../../src/client/web/snippet.js';
+import { launchBrowser } from './browser.js';
+import { event, newId, storeAll } from './collect.js';
+import { type CollectFront, startCollectFront } from './collect-front.js';
+import { type SluiceHandle, startSluice } from './services.js';
+import { until } from './wait.js';
+
+export type StoredRow = {
+  readonly event: string;
+  readonly user_id: string | null;
+  readonly identity: string;
+  readonly session_id: string;
+  readonly time_ms: number;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+export type PageOptions = Partial<SnippetOptions> & {
+  readonly appId: string;
+  /** Of the user who opens it; a new one unless told. */
+  readonly context?: BrowserContext;
+  /** HTML before the snippet. */
+  readonly head?: string;
+  /** Instead of the snippet. */
+  readonly html?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Whether to wait until the library is there; true unless told. */
+  readonly wait?: boolean;
+};
+
+export type ClientRig = {
+  readonly sluice: SluiceHandle;
+  readonly front: CollectFront;
+  readonly browser: Browser;
+  /** Origin of the pages. */
+  readonly siteUrl: string;
+  /** An environment of this test alone; the pages that are opened with it are closed after the test. */
+  newAppId(t: TestContext): string;
+  /** Puts a document on the site; answers its address. */
+  put(html: string, headers?: Readonly<Record<string, string>>, path?: string): string;
+  /** The address of a page with the snippet. */
+  pageUrl(options: PageOptions): string;
+  /** Opens such a page, without page views unless told. */
+  open(options: PageOptions): Promise<Page>;
+  /** All events of an environment, by time, once there are `count`, and nothing more was on its way. */
+  stored(appId: string, count: number): Promise<StoredRow[]>;
+  /** Ends all of it, with the pages that tests opened. */
+  stop(): Promise<void>;
+};
+
+const environmentsMax = 50;
+
+/** Starts service, front, site and browser. */
+export async function startClientRig(): Promise<ClientRig> {
+  const sluice = await startSluice({ env: { SHARDS: '1' } });
+  const closing: (() => unknown)[] = [() => sluice.stop()];
+  const stop = async () => {
+    for (const close of closing.reverse()) await close();
+  };
+  try {
+    const names = Array.from({ length: environmentsMax }, (_, n) => ['--environment', `Test ${n}`]).flat();
+    const created = (await sluice.admin('accounts', 'create', 'pages', ...names)) as {
+      environments: { app_id: string }[];
+    };
+    const appIds = created.environments.map(({ app_id }) => app_id);
+    const front = await startCollectFront(sluice.baseUrl);
+    closing.push(() => front.close());
+    const site = await startSite();
+    closing.push(() => site.close());
+    const browser = await launchBrowser();
+    closing.push(() => browser.close());
+
+    const contexts = new Map<string, Set<BrowserContext>>();
+    const pageUrl = (options: PageOptions): string => {
+      const { context, head, html, headers, wait, ...load } = options;
+      const script = snippet({ baseUrl: front.url, pageViews: false, intervalMs: 100, ...load });
+      const body = html ?? `${head ?? ''}<script>${script}</script>`;
+      return site.put(`<!doctype html><html><head><meta charset="utf-8"><title>Shop</title>${body}`, headers);
+    };
+
+    return {
+      sluice,
+      front,
+      browser,
+      siteUrl: site.url,
+      put: site.put,
+      pageUrl,
+      newAppId(t) {
+        const appId = appIds.pop();
+        if (appId === undefined) throw new Error('more tests than environments');
+        t.after(async () => {
+          for (const context of contexts.get(appId) ?? []) await context.close();
+        });
+        return appId;
+      },
+      async open(options) {
+        const context = options.context ?? (await browser.newContext());
+        contexts.set(options.appId, (contexts.get(options.appId) ?? new Set()).add(context));
+        const page = await context.newPage();
+        page.setDefaultTimeout(30_000);
+        await page.goto(pageUrl(options));
+        if (options.wait !== false) await libraryIn(page);
+        return page;
+      },
+      stored: (appId, count) => stored(sluice, appId, count),
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Settles when the script is there and has begun to record. */
+export async function libraryIn(page: Page): Promise<void> {
+  await page.waitForFunction('window.sluice && sluice.userId !== undefined');
+}
+
+/** What a page warns of from now on. */
+export function warningsOf(page: Page): string[] {
+  const warnings: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() === 'warning') warnings.push(message.text());
+  });
+  return warnings;
+}
+
+/** The user, identity and session-independent state that a page shows. */
+export function userOf(page: Page): Promise<{ userId: string; identity?: string }> {
+  return page.evaluate('({ userId: sluice.userId, identity: sluice.identity })');
+}
+
+/** One shard keeps the order of acceptance: what was accepted before the mark is stored when the mark is. */
+async function stored(sluice: SluiceHandle, appId: string, count: number): Promise<StoredRow[]> {
+  const all = () =>
+    sluice.rows<StoredRow>(`SELECT event, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity,
+      session_id, toInt64(toUnixTimestamp64Milli(time)) AS time_ms, properties
+      FROM events WHERE app_id = '${appId}' AND NOT startsWith(event, 'mark ') ORDER BY time, event`);
+  let last: StoredRow[] = [];
+  await until(
+    async () => {
+      last = await all();
+      return last.length >= count;
+    },
+    { deadlineMs: 25_000, everyMs: 50, what: `${count} events are stored` },
+  ).catch((error: Error) => {
+    const names = last.slice(0, 40).map((row) => row.event);
+    throw new Error(`${error.message}, but ${last.length}: ${JSON.stringify(names)}`);
+  });
+  const mark = `mark ${newId()}`;
+  await storeAll(sluice.baseUrl, appId, [event({ event: mark })]);
+  await until(async () => (await sluice.rows(`SELECT 1 FROM events WHERE event = '${mark}'`)).length === 1, {
+    deadlineMs: 25_000,
+    everyMs: 50,
+    what: 'the mark is stored',
+  });
+  return (await all()).map((row) => ({ ...row, time_ms: Number(row.time_ms) }));
+}
+
+/** A web server with an origin of its own. */
+async function startSite() {
+  const documents = new Map<string, { html: string; headers: Readonly<Record<string, string>> }>();
+  const server = createServer((incoming, reply) => {
+    const found = documents.get(new URL(incoming.url ?? '', 'http://site').pathname);
+    if (found === undefined) reply.writeHead(404).end();
+    else {
+      const type = { 'content-type': 'text/html; charset=utf-8' };
+      reply.writeHead(200, { ...type, ...found.headers }).end(found.html);
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url,
+    put(html: string, headers: Readonly<Record<string, string>> = {}, path = `/${newId()}`): string {
+      documents.set(path, { html, headers });
+      return url + path;
+    },
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}

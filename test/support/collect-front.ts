@@ -1,0 +1,139 @@
+// A small HTTP proxy before the API, as a load balancer stands there: it notes every request that a browser
+// makes, those of pages that are gone too, and answers some of them by itself or not at all.
+
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
+import { freePort } from './free-port.js';
+
+export type SentMessage = {
+  readonly type: string;
+  readonly id: string;
+  readonly user_id: string;
+  readonly identity?: string;
+  readonly session_id?: string;
+  readonly event?: string;
+  readonly properties?: Readonly<Record<string, string | number>>;
+};
+
+export type SeenRequest = {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+  /** When it came, by `performance.now()`. */
+  readonly atMs: number;
+  /** Of `POST /api/collect`, else empty. */
+  readonly appId: string;
+  readonly messages: readonly SentMessage[];
+  /** What the page was answered; 0 when its connection was closed instead. */
+  status?: number;
+};
+
+/** `pass`: to the API. `cut`: the connection is closed. `lose-reply`: to the API, but closed instead of answered. */
+export type Treatment =
+  | 'pass'
+  | 'cut'
+  | 'lose-reply'
+  | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string };
+
+export type Treat = (request: SeenRequest) => Treatment | Promise<Treatment>;
+
+export type CollectFront = {
+  readonly url: string;
+  readonly seen: readonly SeenRequest[];
+  /** The batches for one environment, those answered by the front too. */
+  batches(appId: string): readonly SeenRequest[];
+  /** What is done with requests for one environment from now on; `pass` at the start. */
+  treat(appId: string, treat: Treat): void;
+  /** The same by the path, such as `/sdk.js`. */
+  treatPath(path: string, treat: Treat): void;
+  /** Refuses connections, and closes those that are open. */
+  down(): void;
+  up(): Promise<void>;
+  close(): void;
+};
+
+/** Listens on a loopback port of its own before `target`, such as `http://127.0.0.1:8080`. */
+export async function startCollectFront(target: string): Promise<CollectFront> {
+  const port = await freePort();
+  const seen: SeenRequest[] = [];
+  const treatments = new Map<string, Treat>();
+
+  const server = createServer((incoming, reply) => {
+    const chunks: Buffer[] = [];
+    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+    incoming.on('error', () => undefined);
+    incoming.on('end', () => {
+      const text = Buffer.concat(chunks).toString();
+      const path = incoming.url ?? '';
+      const method = incoming.method ?? '';
+      const batch = batchOf(method, path, text);
+      const one: SeenRequest = {
+        method,
+        path,
+        headers: incoming.headers,
+        text,
+        atMs: performance.now(),
+        ...batch,
+      };
+      seen.push(one);
+      void answer(one, reply).catch(() => reply.destroy());
+    });
+  });
+
+  async function answer(one: SeenRequest, reply: ServerResponse): Promise<void> {
+    const treat = treatments.get(one.appId) ?? treatments.get(one.path);
+    const treatment = (await treat?.(one)) ?? 'pass';
+    if (treatment === 'cut') {
+      one.status = 0;
+      reply.destroy();
+    } else if (typeof treatment === 'object') {
+      one.status = treatment.status;
+      const headers = { 'access-control-allow-origin': '*', ...treatment.headers };
+      reply.writeHead(treatment.status, headers).end(treatment.body ?? '');
+    } else await pass(one, reply, treatment === 'lose-reply');
+  }
+
+  async function pass(one: SeenRequest, reply: ServerResponse, loseReply: boolean): Promise<void> {
+    const url = new URL(one.path, target);
+    const forwarded = request(url, { method: one.method, headers: { ...one.headers, host: url.host } });
+    forwarded.end(one.text);
+    const [answered] = await once(forwarded, 'response');
+    const chunks: Buffer[] = [];
+    for await (const chunk of answered) chunks.push(chunk);
+    one.status = loseReply ? 0 : answered.statusCode;
+    if (loseReply) reply.destroy();
+    else {
+      const { 'transfer-encoding': _, ...headers } = answered.headers;
+      reply.writeHead(answered.statusCode, headers).end(Buffer.concat(chunks));
+    }
+  }
+
+  async function up(): Promise<void> {
+    server.listen(port, '127.0.0.1');
+    await once(server, 'listening');
+  }
+
+  function down(): void {
+    server.close();
+    server.closeAllConnections();
+  }
+
+  await up();
+  return {
+    url: `http://127.0.0.1:${port}`,
+    seen,
+    batches: (appId) => seen.filter((one) => one.appId === appId),
+    treat: (appId, treat) => void treatments.set(appId, treat),
+    treatPath: (path, treat) => void treatments.set(path, treat),
+    down,
+    up,
+    close: down,
+  };
+}
+
+function batchOf(method: string, path: string, text: string): Pick<SeenRequest, 'appId' | 'messages'> {
+  if (method !== 'POST' || path !== '/api/collect') return { appId: '', messages: [] };
+  const { app_id, messages } = JSON.parse(text) as { app_id: string; messages: SentMessage[] };
+  return { appId: app_id, messages };
+}
