@@ -384,6 +384,21 @@ test('what waits for a former app goes to it, where it was started, also from a 
   );
 });
 
+test('what waits for a former app of unknown address is kept, and sent once that is known', async () => {
+  const { client, clock, server, open, crash, texts } = started();
+  client.track('Of One');
+  crash();
+  texts.delete('sluice:1:url');
+  const later = open();
+  later.client.start('2', testSettings);
+  later.hide();
+  await clock.advance(60_000);
+  assert.equal(server.received.length, 0);
+  later.client.start('1', testSettings);
+  await clock.advance(3_000);
+  assert.deepEqual(server.events(), ['Of One']);
+});
+
 test('waiting user properties of one user are joined, the newer values standing', async () => {
   const { client, clock, server } = started();
   client.addUserProperties({ plan: 'basic', seats: 3 });

@@ -62,7 +62,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     transport,
     clock,
     turn: turn ?? { take: (_, work) => work() },
-    baseUrl: () => baseUrl ?? storage.get(keys.url) ?? '',
+    baseUrl: () => baseUrl ?? storage.get(keys.url),
     intervalMs: options.intervalMs,
     pairing: () => options.pairing(appId),
     isStopped: isOptedOut,

@@ -1,36 +1,25 @@
 // Sends one app's queue: in batches after an interval, one request at a time over all tabs, again after failures.
 // A message leaves the queue when the server has answered for it, and no earlier.
 
-import type { Clock, SendingTurn, Transport, TransportAnswer } from './adapters.js';
-import { readAnswer } from './answers.js';
-import type { Backoff } from './backoff.js';
-import { type Batch, chooseBatch, limitKeyOf } from './batch.js';
+import type { SendingTurn, Transport, TransportAnswer } from './adapters.js';
+import { type Batch, chooseBatch } from './batch.js';
+import { createDelivery, type DeliveryOptions } from './delivery.js';
 import type { Holds } from './holds.js';
 import { clientLimits } from './limits.js';
-import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
-import type { Queue } from './queue.js';
 import { utf8Bytes } from './text.js';
 import { timestampOf } from './time.js';
 
-export type SenderOptions = {
+export type SenderOptions = DeliveryOptions & {
   readonly appId: string;
   readonly turnName: string;
-  readonly queue: Queue;
   readonly holds: Holds;
-  readonly backoff: Backoff;
   readonly transport: Transport;
-  readonly clock: Clock;
   readonly turn: SendingTurn;
-  /** Asked at each use, since they change while the sender lives. */
-  readonly baseUrl: () => string;
+  /** These are asked at each use, since they change while the sender lives. Without an address nothing goes. */
+  readonly baseUrl: () => string | undefined;
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
   readonly isStopped: () => boolean;
-  /** Told of messages that were given up. */
-  readonly onDropped: (count: number, reason: string) => void;
-  /** `pairing`: what the batch carried. */
-  readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
-  readonly warn: (line: string) => void;
 };
 
 export type Sender = {
@@ -52,18 +41,14 @@ type Request = { readonly keys: readonly string[]; outlivesPage: boolean; lift: 
 
 export function createSender(options: SenderOptions): Sender {
   const { queue, holds, backoff, transport, clock } = options;
-  /** Until when the server wants no message of a kind and user. */
-  const limitedUntil = new Map<string, number>();
-  const sent = new Set<string>();
+  const delivery = createDelivery(options);
   let cancelTimer: (() => void) | undefined;
   let timerAt = 0;
-  let messagesMax: number = clientLimits.batchMessagesMax;
   let wokenMessages = 0;
   let wokenBytes = 0;
   let underWay: Request | undefined;
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
-  let warnedOf: string | undefined;
 
   /** Sees to it that a round begins within the time; an earlier one that is due already stays. */
   function arm(ms: number): void {
@@ -108,11 +93,12 @@ export function createSender(options: SenderOptions): Sender {
     await options.turn.take(options.turnName, sendAll);
   }
 
-  /** Whether the user opted out, perhaps in another tab, which cannot clear what is only in this one's memory. */
+  /** Whether nothing may be sent: there is no address, or the user opted out. */
   function isStopped(): boolean {
     const stopped = options.isStopped();
+    // Perhaps in another tab, which cannot clear what is only in this one's memory.
     if (stopped) queue.clear();
-    return stopped;
+    return stopped || options.baseUrl() === undefined;
   }
 
   function isBackedOff(): boolean {
@@ -125,7 +111,7 @@ export function createSender(options: SenderOptions): Sender {
     while (!isStopped() && !isBackedOff()) {
       const batch = choose(clientLimits.batchBytesMax, holds.current());
       if (batch.messages.length === 0) {
-        if (batch.laterMs === undefined) sent.clear();
+        if (batch.laterMs === undefined) delivery.forgetAll();
         else arm(batch.laterMs);
         return;
       }
@@ -134,16 +120,8 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   function choose(bytesMax: number, held: ReadonlyMap<string, number>): Batch {
-    const now = clock.now();
-    return chooseBatch(queue, {
-      messagesMax,
-      bytesMax,
-      held,
-      limitedMs: (message) => {
-        const ms = (limitedUntil.get(limitKeyOf(message)) ?? 0) - now;
-        return ms <= clientLimits.retryAfterMsMax ? ms : 0;
-      },
-    });
+    const { messagesMax, limitedMs } = delivery;
+    return chooseBatch(queue, { messagesMax: messagesMax(), bytesMax, held, limitedMs });
   }
 
   async function send(batch: Batch): Promise<void> {
@@ -161,66 +139,16 @@ export function createSender(options: SenderOptions): Sender {
     }
     underWay = undefined;
     request.lift();
-    settle(batch, answer, pairing);
+    delivery.settle(batch, answer, pairing);
   }
 
   function hold(keys: readonly string[], ms: number): () => void {
-    for (const key of keys) sent.add(key);
+    delivery.begin(keys);
     return holds.place(keys, ms);
   }
 
-  function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void {
-    const { messages, keys } = batch;
-    const verdict = readAnswer(answer, messages);
-    if (verdict.kind === 'answered') {
-      messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
-      let unanswered = false;
-      messages.forEach((message, at) => {
-        if (!settleMessage(message, keys[at] as string, verdict.each[at])) unanswered = true;
-      });
-      if (unanswered) backoff.fail(answer);
-      else backoff.succeed();
-      options.onAnswer(verdict.answer, pairing);
-    } else if (verdict.kind === 'failed') {
-      backoff.fail(answer);
-      if (verdict.reason !== undefined && verdict.reason !== warnedOf) {
-        options.warn(`the server did not take a batch, it will be sent again: ${verdict.reason}`);
-      }
-      warnedOf = verdict.reason;
-    } else if (verdict.kind === 'refused' && messages.length > 1) {
-      // Halves find the bad message, and the largest size that is taken; the good ones go.
-      messagesMax = Math.ceil(messages.length / 2);
-    } else {
-      for (const key of keys) forget(key);
-      options.onDropped(keys.length, verdict.reason);
-    }
-  }
-
-  /** Deals with the answer to one message; false when there is none. */
-  function settleMessage(message: Message, key: string, answer: MessageAnswer | undefined): boolean {
-    if (answer?.status === 'stored' || answer?.status === 'repeat') {
-      forget(key);
-    } else if (answer?.status === 'rejected') {
-      forget(key);
-      options.onDropped(1, `${message.type} ${answer.field ?? ''} ${answer.code}: ${answer.message}`);
-    } else if (answer?.status === 'limited') {
-      const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
-      const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
-      limitedUntil.set(limitKeyOf(message), clock.now() + ms);
-      sent.delete(key);
-    } else {
-      return false;
-    }
-    return true;
-  }
-
-  function forget(key: string): void {
-    sent.delete(key);
-    queue.remove(key);
-  }
-
   function url(): string {
-    return `${options.baseUrl().replace(/\/+$/, '')}/api/collect`;
+    return `${options.baseUrl()?.replace(/\/+$/, '')}/api/collect`;
   }
 
   /** Joined from the texts as they are stored, so that a repeat has the same bytes. */
@@ -272,7 +200,7 @@ export function createSender(options: SenderOptions): Sender {
         // Without an answer the hold stays: the request may have arrived, and the page may be ending.
         if (settled.status === 0) return;
         lift();
-        settle(batch, settled, pairing);
+        delivery.settle(batch, settled, pairing);
       })
       .catch(onFault);
     return bytes;
@@ -292,6 +220,6 @@ export function createSender(options: SenderOptions): Sender {
       void run();
     },
     exit,
-    wasSent: (key) => sent.has(key),
+    wasSent: delivery.wasSent,
   };
 }

@@ -1,0 +1,111 @@
+// What is known of the messages that were sent: which may have arrived, which the server wants later, and how
+// large a batch it takes. Deals with each answer: what was sent leaves the queue here, unless it is pushed out.
+
+import type { Clock, TransportAnswer } from './adapters.js';
+import { readAnswer } from './answers.js';
+import type { Backoff } from './backoff.js';
+import { type Batch, limitKeyOf } from './batch.js';
+import { clientLimits } from './limits.js';
+import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
+import type { Queue } from './queue.js';
+
+export type DeliveryOptions = {
+  readonly queue: Queue;
+  readonly backoff: Backoff;
+  readonly clock: Clock;
+  /** Told of messages that were given up. */
+  readonly onDropped: (count: number, reason: string) => void;
+  /** `pairing`: what the batch carried. */
+  readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
+  readonly warn: (line: string) => void;
+};
+
+export type Delivery = {
+  /** Notes that these messages may arrive from now on. */
+  begin(keys: readonly string[]): void;
+  /** Deals with the answer to a batch, or with its absence. */
+  settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void;
+  /** Notes that nothing waits any more. */
+  forgetAll(): void;
+  /** Whether this page has put the message into a request that may have arrived. */
+  wasSent(key: string): boolean;
+  /** Milliseconds for which the server wants no message of this kind and user. */
+  limitedMs(message: Message): number;
+  /** How many messages the next batch may have. */
+  messagesMax(): number;
+};
+
+export function createDelivery(options: DeliveryOptions): Delivery {
+  const { queue, backoff, clock } = options;
+  /** Until when the server wants no message of a kind and user. */
+  const limitedUntil = new Map<string, number>();
+  const sent = new Set<string>();
+  let messagesMax: number = clientLimits.batchMessagesMax;
+  let warnedOf: string | undefined;
+
+  function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void {
+    const { messages, keys } = batch;
+    const verdict = readAnswer(answer, messages);
+    if (verdict.kind === 'answered') {
+      messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
+      let unanswered = false;
+      messages.forEach((message, at) => {
+        if (!settleMessage(message, keys[at] as string, verdict.each[at])) unanswered = true;
+      });
+      if (unanswered) backoff.fail(answer);
+      else backoff.succeed();
+      options.onAnswer(verdict.answer, pairing);
+    } else if (verdict.kind === 'failed') {
+      backoff.fail(answer);
+      if (verdict.reason !== undefined && verdict.reason !== warnedOf) {
+        options.warn(`the server did not take a batch, it will be sent again: ${verdict.reason}`);
+      }
+      warnedOf = verdict.reason;
+    } else if (verdict.kind === 'refused' && messages.length > 1) {
+      // Halves find the bad message, and the largest size that is taken; the good ones go.
+      messagesMax = Math.ceil(messages.length / 2);
+    } else {
+      for (const key of keys) forget(key);
+      options.onDropped(keys.length, verdict.reason);
+    }
+  }
+
+  /** Deals with the answer to one message; false when there is none. */
+  function settleMessage(message: Message, key: string, answer: MessageAnswer | undefined): boolean {
+    if (answer?.status === 'stored' || answer?.status === 'repeat') {
+      forget(key);
+    } else if (answer?.status === 'rejected') {
+      forget(key);
+      options.onDropped(1, `${message.type} ${answer.field ?? ''} ${answer.code}: ${answer.message}`);
+    } else if (answer?.status === 'limited') {
+      const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
+      const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
+      limitedUntil.set(limitKeyOf(message), clock.now() + ms);
+      // Surely not stored: a repeat is not limited.
+      sent.delete(key);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  function forget(key: string): void {
+    sent.delete(key);
+    queue.remove(key);
+  }
+
+  return {
+    begin: (keys) => {
+      for (const key of keys) sent.add(key);
+    },
+    settle,
+    forgetAll: () => sent.clear(),
+    wasSent: (key) => sent.has(key),
+    limitedMs(message) {
+      const ms = (limitedUntil.get(limitKeyOf(message)) ?? 0) - clock.now();
+      // Longer than any: the clock was set back since.
+      return ms <= clientLimits.retryAfterMsMax ? ms : 0;
+    },
+    messagesMax: () => messagesMax,
+  };
+}
