@@ -15,7 +15,7 @@ const results: RoundResult[] = [];
 
 after(() => runner.close());
 
-for (const [index, schedule] of crashSchedules(1).entries()) {
+for (const [index, schedule] of crashSchedules().entries()) {
   test(`keeps every promise through crashes, part ${index + 1}`, async (context) => {
     const result = await runner.run(schedule);
     results.push(result);

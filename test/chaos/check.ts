@@ -46,7 +46,7 @@ export function findBroken(evidence: Evidence): Broken[] {
   };
   const ofRecords = environments.flatMap(({ appId, history, rows }) => {
     const reached = account.appIds.includes(appId) ? submissions : [];
-    const fateOf = createFates(history, reached);
+    const fateOf = createFates(history, reached.map(asFarAsItGot));
     return [
       ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
         kind,
@@ -69,6 +69,12 @@ function asKnown(submission: Submission, emptied: readonly Emptied[]): Submissio
       (settledMs < fromMs && !polls.some((poll) => poll.status === 'complete' && poll.settledMs < fromMs)),
   );
   return outcome === 'accepted' && forgotten ? { ...submission, outcome: 'perhaps' } : submission;
+}
+
+/** One that never got complete is reported as such; it may have deleted some and not yet all. */
+function asFarAsItGot(submission: Submission): Submission {
+  const complete = submission.polls.some(({ status }) => status === 'complete');
+  return submission.outcome === 'accepted' && !complete ? { ...submission, outcome: 'perhaps' } : submission;
 }
 
 /** Answers that no request should get. */

@@ -1,5 +1,6 @@
 // What a fault is: something that is done to the deployment for a while, and says whether it took effect.
 
+import type { TestAccount } from '../support/deletion.js';
 import type { Producer } from '../support/load.js';
 import type { Deployment } from './deployment.js';
 import type { Random } from './random.js';
@@ -32,6 +33,8 @@ export type Emptied = {
 export type World = Deployment & {
   /** Sends to the account's main environment; faults that need special records send them through it. */
   readonly producer: Producer;
+  /** Whose environments they are. */
+  readonly account: TestAccount;
   readonly emptied: Emptied[];
   /** API processes that a fault ended, stopped or started anew: their callers may go without an answer. */
   readonly disturbedApis: Set<string>;

@@ -4,6 +4,7 @@
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { inserts } from '../support/clickhouse-gate.js';
+import { getToken } from '../support/deletion.js';
 import { runProgram } from '../support/sluice.js';
 import { within } from '../support/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
@@ -11,7 +12,7 @@ import { type Fault, hold, type Part, type World } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty } from './faults-redis.js';
 
-const crashMsMax = 30_000;
+const crashMsMax = 60_000;
 const everyMs = 100;
 /** To find refused rows takes ClickHouse many statements: more would fill the backlog. */
 const poisonEveryMs = 1_200;
@@ -23,6 +24,9 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
       name.startsWith('environment:'),
     );
     if (key !== undefined) await redis.sadd(registryKeys.unmirrored, key);
+  },
+  token_issued: async ({ sluice, account }) => {
+    for (const { baseUrl } of sluice.api) await getToken({ baseUrl }, account);
   },
   token_burnt: async ({ gate }) => {
     let left = 1;

@@ -58,7 +58,7 @@ process.exit();
 
 async function runAll(): Promise<number> {
   const { run, results, add } = openRun(randomInt(2 ** 31), values.fresh);
-  const crashes = crashSchedules(run.seed);
+  const crashes = crashSchedules();
   const random = Array.from({ length: roundsWanted }, (_, round) =>
     randomSchedule(seedOf(run.seed, 1_000 + round), tools),
   );
@@ -101,8 +101,7 @@ async function runOnce(schedule: Schedule): Promise<number> {
 
 /** The schedule of a round by its seed: a random one, unless it is one of the crash points'. */
 function replayOf(seed: number): Schedule {
-  const { run } = openRun(seed, false);
-  return crashSchedules(run.seed).find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools);
+  return crashSchedules().find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools);
 }
 
 async function explain(runner: Runner, failing: RoundResult): Promise<void> {

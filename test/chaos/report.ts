@@ -21,7 +21,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
   );
   const promises = broken
     .slice(0, brokenShownMax)
-    .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 2_000)}`);
+    .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 6_000)}`);
   return [
     `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: SEED=${schedule.seed} npm run chaos`,
     `The shortest schedule that was found: ${describeSchedule(schedule)}`,

@@ -1,6 +1,8 @@
 // One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
 // told is held against what is stored.
 
+import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { storeJobId, storeQueueName } from '../../workers/queues.js';
 import {
   administer,
   createTestAccount,
@@ -42,9 +44,10 @@ export type RoundResult = Counts & {
 };
 
 /** Pause of a client between two requests. */
-const pauseMs = 20;
+const pauseMs = 60;
 const recoveredRequests = 30;
-const recoveryMsMax = 40_000;
+/** Much longer than it takes, since a machine may have other things to do. */
+const recoveryMsMax = 120_000;
 
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
 export async function runRound(deployment: Deployment, schedule: Schedule): Promise<RoundResult> {
@@ -83,7 +86,9 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
   endPhase('recover');
   await Promise.all(loads.map((load) => load.stop()));
   await clients.stopSubmitting();
-  await untilDrained(deployment.sluice, deployment.redis).catch(note('not drained'));
+  await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
+    note('not drained')(`${messageOf(error)} ${await describeBacklog(deployment)}`);
+  });
   endPhase('drain');
   await untilDeleted(scene).catch(note('not deleted'));
   endPhase('delete');
@@ -138,8 +143,8 @@ async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
     }),
   );
   const random = createRandom(seedOf(seed, 1));
-  const clients = startDeletionClients({ sluice, account, producer: main, random, everyMs: 700 });
-  const world: World = { ...deployment, producer: main, emptied: [], disturbedApis: new Set() };
+  const clients = startDeletionClients({ sluice, account, producer: main, random, everyMs: 1_200 });
+  const world: World = { ...deployment, producer: main, account, emptied: [], disturbedApis: new Set() };
   return {
     world,
     account,
@@ -201,6 +206,19 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
     },
     { deadlineMs: recoveryMsMax, what: 'every deletion is complete', everyMs: 100 },
   );
+}
+
+/** What waits for ClickHouse, what its jobs do, and what the workers said last. */
+async function describeBacklog({ redis, sluice }: Deployment): Promise<string> {
+  const members = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const jobs = await Promise.all(
+    members.slice(0, 3).map(async (member) => {
+      const id = storeJobId(segmentOfMember(member));
+      return { member, ...(await redis.hgetall(`{s0}:${storeQueueName}:${id}`)), data: undefined };
+    }),
+  );
+  const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
+  return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${said.join('\n')}`;
 }
 
 function findLogged({ world, producers }: Scene): Broken[] {

@@ -5,6 +5,7 @@ import type { RoundResult } from './round.js';
 import type { Planned, Schedule } from './schedule.js';
 
 const replaysMax = 10;
+const replaysMsMax = 5 * 60_000;
 
 /** Settles with the shortest failing round that was found; `failing` itself when nothing shorter failed. */
 export async function shrink(
@@ -13,7 +14,9 @@ export async function shrink(
 ): Promise<RoundResult> {
   let shortest = failing;
   let replays = 0;
+  const endsMs = performance.now() + replaysMsMax;
   for (let index = 0; index < countFaults(shortest.schedule) && replays < replaysMax; ) {
+    if (performance.now() > endsMs) break;
     replays += 1;
     const result = await run(without(shortest.schedule, index));
     if (result.broken.length > 0) shortest = result;
