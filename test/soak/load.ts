@@ -166,9 +166,9 @@ async function check(
   const found = { acknowledged: 0, lost: 0, doubled: 0, unexpected: 0, unknown: 0, unknownStored: 0 };
   for (let from = 0; from < outcomes.length; from += checkedAtOnce) {
     const rows = await sluice.rows<{ n: number; copies: string }>(
-      `SELECT toUInt32(properties['n']) AS n, toString(count()) AS copies FROM events
+      `SELECT toUInt32OrZero(properties['n']) AS n, toString(count()) AS copies FROM events
        WHERE app_id = '${appId}' AND properties['mark'] = '${mark}'
-         AND toUInt32(properties['n']) >= ${from} AND toUInt32(properties['n']) < ${from + checkedAtOnce}
+         AND toUInt32OrZero(properties['n']) >= ${from} AND toUInt32OrZero(properties['n']) < ${from + checkedAtOnce}
        GROUP BY n`,
     );
     const copies = new Map(rows.map((row) => [row.n, Number(row.copies)]));

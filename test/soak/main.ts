@@ -48,6 +48,11 @@ say(`measuring what the load can reach for ${capacityMs / 1000} s`);
 const capacity = startSoakLoad({ targets, appId: capacityAppId, clients });
 await pause(capacityMs);
 await capacity.stop();
+await untilStored(sluice, 300_000);
+const before = await capacity.check(sluice);
+if (before.acknowledged === 0 || before.lost + before.doubled + before.unexpected > 0) {
+  throw new Error(`without any fault the events are not as promised: ${JSON.stringify(before)}`);
+}
 const rate = (capacity.requests / capacityMs) * 1000 * share;
 
 say(`soaking for ${minutes} minutes at ${rate.toFixed()} requests/s`);
