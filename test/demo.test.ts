@@ -163,6 +163,16 @@ describe('what arrived', () => {
     assert.equal((await get('/demo', { 'sec-fetch-site': 'cross-site' })).status, 200, 'a link leads to it');
   });
 
+  test('is asked of ClickHouse by at most four at a time; others are told to come again', async () => {
+    const answers = await Promise.all(Array.from({ length: 40 }, () => arrived({ user_id: '7' })));
+    const told = answers.filter(({ text }) => text.includes('Too many ask at once'));
+    assert.ok(told.length > 0 && told.length <= 36, `${told.length} of 40`);
+    for (const { status, headers, body } of told) {
+      assert.deepEqual([status, headers['retry-after'], body.err?.code], [503, '2', 'overloaded']);
+    }
+    assert.equal((await arrived({ user_id: '7' })).status, 200);
+  });
+
   test('may be kept by nobody, and embedded by no other page', async () => {
     const { headers } = await arrived({ user_id: '7' });
     assert.equal(headers['cache-control'], 'no-store');

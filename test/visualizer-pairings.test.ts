@@ -9,6 +9,8 @@ import { redisConfig } from '../deploy/local/redis-config.js';
 import { visualizer } from '../src/contract/limits.js';
 import { createLog } from '../src/log.js';
 import { connect, connectForMessages, type Redis, ready } from '../src/redis/client.js';
+import { visualizerKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
 import { type Channel, createChannel, type Shown } from '../src/visualizer/channel.js';
 import { makeCode, readCode } from '../src/visualizer/code.js';
 import { observePairings } from '../src/visualizer/observe.js';
@@ -152,6 +154,39 @@ describe('what a device has sent', () => {
     appId: '1',
     messages: [{ type: 'event' }],
     answers: [{ status: 'stored' as const }],
+  });
+
+  test('two pairings never wait with one code, and no more wait than may', async () => {
+    const begin = (id: string, code: string, ...bounds: number[]) =>
+      runScript(
+        redis,
+        scripts.beginPairing,
+        [
+          visualizerKeys.pairing(id),
+          visualizerKeys.code(code),
+          visualizerKeys.waiting,
+          visualizerKeys.waitingOfApp('2'),
+          visualizerKeys.waitingOfAddress('a'),
+        ],
+        [id, '2', code, 'a', 60_000, ...bounds],
+      ).then(Number);
+    const had = await redis.zcard(visualizerKeys.waiting);
+    assert.equal(await begin('first', '111-111', had + 1, 9, 9), 1);
+    assert.equal(await begin('second', '111-111', had + 9, 9, 9), 0);
+    assert.equal(await begin('third', '222-222', had + 1, 9, 9), -3);
+    assert.equal(await begin('fourth', '222-222', had + 9, 1, 9), -1);
+    assert.equal(await begin('fifth', '222-222', had + 9, 9, 1), -2);
+    assert.equal(await redis.get(visualizerKeys.code('111-111')), 'first');
+    assert.equal(await redis.zcard(visualizerKeys.waiting), had + 1);
+    for (const id of ['second', 'third', 'fourth', 'fifth']) {
+      assert.equal(await redis.exists(visualizerKeys.pairing(id)), 0, id);
+    }
+    await endPairing(redis, 'first', '2');
+    assert.equal(await begin('sixth', '111-111', had + 1, 1, 1), 1, 'what has ended makes room');
+    await redis.zadd(visualizerKeys.waiting, 'XX', 1, 'sixth');
+    await redis.zadd(visualizerKeys.waitingOfApp('2'), 'XX', 1, 'sixth');
+    await redis.zadd(visualizerKeys.waitingOfAddress('a'), 'XX', 1, 'sixth');
+    assert.equal(await begin('seventh', '333-333', had + 1, 1, 1), 1, 'and what has expired');
   });
 
   test('is answered in time though Redis is silent, and when it is away', async () => {

@@ -228,9 +228,15 @@ describe('a paired page', () => {
   test('gets nothing from before its code was entered, of other devices, or after the end', async () => {
     const other = await pair();
     const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
+    const published: string[] = [];
+    const listener = redis.duplicate();
+    listener.on('pmessage', (_, name: string) => published.push(name));
+    await listener.psubscribe(visualizerKeys.channel('*'));
     await send([event('before')], pairing);
     const page = openPage(code);
     assert.equal((await page.heard('paired')).app_id, sluice.appId);
+    listener.disconnect();
+    assert.deepEqual(published, [], 'before the code is entered, not even Redis sees it');
     await send([event('unpaired')]);
     await send([event('of the other')], other.pairing);
     await send([event('mine')], pairing);
@@ -369,6 +375,50 @@ describe('who is no administrator with a code', () => {
     assert.equal(reasons.filter((reason) => reason === 'limited').length, 5);
     assert.equal((await openPage(code).heard('refused')).reason, 'limited');
     await forgetFailures();
+    await openPage(code).heard('paired');
+  });
+
+  test('may be gone before it is answered: nobody else notices', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const hellos = [
+      { token: 'wrong', code },
+      { token: sluice.adminToken, code: '000-000' },
+      { token: sluice.adminToken, code },
+    ];
+    const { pid } = admin;
+    await Promise.all(
+      Array.from({ length: 60 }, async (_, i) => {
+        const page = openLivePage(admin.adminUrl, hellos[i % 3]);
+        page.socket.on('open', () => page.socket.terminate());
+        await page.untilClosed();
+      }),
+    );
+    await forgetFailures();
+    await openPage(code).heard('paired');
+    assert.deepEqual([admin.pid, admin.running], [pid, true]);
+  });
+
+  test('gets no connection beyond the two hundred that a process serves', async () => {
+    const more = Array.from({ length: visualizer.pagesMax + 20 }, () =>
+      openLivePage(admin.adminUrl, undefined),
+    );
+    try {
+      const isOpen = ({ socket }: LivePage) => socket.readyState === socket.OPEN;
+      await until(() => more.every((page) => isOpen(page) || page.closed() !== undefined), {
+        deadlineMs: visualizer.helloMsMax - 500,
+        what: 'each is served or refused',
+      });
+      const served = more.filter(isOpen).length;
+      assert.ok(
+        served <= visualizer.pagesMax && served >= visualizer.pagesMax - pages.length,
+        String(served),
+      );
+      assert.ok(more.every((page) => isOpen(page) || page.closed()?.code === 1006));
+    } finally {
+      for (const { socket } of more) socket.terminate();
+      await Promise.all(more.map((page) => page.untilClosed()));
+    }
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
     await openPage(code).heard('paired');
   });
 

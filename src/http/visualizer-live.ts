@@ -54,35 +54,33 @@ const endings = {
 const endedCode = 4000;
 const stoppingCode = 1001;
 
+/** Of a connection. When it is gone, its socket must not be touched: any use would throw. */
 type Page = {
+  socket: WebSocket<Page> | undefined;
   stage: 'new' | 'asked' | 'live' | 'gone';
   /** Until it is live, the deadline of its first message; then the renewals. */
   timer: NodeJS.Timeout | undefined;
   pairing: Live | undefined;
   leave: (() => void) | undefined;
-  /** Shown between entering the code and being told so. */
-  early: Shown[];
   missed: number;
 };
-
-type Socket = WebSocket<Page>;
 
 /** The last message of a page that is sent away. */
 type Words = { readonly type: 'refused' | 'ended'; readonly reason: string; readonly message: string };
 
 export function createLivePages(options: LiveOptions): LivePages {
   const { redis, channel, log } = options;
-  const sockets = new Set<Socket>();
+  const pages = new Set<Page>();
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
     if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
-    if (sockets.size >= visualizer.pagesMax) return void res.writeStatus('503 Service Unavailable').end();
+    if (pages.size >= visualizer.pagesMax) return void res.writeStatus('503 Service Unavailable').end();
     const page: Page = {
+      socket: undefined,
       stage: 'new',
       timer: undefined,
       pairing: undefined,
       leave: undefined,
-      early: [],
       missed: 0,
     };
     res.upgrade(
@@ -94,44 +92,45 @@ export function createLivePages(options: LiveOptions): LivePages {
     );
   }
 
-  function open(socket: Socket): void {
-    sockets.add(socket);
-    visualizerPages.set(sockets.size);
+  function open(socket: WebSocket<Page>): void {
     const page = socket.getUserData();
-    if (options.adminToken === '') return refuse(socket, 'off');
-    page.timer = setTimeout(() => refuse(socket, 'late'), visualizer.helloMsMax);
+    page.socket = socket;
+    pages.add(page);
+    visualizerPages.set(pages.size);
+    if (options.adminToken === '') return refuse(page, 'off');
+    page.timer = setTimeout(() => refuse(page, 'late'), visualizer.helloMsMax);
   }
 
-  function message(socket: Socket, bytes: ArrayBuffer): void {
+  function message(socket: WebSocket<Page>, bytes: ArrayBuffer): void {
     const page = socket.getUserData();
     const said = readMessage(bytes);
     if (page.stage === 'new' && said?.kind === 'hello') {
       page.stage = 'asked';
       clearTimeout(page.timer);
       const address = Buffer.from(socket.getRemoteAddressAsText()).toString('latin1');
-      enter(socket, said.token, said.code, address).catch((error: unknown) => {
+      enter(page, said.token, said.code, address).catch((error: unknown) => {
         log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
-        refuse(socket, 'unavailable');
+        refuse(page, 'unavailable');
       });
     } else if (page.stage === 'live' && said?.kind === 'end') {
       void end(page);
     } else {
-      refuse(socket, 'unreadable');
+      refuse(page, 'unreadable');
     }
   }
 
-  async function enter(socket: Socket, token: string, code: string, address: string): Promise<void> {
+  async function enter(page: Page, token: string, code: string, address: string): Promise<void> {
     const secret = options.secret();
-    if (secret === undefined) return refuse(socket, 'unavailable');
-    const page = socket.getUserData();
+    if (secret === undefined) return refuse(page, 'unavailable');
     const wrong = async (reason: 'wrong_token' | 'wrong_code') =>
-      refuse(socket, (await countFailure(redis, secret, address)) ? 'limited' : reason);
+      refuse(page, (await countFailure(redis, secret, address)) ? 'limited' : reason);
     if (!isAdministrator(options.adminToken, token)) return wrong('wrong_token');
-    if (await tooManyFailures(redis, secret, address)) return refuse(socket, 'limited');
+    if (await tooManyFailures(redis, secret, address)) return refuse(page, 'limited');
     const id = await findCode(redis, code);
     if (id === undefined) return wrong('wrong_code');
-    // Listening first: nothing that is shown because the code was entered may be missed.
-    const leave = await channel.listen(id, (shown) => show(socket, shown));
+    // Listening first: nothing that is shown because the code was entered may be missed. It may be shown before
+    // the page is told that it is paired.
+    const leave = await channel.listen(id, (shown) => show(page, shown));
     if (isGone(page)) return leave();
     page.leave = leave;
     const pairing = await enterCode(redis, code);
@@ -139,33 +138,25 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (pairing?.id !== id) return wrong('wrong_code');
     page.pairing = pairing;
     page.stage = 'live';
-    page.timer = setInterval(() => void renew(socket, pairing), visualizer.renewEveryMs);
+    page.timer = setInterval(() => void renew(page, pairing), visualizer.renewEveryMs);
     const { appId, endsInMs } = pairing;
-    send(socket, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
-    for (const shown of page.early.splice(0)) show(socket, shown);
+    send(page, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
   }
 
-  function show(socket: Socket, shown: Shown): void {
-    const page = socket.getUserData();
-    if (page.stage === 'asked') page.early.push(shown);
-    if (page.stage !== 'live') return;
-    if (shown.kind === 'ended') return finish(socket, shown.by);
-    if (shown.kind === 'gap') return void send(socket, { type: 'gap' });
-    if (page.missed > 0 && send(socket, { type: 'missed', count: page.missed })) page.missed = 0;
-    const sent = page.missed === 0 && sendText(socket, shown.json);
+  function show(page: Page, shown: Shown): void {
+    if (isGone(page)) return;
+    if (shown.kind === 'ended') return finish(page, shown.by);
+    if (shown.kind === 'gap') return void send(page, { type: 'gap' });
+    tellMissed(page);
+    const sent = page.missed === 0 && sendText(page, shown.json);
     visualizerMessages.inc({ result: sent ? 'shown' : 'missed' }, shown.count);
     if (!sent) page.missed += shown.count;
   }
 
-  function drain(socket: Socket): void {
-    const page = socket.getUserData();
-    if (page.missed > 0 && send(socket, { type: 'missed', count: page.missed })) page.missed = 0;
-  }
-
   /** Redis being away is no end: the pairing may live on when it is back. */
-  async function renew(socket: Socket, { id }: Live): Promise<void> {
+  async function renew(page: Page, { id }: Live): Promise<void> {
     const lives = await renewPairing(redis, id).catch(() => true);
-    if (!lives) finish(socket, 'expired');
+    if (!lives) finish(page, 'expired');
   }
 
   async function end({ pairing }: Page): Promise<void> {
@@ -178,30 +169,13 @@ export function createLivePages(options: LiveOptions): LivePages {
     }
   }
 
-  function finish(socket: Socket, reason: keyof typeof endings): void {
-    part(socket, endedCode, { type: 'ended', reason, message: endings[reason] });
-  }
-
-  function refuse(socket: Socket, reason: keyof typeof refusals): void {
-    const [code, message] = refusals[reason];
-    part(socket, code, { type: 'refused', reason, message });
-  }
-
-  /** Says why and closes, unless the page is gone: then the socket must not be touched. */
-  function part(socket: Socket, code: number, words: Words): void {
-    if (isGone(socket.getUserData())) return;
-    send(socket, words);
-    socket.end(code, words.reason);
-  }
-
-  function close(socket: Socket): void {
-    const page = socket.getUserData();
+  function close(page: Page): void {
     page.stage = 'gone';
+    page.socket = undefined;
     clearTimeout(page.timer);
     page.leave?.();
-    page.early = [];
-    sockets.delete(socket);
-    visualizerPages.set(sockets.size);
+    pages.delete(page);
+    visualizerPages.set(pages.size);
   }
 
   return {
@@ -214,28 +188,47 @@ export function createLivePages(options: LiveOptions): LivePages {
         upgrade,
         open,
         message,
-        drain,
-        close,
+        drain: (socket) => tellMissed(socket.getUserData()),
+        close: (socket) => close(socket.getUserData()),
       });
     },
     close: () => {
-      for (const socket of [...sockets]) socket.end(stoppingCode, 'stopping');
+      for (const page of [...pages]) page.socket?.end(stoppingCode, 'stopping');
     },
   };
 }
 
-/** It may be after every await; nothing of its socket may be touched then. */
+function finish(page: Page, reason: keyof typeof endings): void {
+  part(page, endedCode, { type: 'ended', reason, message: endings[reason] });
+}
+
+function refuse(page: Page, reason: keyof typeof refusals): void {
+  const [code, message] = refusals[reason];
+  part(page, code, { type: 'refused', reason, message });
+}
+
+/** Says why, and closes. */
+function part(page: Page, code: number, words: Words): void {
+  send(page, words);
+  page.socket?.end(code, words.reason);
+}
+
+/** It may be after every await. */
 function isGone(page: Page): boolean {
   return page.stage === 'gone';
 }
 
-function send(socket: Socket, words: object): boolean {
-  return sendText(socket, JSON.stringify(words));
+function tellMissed(page: Page): void {
+  if (page.missed > 0 && send(page, { type: 'missed', count: page.missed })) page.missed = 0;
+}
+
+function send(page: Page, words: object): boolean {
+  return sendText(page, JSON.stringify(words));
 }
 
 /** Whether the text was taken; it is not while too much waits for the page. */
-function sendText(socket: Socket, text: string): boolean {
-  return socket.send(text) !== 2;
+function sendText({ socket }: Page, text: string): boolean {
+  return socket !== undefined && socket.send(text) !== 2;
 }
 
 type Said =
