@@ -197,7 +197,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
 
   async function openPage(prepare: (page: Page) => Promise<void> = async () => undefined): Promise<Page> {
     const page = await (await browser.newContext()).newPage();
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(40_000);
     await prepare(page);
     await page.goto(`${sluice.adminUrl}/demo`);
     return page;
@@ -265,9 +265,9 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.click('#shake');
     const code = String(await page.locator('#phone-code', { hasText: /^...-...$/ }).textContent());
     const [watching] = await Promise.all([page.context().waitForEvent('page'), page.click('#phone-link')]);
-    watching.setDefaultTimeout(20_000);
+    watching.setDefaultTimeout(40_000);
     await until(async () => (await watching.locator('#code').inputValue()) === code, {
-      deadlineMs: 5_000,
+      deadlineMs: 20_000,
       what: 'the link has brought the code along',
     });
     await watching.fill('#token', sluice.adminToken);

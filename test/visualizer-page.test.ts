@@ -38,7 +38,7 @@ describe('the page', { skip }, () => {
   async function openPage(options: BrowserContextOptions = {}): Promise<Page> {
     const context = await browser.newContext(options);
     const page = await context.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(40_000);
     await page.goto(`${admin.adminUrl}/visualizer`);
     return page;
   }
@@ -53,7 +53,7 @@ describe('the page', { skip }, () => {
   }
 
   const status = (page: Page, text: string) =>
-    page.locator('#status', { hasText: text }).waitFor({ timeout: 20_000 });
+    page.locator('#status', { hasText: text }).waitFor({ timeout: 40_000 });
   const rows = (page: Page) => page.locator('#list > li');
   const names = (page: Page) => page.locator('#list .name').allTextContents();
 
@@ -227,7 +227,7 @@ describe('the page', { skip }, () => {
     const pairing = await pair(page);
     await send([event('before')], pairing);
     await rows(page).first().waitFor();
-    const exit = await admin.sigterm(5_000);
+    const exit = await admin.sigterm(15_000);
     assert.equal(exit.code, 0);
     await status(page, 'The service is stopping. Connecting again');
     await admin.restart();

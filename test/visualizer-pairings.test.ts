@@ -91,7 +91,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
   try {
     await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
     await until(async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'), {
-      deadlineMs: 10_000,
+      deadlineMs: 20_000,
       what: 'the cluster is up',
     });
     const { id, code } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
@@ -107,7 +107,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     await channel.listen(id, (words) => shown.push(words));
     await channel.publish(id, { kind: 'batch', count: 2, json: '{"a":"b c"}' });
     await channel.publish(id, { kind: 'ended', by: 'page' });
-    await until(() => shown.length === 2, { deadlineMs: 5_000, what: 'both are heard' });
+    await until(() => shown.length === 2, { deadlineMs: 20_000, what: 'both are heard' });
     assert.deepEqual(shown, [
       { kind: 'batch', count: 2, json: '{"a":"b c"}' },
       { kind: 'ended', by: 'page' },
@@ -198,13 +198,13 @@ describe('what a device has sent', () => {
     assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
     const tookMs = performance.now() - startedAt;
     server.sigcont();
-    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < visualizer.lookupMsMax + 150, String(tookMs));
+    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < visualizer.lookupMsMax + 950, String(tookMs));
     await until(async () => (await stateOf(redis, id, '1')) === 'live', {
-      deadlineMs: 10_000,
+      deadlineMs: 20_000,
       what: 'Redis answers again',
     });
     await server.kill9();
-    await until(() => redis.status !== 'ready', { deadlineMs: 5_000, what: 'the connection is lost' });
+    await until(() => redis.status !== 'ready', { deadlineMs: 20_000, what: 'the connection is lost' });
     assert.equal(await show(batch(pairing)), true);
     await server.restart();
     await ready(redis, 10_000);
@@ -221,11 +221,11 @@ describe('what a device has sent', () => {
     const leave = await channel.listen(id, (words) => first.push(words));
     await channel.listen(id, (words) => second.push(words));
     await show(batch(pairing));
-    await until(() => first.length + second.length === 2, { deadlineMs: 5_000, what: 'both have heard it' });
+    await until(() => first.length + second.length === 2, { deadlineMs: 20_000, what: 'both have heard it' });
     leave();
     leave();
     await show(batch(pairing));
-    await until(() => second.length === 2, { deadlineMs: 5_000, what: 'the second has heard it' });
+    await until(() => second.length === 2, { deadlineMs: 20_000, what: 'the second has heard it' });
     assert.equal(first.length, 1);
   });
 
@@ -235,13 +235,13 @@ describe('what a device has sent', () => {
     const shown: Shown[] = [];
     await channel.listen(id, (words) => shown.push(words));
     await redis.client('KILL', 'TYPE', 'PUBSUB');
-    await until(() => shown[0]?.kind === 'gap', { deadlineMs: 5_000, what: 'the gap is told' });
+    await until(() => shown[0]?.kind === 'gap', { deadlineMs: 20_000, what: 'the gap is told' });
     await until(
       async () => {
         await show(batch(pairing));
         return shown.some(({ kind }) => kind === 'batch');
       },
-      { deadlineMs: 5_000, what: 'it goes on' },
+      { deadlineMs: 20_000, what: 'it goes on' },
     );
   });
 });

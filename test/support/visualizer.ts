@@ -93,17 +93,17 @@ export function openLivePage(
     socket,
     said,
     closed: () => closed,
-    heard: (type, deadlineMs = 5_000) =>
+    heard: (type, deadlineMs = 20_000) =>
       until(() => said.find((words) => words.type === type), {
         deadlineMs,
         what: `the service says ${type}; it said ${JSON.stringify(said).slice(0, 500)}, ${JSON.stringify(closed)}`,
       }),
     shown,
     untilShown: async (count) => {
-      await until(() => shown().length >= count, { deadlineMs: 5_000, what: `${count} messages are shown` });
+      await until(() => shown().length >= count, { deadlineMs: 20_000, what: `${count} messages are shown` });
       return shown();
     },
-    untilClosed: (deadlineMs = 5_000) =>
+    untilClosed: (deadlineMs = 20_000) =>
       until(() => closed, { deadlineMs, what: 'the connection is closed' }),
   };
 }
