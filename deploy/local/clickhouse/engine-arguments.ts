@@ -4,6 +4,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
+import { dirname, join } from 'node:path';
 
 const MiB = 1024 * 1024;
 
@@ -44,13 +45,19 @@ export function baseSettings(): ReadonlyMap<string, string> {
   ]);
 }
 
-/** Writes the engine's configuration to `file` and returns the arguments that name it. */
+/**
+ * Writes the engine's configuration to `file` and returns the arguments that name it. `BACKUP` and `RESTORE`
+ * may use the disk `backups`, which is the folder of this name beside the file, and nothing else.
+ */
 export function writeEngineArguments(file: string): string[] {
-  const tables = elements(tableSettings);
-  writeFileSync(
-    file,
-    `<clickhouse>\n${elements(serverSettings())}<merge_tree>\n${tables}</merge_tree>\n</clickhouse>\n`,
-  );
+  const backupDir = join(dirname(file), 'backups');
+  const sections = [
+    elements(serverSettings()),
+    `<merge_tree>\n${elements(tableSettings)}</merge_tree>\n`,
+    `<storage_configuration>\n<disks>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n</backups>\n</disks>\n</storage_configuration>\n`,
+    '<backups>\n<allowed_disk>backups</allowed_disk>\n</backups>\n',
+  ];
+  writeFileSync(file, `<clickhouse>\n${sections.join('')}</clickhouse>\n`);
   return [`--config-file=${file}`];
 }
 
@@ -58,6 +65,10 @@ function elements(values: Readonly<Record<string, number>>): string {
   return Object.entries(values)
     .map(([name, value]) => `<${name}>${value}</${name}>\n`)
     .join('');
+}
+
+function escapeXml(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 }
 
 /** What this process may use: the container's limit when it has one. */
