@@ -81,22 +81,9 @@ export function installPrograms(wanted) {
   const is = missing.length === 1 ? 'is' : 'are';
   const byHand = `install the package${missing.length === 1 ? '' : 's'} ${packages.join(', ')}${missing[0].otherwise ?? ''}`;
   if (!onPath('apt-get')) fail(`${programs} ${is} missing: ${byHand}`);
-  const sudo = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
-  if (sudo.length > 0 && spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status !== 0) {
-    fail(`${programs} ${is} missing, and installing needs root: ${byHand}`);
-  }
+  if (!mayBeRoot()) fail(`${programs} ${is} missing, and installing needs root: ${byHand}`);
   say(`installing ${packages.join(', ')} (apt-get)`);
-  const apt = (...args) =>
-    run([
-      ...sudo,
-      'env',
-      'DEBIAN_FRONTEND=noninteractive',
-      'apt-get',
-      '-qq',
-      '-o',
-      'DPkg::Lock::Timeout=120',
-      ...args,
-    ]);
+  const apt = (...args) => runAsRoot(['apt-get', '-qq', '-o', 'DPkg::Lock::Timeout=120', ...args]);
   // A fresh container has no package lists, an old one has stale ones.
   const install = () => apt('install', '--yes', '--no-install-recommends', ...packages);
   if (!install() && !(apt('update') && install())) fail(`${programs} could not be installed: ${byHand}`);
@@ -111,12 +98,28 @@ export function buildOrExit() {
   if (!build()) fail('the build failed, see above');
 }
 
-function run([command, ...args]) {
-  return spawnSync(command, args, { stdio: ['ignore', 2, 2] }).status === 0;
+/** Whether commands can be run as root without a question. */
+function mayBeRoot() {
+  return isRoot() || spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status === 0;
 }
 
-function onPath(program) {
-  return (process.env.PATH ?? '')
-    .split(delimiter)
-    .some((folder) => folder !== '' && existsSync(join(folder, program)));
+function isRoot() {
+  return process.getuid?.() === 0;
+}
+
+/** Runs a command of apt-get as root, without its questions; whether it succeeded. */
+export function runAsRoot(command) {
+  return run([...(isRoot() ? [] : ['sudo', '-n']), 'env', 'DEBIAN_FRONTEND=noninteractive', ...command]);
+}
+
+/** Runs a command with its output on stderr; whether it succeeded. */
+export function run([command, ...args], { cwd } = {}) {
+  return spawnSync(command, args, { cwd, stdio: ['ignore', 2, 2] }).status === 0;
+}
+
+/** Whether a program is on the PATH, or in another folder. */
+export function onPath(program, otherFolder = '') {
+  return [...(process.env.PATH ?? '').split(delimiter), otherFolder].some(
+    (folder) => folder !== '' && existsSync(join(folder, program)),
+  );
 }

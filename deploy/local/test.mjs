@@ -15,9 +15,17 @@ import {
   root,
   say,
 } from './setup.mjs';
+import { unpackPrograms } from './unpack.mjs';
 
 /** Debian's programs that some tests drive, by the import that uses them. */
-const testPrograms = [{ program: 'chromium', package: 'chromium', usedBy: 'support/browser.js' }];
+const testPrograms = [
+  { program: 'chromium', package: 'chromium', usedBy: 'support/browser.js' },
+  { program: 'systemd-analyze', package: 'systemd', usedBy: 'support/systemd.js' },
+  { program: 'curl', package: 'curl', usedBy: 'support/runbook.js' },
+];
+
+/** The same, of packages that would start a service when they are installed. */
+const unpackedPrograms = [{ program: 'promtool', package: 'prometheus', usedBy: 'support/promtool.js' }];
 
 const names = process.argv.slice(2);
 
@@ -25,7 +33,9 @@ requireNode();
 installPackages();
 installRedis();
 const sources = testSources();
-installPrograms(testPrograms.filter(({ usedBy }) => sources.some((path) => usesFile(path, usedBy))));
+const isUsed = ({ usedBy }) => sources.some((path) => usesFile(path, usedBy));
+installPrograms(testPrograms.filter(isUsed));
+unpackPrograms(unpackedPrograms.filter(isUsed));
 buildOrExit();
 if (names.length === 0) lint();
 process.exit(runTests(sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')))));

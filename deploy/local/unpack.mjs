@@ -1,0 +1,41 @@
+// Fetches a single program out of a Debian package without installing the package, which would start a service.
+// Needs no root, unless the package lists are missing. Silent when there is nothing to do, and ends the process with
+// one line that says what to do when it cannot do it itself.
+// Plain JavaScript without dependencies, since it runs before anything is built.
+
+import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fail, onPath, root, run, runAsRoot, say } from './setup.mjs';
+
+/** Where such programs are; tests look for them on the PATH and here. It goes when packages are installed anew. */
+export const unpackedDir = join(root, 'node_modules/.cache/sluice');
+
+/** Brings every program of `wanted` that is neither on the PATH nor unpacked yet. */
+export function unpackPrograms(wanted, into = unpackedDir) {
+  for (const each of wanted) if (!onPath(each.program, into)) unpack(each, into);
+}
+
+function unpack({ program, package: name }, into) {
+  const byHand = `install the package ${name}, or put ${program} on the PATH`;
+  if (!onPath('apt-get') || !onPath('dpkg-deb')) fail(`${program} is missing: ${byHand}`);
+  say(`fetching ${program} (apt-get download ${name})`);
+  mkdirSync(into, { recursive: true });
+  const folder = mkdtempSync(join(into, 'unpack-'));
+  const file = download(name, folder);
+  const unpacked = file !== undefined && run(['dpkg-deb', '-x', file, 'content'], { cwd: folder });
+  if (unpacked) renameSync(join(folder, 'content/usr/bin', program), join(into, program));
+  rmSync(folder, { recursive: true, force: true });
+  if (!unpacked) fail(`${program} could not be fetched: ${byHand}`);
+}
+
+/** Brings the package's file into the folder and returns its name; undefined when that is not possible. */
+function download(name, folder) {
+  // apt-get would download as a user of its own, who may not write here.
+  const command = ['apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', name];
+  // A fresh container has no package lists, an old one has stale ones.
+  if (!run(command, { cwd: folder })) {
+    runAsRoot(['apt-get', '-qq', 'update']);
+    run(command, { cwd: folder });
+  }
+  return readdirSync(folder).find((entry) => entry.endsWith('.deb'));
+}
