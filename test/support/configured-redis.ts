@@ -1,0 +1,50 @@
+// Starts this machine's redis-server with the settings of a file of deploy/, on a port and data of its own.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { Redis } from 'ioredis';
+import { freePort } from './free-port.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
+import { until } from './wait.js';
+
+/** The values of some settings of a Redis that is started with these arguments. */
+export async function readRedisSettings(
+  args: readonly string[],
+  names: readonly string[],
+): Promise<Record<string, string>> {
+  const dir = tempDir('configured-redis');
+  const port = await freePort();
+  const server = spawn(
+    'redis-server',
+    [...args, '--port', String(port), '--dir', dir, '--bind', '127.0.0.1'],
+    {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  let said = '';
+  server.stdout.on('data', (text) => {
+    said += text;
+  });
+  const ended = once(server, 'exit');
+  const redis = new Redis(port, { lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+  redis.on('error', () => undefined);
+  try {
+    await until(
+      async () => {
+        if (server.exitCode !== null) throw new Error(said);
+        if (redis.status !== 'ready') await redis.connect();
+        return (await redis.ping()) === 'PONG';
+      },
+      { deadlineMs: 10_000, what: 'redis-server answers' },
+    );
+    const values = (await redis.config('GET', ...(names as [string]))) as string[];
+    const found: Record<string, string> = {};
+    for (let at = 0; at < values.length; at += 2) found[String(values[at])] = String(values[at + 1]);
+    return found;
+  } finally {
+    redis.disconnect();
+    server.kill('SIGKILL');
+    await ended;
+    removeTempDir(dir);
+  }
+}

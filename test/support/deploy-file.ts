@@ -1,0 +1,57 @@
+// The files of deploy/, as the tests read them.
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseAllDocuments } from 'yaml';
+
+export const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** The path of a file in deploy/. */
+export function deployPath(...names: readonly string[]): string {
+  return join(root, 'deploy', ...names);
+}
+
+export function readDeployFile(...names: readonly string[]): string {
+  return readFileSync(deployPath(...names), 'utf8');
+}
+
+/** The names of the files of a folder of deploy/ that end so. */
+export function listDeployFiles(folder: string, ending: string): string[] {
+  return readdirSync(deployPath(folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith(ending))
+    .map((name) => join(folder, name))
+    .sort();
+}
+
+/** All documents of a YAML text; whatever a parser would only warn of fails too. */
+export function parseYaml(text: string, what: string): unknown[] {
+  const documents = parseAllDocuments(text, { merge: true, uniqueKeys: true });
+  assert.ok(Array.isArray(documents), `${what} is empty`);
+  return documents.map((document) => {
+    assert.deepEqual([...document.errors, ...document.warnings].map(String), [], what);
+    return document.toJS() as unknown;
+  });
+}
+
+/** The only document of a YAML file. */
+export function readYaml<Document>(...names: readonly string[]): Document {
+  const documents = parseYaml(readDeployFile(...names), names.join('/'));
+  assert.equal(documents.length, 1, names.join('/'));
+  return documents[0] as Document;
+}
+
+/** The lines `NAME=value` of an environment file, comments and empty lines left out. */
+export function readEnvironment(...names: readonly string[]): Record<string, string> {
+  const lines = readDeployFile(...names)
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  return Object.fromEntries(
+    lines.map((line) => {
+      const [, name, value] = /^([A-Z_]+)=(.*)$/.exec(line) ?? [];
+      assert.ok(name !== undefined && value !== undefined, `${names.join('/')}: ${line}`);
+      return [name, value];
+    }),
+  );
+}
