@@ -1,0 +1,32 @@
+// What an expression of PromQL names: metrics, labels and the values that labels are compared with. Knows as much of
+// the language as the rules and the dashboard use.
+
+export type Selector = {
+  readonly metric: string;
+  readonly matchers: readonly { readonly label: string; readonly values: readonly string[] }[];
+};
+
+/** The metrics of this service that an expression selects, and by what. */
+export function selectorsOf(expression: string): Selector[] {
+  return [...expression.matchAll(/\b(sluice[_:][a-z0-9_:]+)(?:\{([^}]*)\})?/g)].map(([, metric, inner]) => ({
+    metric: String(metric),
+    matchers: [...(inner ?? '').matchAll(/(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"/g)].map(([, label, value]) => ({
+      label: String(label),
+      values: String(value).split('|'),
+    })),
+  }));
+}
+
+/** The labels that an expression groups by or joins on. */
+export function groupingLabelsOf(expression: string): string[] {
+  return [...expression.matchAll(/\b(?:by|on|without|ignoring)\s*\(([^)]*)\)/g)]
+    .flatMap(([, labels]) => String(labels).split(','))
+    .map((label) => label.trim())
+    .filter((label) => label !== '');
+}
+
+/** The name under which a metric is declared; a histogram's series have endings. */
+export function declaredName(metric: string, declared: ReadonlySet<string>): string {
+  const base = metric.replace(/_(bucket|sum|count)$/, '');
+  return declared.has(base) ? base : metric;
+}

@@ -1,0 +1,32 @@
+// Prometheus's own checks of its files.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { root } from './deploy-file.js';
+import { tempDir } from './temp-dir.js';
+
+/** Where deploy/local/unpack.mjs puts it. */
+const unpackedDir = join(root, 'node_modules/.cache/sluice');
+
+/** Runs promtool in a folder; what it says and whether it is content. */
+export function promtool(cwd: string, ...args: readonly string[]): { status: number; said: string } {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), unpackedDir];
+  const program = folders.map((folder) => join(folder, 'promtool')).find((path) => existsSync(path));
+  if (program === undefined) {
+    throw new Error(
+      'promtool is missing: "npm test -- deploy" fetches it, or install the package prometheus',
+    );
+  }
+  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8' });
+  return { status: status ?? -1, said: `${stdout}${stderr}` };
+}
+
+/** Has promtool parse expressions, as those of rules that record them. */
+export function checkExpressions(expressions: readonly string[]): { status: number; said: string } {
+  const folder = tempDir('expressions');
+  const rules = expressions.map((expr, at) => ({ record: `checked:expression:${at}`, expr }));
+  // JSON is YAML.
+  writeFileSync(join(folder, 'rules.yml'), JSON.stringify({ groups: [{ name: 'checked', rules }] }));
+  return promtool(folder, 'check', 'rules', 'rules.yml');
+}
