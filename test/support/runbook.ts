@@ -1,0 +1,77 @@
+// The blocks of commands of deploy/RUNBOOK.md, and running them as an administrator would, in a shell.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { delimiter, dirname, join } from 'node:path';
+import { readDeployFile, root } from './deploy-file.js';
+import type { SluiceHandle } from './services.js';
+
+export type Block = { readonly section: string; readonly commands: string };
+
+/** The blocks marked `sh`, in their order, each with the heading or the bold step that it stands under. */
+export function readBlocks(): Block[] {
+  const blocks: Block[] = [];
+  let section = '';
+  let commands: string[] | undefined;
+  for (const line of readDeployFile('RUNBOOK.md').split('\n')) {
+    const [, heading] = /^#{2,3} (.*)$/.exec(line) ?? [];
+    const [, step] = /^\*\*(\d)\. /.exec(line) ?? [];
+    if (commands !== undefined && line === '```') {
+      blocks.push({ section, commands: commands.join('\n') });
+      commands = undefined;
+    } else if (commands !== undefined) commands.push(line);
+    else if (line === '```sh') commands = [];
+    else if (heading !== undefined) section = heading;
+    else if (step !== undefined) section = `step ${step}`;
+  }
+  assert.equal(commands, undefined, 'every block ends');
+  return blocks;
+}
+
+/** What the runbook's variables and functions are for a deployment of the tests. */
+const prelude = `
+sluice() { node "$ROOT/dist/$1.js" "\${@:2}"; }
+admin() { sluice src/admin/main "$@"; }
+migrate() { sluice src/migrate; }
+`;
+
+/** Runs a block in a folder; settles with what it printed. Rejects with that when a command fails. */
+export async function runBlock(
+  sluice: SluiceHandle,
+  block: Block,
+  folder: string,
+  more: NodeJS.ProcessEnv = {},
+): Promise<string> {
+  const shell = spawn('bash', ['-euo', 'pipefail', '-c', `${prelude}${block.commands}`], {
+    cwd: folder,
+    env: {
+      ...sluice.env,
+      PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+      ROOT: root,
+      API: sluice.baseUrl,
+      ADMIN: sluice.adminUrl,
+      APP_ID: sluice.appId,
+      ...more,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  for (const stream of [shell.stdout, shell.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+  }
+  const timer = setTimeout(() => shell.kill('SIGKILL'), 60_000);
+  const [code] = await once(shell, 'close');
+  clearTimeout(timer);
+  assert.equal(code, 0, `${block.section}:\n${block.commands}\n\n${said}`);
+  return said;
+}
+
+/** Every program of ours that a text names, as `dist/….js`. */
+export function programsNamedIn(text: string): string[] {
+  return [...text.matchAll(/\bdist\/((?:src|workers)\/[\w/-]+)\.js\b/g)].map(([, name]) =>
+    join(root, `dist/${name}.js`),
+  );
+}
