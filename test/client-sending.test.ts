@@ -105,6 +105,22 @@ test('a message leaves storage when the server has answered for it, and no earli
   );
 });
 
+test('a hold ends after its messages are gone: another tab sees what is removed late, but in this order', async () => {
+  const world = started();
+  const removed: string[] = [];
+  const { texts } = world;
+  const remove = texts.delete.bind(texts);
+  texts.delete = (key) => {
+    removed.push(key);
+    return remove(key);
+  };
+  for (const name of ['1', '2', '3']) world.client.track(name);
+  await world.client.flush();
+  assert.deepEqual(world.server.events(), ['1', '2', '3']);
+  const kinds = removed.map((key) => key.split(':')[2]).filter((kind) => kind === 'q' || kind === 'h');
+  assert.deepEqual(kinds, ['q', 'q', 'q', 'h']);
+});
+
 test('network errors, 429 and 5xx are retried with the same ids, ever more slowly, with jitter', async () => {
   for (const status of [0, 429, 500, 503]) {
     const world = started();

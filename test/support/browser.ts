@@ -2,6 +2,9 @@
 
 import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Child, startChild } from './child.js';
+import { plainEnvironment } from './environment.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
 
 const chromiumPath = '/usr/bin/chromium';
 
@@ -23,6 +26,28 @@ export function withoutBrowser(): string | false {
 /** Starts a browser with a profile of its own; the caller closes it. */
 export function launchBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: chromiumPath, args: flags });
+}
+
+/**
+ * Opens a page in a browser that nobody drives: one that is driven prerenders nothing. Servers see what it does.
+ * The caller stops it.
+ */
+export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'stop'>> {
+  const profile = tempDir('profile');
+  const own = ['--headless=new', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
+  const child = await startChild({
+    name: 'chromium',
+    program: { command: chromiumPath, args: [...flags, ...own, url], env: plainEnvironment() },
+    healthy: () => true,
+    healthyDeadlineMs: 30_000,
+  });
+  return {
+    async stop() {
+      const exit = await child.stop();
+      removeTempDir(profile);
+      return exit;
+    },
+  };
 }
 
 /** Notes what goes wrong in a page: errors that nobody caught and what it writes to the console as such. */

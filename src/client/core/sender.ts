@@ -138,8 +138,12 @@ export function createSender(options: SenderOptions): Sender {
       onFault();
     }
     underWay = undefined;
-    request.lift();
-    delivery.settle(batch, answer, pairing);
+    // The hold ends last: other tabs see these writes late, but in their order.
+    try {
+      delivery.settle(batch, answer, pairing);
+    } finally {
+      request.lift();
+    }
   }
 
   function hold(keys: readonly string[], ms: number): () => void {
@@ -199,8 +203,8 @@ export function createSender(options: SenderOptions): Sender {
       .then((settled) => {
         // Without an answer the hold stays: the request may have arrived, and the page may be ending.
         if (settled.status === 0) return;
-        lift();
         delivery.settle(batch, settled, pairing);
+        lift();
       })
       .catch(onFault);
     return bytes;
