@@ -135,7 +135,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.equal(third?.properties.path, '/basket');
     });
 
-    test('a prerendered page sends nothing until it is shown, then its view and calls once', async (t) => {
+    test('a prerendered page records and sends nothing until it is shown, then its view and calls once', async (t) => {
       const appId = rig.newAppId(t);
       let show = () => {};
       const shown = new Promise<void>((resolve) => {
@@ -148,7 +148,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       });
       // The page says that the library is there, and has been for longer than its interval.
       const report = `<script>sluice.track('Called'); sluice.flush(); addEventListener('load', () => setTimeout(() => {
-        fetch('${rig.front.url}/loaded?' + document.prerendering + '&' + sluice.droppedCount, { mode: 'no-cors' });
+        fetch('${rig.front.url}/loaded?' + document.prerendering + '&' + sluice.droppedCount + '&' + sluice.userId, { mode: 'no-cors' });
       }, 500))</script>`;
       const script = `<script>${snippet({ appId, baseUrl: rig.front.url, intervalMs: 100 })}</script>`;
       const target = rig.put(`<!doctype html><title>Next</title>${script}${report}`);
@@ -164,7 +164,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         deadlineMs: 30_000,
         what: 'the page is prerendered',
       });
-      assert.equal(loaded.path, '/loaded?true&0');
+      assert.equal(loaded.path, '/loaded?true&0&undefined');
       assert.equal(rig.front.batches(appId).length, 0);
       show();
       const rows = await rig.stored(appId, 2);
