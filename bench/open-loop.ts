@@ -3,11 +3,10 @@
 // autocannon sends a second's requests at the second's beginning, and at 10,000 requests a second it would take
 // the processor that the service needs.
 
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { Socket } from 'node:net';
 import { BenchError } from './failure.js';
 import { Histogram } from './histogram.js';
+import { isAccepted, mayBecomeAccepted, openSocket, requestText } from './raw-request.js';
 
 export type OpenLoopOptions = {
   readonly url: string;
@@ -41,7 +40,8 @@ type Answered = {
 };
 
 type Connection = {
-  readonly socket: Socket;
+  socket: Socket;
+  /** The one under way, or -1. */
   request: number;
   sentAt: number;
   waited: boolean;
@@ -118,18 +118,30 @@ export async function startOpenLoop(
     finish = resolve;
     fail = reject;
   });
-  const all = await Promise.all(
-    Array.from({ length: options.connections }, async () => {
-      const socket = await open(url);
-      const connection: Connection = { socket, request: -1, sentAt: 0, waited: false, received: '' };
-      socket.setEncoding('latin1');
-      socket.on('data', (text) => receive(connection, String(text)));
-      socket.on('error', fail);
-      socket.on('close', () => fail(new BenchError('the service closed a connection')));
-      return connection;
+  const idle: Connection[] = [];
+  const all: Connection[] = [];
+
+  /** Gives a connection a socket; a service closes those that are idle for long, which is no fault. */
+  async function join(connection: Connection): Promise<void> {
+    const socket = await openSocket(url);
+    connection.socket = socket;
+    socket.setEncoding('latin1');
+    socket.on('data', (text) => receive(connection, String(text)));
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      if (connection.request !== -1) return fail(new BenchError('the service closed a connection'));
+      idle.splice(idle.indexOf(connection), 1);
+      join(connection).catch(fail);
+    });
+    idle.push(connection);
+  }
+  await Promise.all(
+    Array.from({ length: connectionsOf(options) }, () => {
+      const connection = { socket: new Socket(), request: -1, sentAt: 0, waited: false, received: '' };
+      all.push(connection);
+      return join(connection);
     }),
   );
-  const idle = [...all];
 
   let requests = options.requests;
   let answers = 0;
@@ -144,7 +156,8 @@ export async function startOpenLoop(
   function sendDue(): void {
     const now = performance.now();
     while (next < requests && dueAt(next) <= now) {
-      const connection = idle.pop();
+      // In turn, as many producers would.
+      const connection = idle.shift();
       if (connection === undefined) {
         exhaustedAt = now;
         return;
@@ -160,8 +173,8 @@ export async function startOpenLoop(
   function receive(connection: Connection, text: string): void {
     connection.received += text;
     const { received, request, sentAt, waited } = connection;
-    if (!received.endsWith('\r\n\r\n{}') && !received.endsWith('\r\n2\r\n{}\r\n0\r\n\r\n')) {
-      if (!received.startsWith('HTTP/1.1 200'.slice(0, received.length)) || received.length > 1000) {
+    if (!isAccepted(received)) {
+      if (!mayBecomeAccepted(received)) {
         fail(new BenchError(`a request was answered: ${received.slice(0, 500)}`));
       }
       return;
@@ -169,6 +182,7 @@ export async function startOpenLoop(
     const now = performance.now();
     onAnswer({ request, dueAt: dueAt(request), sentAt, waited, answeredAt: now });
     connection.received = '';
+    connection.request = -1;
     idle.push(connection);
     answers += 1;
     answeredAt = now;
@@ -205,24 +219,7 @@ export async function startOpenLoop(
   };
 }
 
-async function open(url: string): Promise<Socket> {
-  const { protocol, hostname, port } = new URL(url);
-  if (protocol === 'https:') {
-    const socket = connectTls({ host: hostname, port: Number(port || 443), servername: hostname });
-    await once(socket, 'secureConnect');
-    return socket.setNoDelay(true);
-  }
-  const socket = connect({ host: hostname, port: Number(port || 80), noDelay: true });
-  await once(socket, 'connect');
-  return socket;
-}
-
-function requestText(url: string, path: string, body: Buffer): Buffer {
-  const head = [
-    `POST ${path} HTTP/1.1`,
-    `Host: ${new URL(url).host}`,
-    'Content-Type: application/json',
-    `Content-Length: ${body.length}`,
-  ];
-  return Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`), body]);
+/** At a low rate fewer, so that each is used twice a second: idle ones would be closed. */
+function connectionsOf({ connections, ratePerSecond }: OpenLoopOptions): number {
+  return Math.min(connections, Math.max(1, Math.ceil(ratePerSecond / 2)));
 }

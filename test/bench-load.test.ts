@@ -181,9 +181,46 @@ test('at a fixed rate: stops when told, after everything under way is answered',
 });
 
 test('at a fixed rate: an answer other than 200 {} fails the run', async () => {
-  const url = await serve((_body, response) => response.writeHead(429).end('{"err":{}}'));
-  const options = { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 5, connections: 2 };
-  await assert.rejects(sendOpenLoop(options), /a request was answered: HTTP\/1\.1 429/);
+  const answers = [
+    [429, '{"err":{}}'],
+    [503, '{}'],
+  ] as const;
+  for (const [status, body] of answers) {
+    const url = await serve((_body, response) => response.writeHead(status).end(body));
+    const options = { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 5, connections: 2 };
+    await assert.rejects(sendOpenLoop(options), new RegExp(`a request was answered: HTTP/1\\.1 ${status}`));
+  }
+});
+
+test('at a fixed rate: takes answers with a length and in chunks', async () => {
+  const url = await serve((_body, response) => {
+    if (response.req.headers['content-length'] === '1') response.writeHead(200).end('{}');
+    else response.end('{}');
+  });
+  const bodies = [Buffer.from('1'), Buffer.from('22')];
+  const { latenciesSinceDue } = await sendOpenLoop({
+    url,
+    bodies,
+    ratePerSecond: 200,
+    requests: 20,
+    connections: 4,
+  });
+  assert.equal(latenciesSinceDue.length, 20);
+});
+
+test('at a fixed rate: a connection that the service closes while it is idle is opened again, another one fails the run', async () => {
+  const sockets = new Set<unknown>();
+  const closing = await serve((_body, response) => {
+    const { socket } = response;
+    sockets.add(socket);
+    // Long after the answer, long before the next request on the same connection.
+    response.end('{}', () => setTimeout(() => socket?.destroy(), 50));
+  });
+  const options = { bodies: [Buffer.from('{}')], ratePerSecond: 4, requests: 5, connections: 2 };
+  await sendOpenLoop({ ...options, url: closing });
+  assert.equal(sockets.size, 5);
+  const dropping = await serve((_body, response) => response.socket?.destroy());
+  await assert.rejects(sendOpenLoop({ ...options, url: dropping }), /the service closed a connection/);
 });
 
 test('the mixture: an event is expected once when any of its requests was acknowledged, and never when all were limited', () => {
