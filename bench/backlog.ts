@@ -37,7 +37,7 @@ const standardRate = 5_000;
  * sealed at that rate when ClickHouse is away and the workers are not. Without it there would be fewer, larger ones.
  */
 const segmentBytesMax = 250_000;
-const bulk = { connections: 6, events: 100, bodiesEach: 200, requestsPerRun: 3000 };
+const bulk = { connections: 6, events: 100, bodiesEach: 200, requestsPerRun: 600 };
 const live = { connections: 128, bodies: 100_000 };
 const lookEveryMs = 500;
 

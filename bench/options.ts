@@ -49,7 +49,7 @@ const coresOfDeployment = 4;
 const threadsMax = 4;
 
 export const optionsUsage = `Options
-  --duration N         seconds of one run (5)
+  --duration N         seconds of one run (4)
   --repeats N          runs of what targets are about, of which the median is reported (3)
   --connections N      instead of each scenario's own number
   --rate N             requests a second at a fixed rate, instead of as fast as they are answered; of latency,
@@ -60,7 +60,7 @@ export const optionsUsage = `Options
   --env NAME=VALUE     environment of the API and the worker; may be given again
   --cpu-prof DIR       writes V8 CPU profiles of the API and the worker into DIR
   --soak-minutes N     (30; in all 2)
-  --flat-events LIST   millions of stored events, with commas between (1,10,50; in all 1,3,10)
+  --flat-events LIST   millions of stored events, with commas between (1,10,50; in all 1,10)
   --flat-environments LIST   (10,1000,10000)
   --backlog-events N   (3000000)
   --deletion-events N  stored beside the ingestion, of a tenth as many users (1000000)
@@ -78,7 +78,7 @@ export function readOptions(args: readonly string[], all: boolean): Options {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      duration: { type: 'string', default: '5' },
+      duration: { type: 'string', default: '4' },
       repeats: { type: 'string', default: '3' },
       connections: { type: 'string' },
       rate: { type: 'string' },
@@ -92,7 +92,7 @@ export function readOptions(args: readonly string[], all: boolean): Options {
       env: { type: 'string', multiple: true, default: [] },
       'cpu-prof': { type: 'string' },
       'soak-minutes': { type: 'string', default: all ? '2' : '30' },
-      'flat-events': { type: 'string', default: all ? '1,3,10' : '1,10,50' },
+      'flat-events': { type: 'string', default: all ? '1,10' : '1,10,50' },
       'flat-environments': { type: 'string', default: '10,1000,10000' },
       'backlog-events': { type: 'string', default: '3000000' },
       'deletion-events': { type: 'string', default: '1000000' },

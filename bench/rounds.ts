@@ -22,7 +22,6 @@ const warmUpSeconds = { first: 2, later: 0.5 };
 const standardRowsPerInsert = 15_000;
 /** Of Redis alone: events of a commit, and requests of 500 in one. */
 const commandsPerPipeline = { single: 30, bulk: 2 };
-const appendedRows = { single: 320_000, bulk: 960_000 };
 /** How fast the engine is thought to be, for how many blocks fit a run. */
 const rowsPerSecond = 100_000;
 
@@ -166,7 +165,7 @@ function floorWays({ deployment, options }: Context, peers: Peers | undefined): 
       appId,
       rowsPerCommand,
       commandsPerPipeline: commandsPerPipeline[kind],
-      rows: appendedRows[kind],
+      seconds: options.seconds / 2,
     }),
   });
   return [

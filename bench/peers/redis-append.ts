@@ -15,24 +15,26 @@ export type AppendOptions = {
   readonly rowsPerCommand: number;
   /** Commands that are sent together. */
   readonly commandsPerPipeline: number;
-  readonly rows: number;
+  /** About how long. */
+  readonly seconds: number;
 };
 
 const segmentRows = 16_000;
+/** 1 GB in Redis. */
+const segmentsMax = 250;
 
 /** A Redis with the deployment's configuration, and nobody else in it. */
 export function startFloorRedis(): Promise<RedisHandle> {
   return startRedis({ appendfsync: 'always', maxmemory: 6 * 1024 ** 3 });
 }
 
-/** Appends all rows; settles when Redis has answered the last, and its strings are as long as they should be. */
+/** Appends for a while; settles when Redis has answered the last, and its strings are as long as they should be. */
 export async function runAppend(options: AppendOptions): Promise<Run> {
-  const { redis, appId, rowsPerCommand, commandsPerPipeline, rows } = options;
+  const { redis, appId, rowsPerCommand, commandsPerPipeline } = options;
   const client = new Redis(redis.url);
   // One segment's bytes over and over: they are the same bytes, and memory is short.
   const { commits } = makeSegment(appId, segmentRows, rowsPerCommand, 0, Date.now());
   const buffers = commits.map((text) => Buffer.from(text));
-  const segments = Math.max(1, Math.round(rows / segmentRows));
   const send = async (prefix: string, count: number) => {
     for (let segment = 0; segment < count; segment += 1) {
       for (let from = 0; from < buffers.length; from += commandsPerPipeline) {
@@ -45,7 +47,11 @@ export async function runAppend(options: AppendOptions): Promise<Run> {
     }
   };
   try {
+    await send('first', 1);
+    const warmUpAt = performance.now();
     await send('warm-up', 1);
+    const secondsEach = (performance.now() - warmUpAt) / 1000;
+    const segments = Math.min(segmentsMax, Math.max(1, Math.round(options.seconds / secondsEach)));
     const look = () => ({ redis: cpuMicroseconds(redis.pid) });
     const [cpuBefore, ownBefore, machineBefore] = [look(), process.cpuUsage(), machineMicroseconds()];
     const startedAt = performance.now();
