@@ -114,12 +114,17 @@ test('the user id is a random integer of 53 bits as text, the same over pages', 
 });
 
 test('begins a new user when the stored one is damaged', () => {
-  for (const damaged of ['', '{', 'null', '[]', '{"id":5}', '{"id":"9007199254740992"}', '{"id":"01"}']) {
+  const identities = ['', 'a'.repeat(255), '\ud800', 7, null, { a: 1 }].map((identity) =>
+    JSON.stringify({ id: '5', identity }),
+  );
+  const others = ['', '{', 'null', '[]', '{"id":5}', '{"id":"9007199254740992"}', '{"id":"01"}'];
+  for (const damaged of [...identities, ...others]) {
     const { open, texts } = createWorld();
     texts.set('sluice:1:user', damaged);
     const { client } = open();
     client.start('1', testSettings);
     assert.match(client.userId ?? '', /^\d{1,16}$/, damaged);
+    assert.notEqual(client.userId, '5', damaged);
     assert.equal(client.identity, undefined);
   }
 });

@@ -537,6 +537,22 @@ test('load refuses bad arguments with a warning, and the right ones are taken la
   assert.equal(win.fetched[0]?.url, 'https://events.example/api/collect');
 });
 
+test('an interval that no timer takes is brought within its bounds', async () => {
+  for (const [intervalMs, waitedMs] of [
+    [Number.POSITIVE_INFINITY, clientLimits.intervalMsMax],
+    [2 ** 31, clientLimits.intervalMsMax],
+    [0.001, clientLimits.intervalMsMin],
+  ] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, {}, { intervalMs });
+    page.sluice.track('Event');
+    await browser.clock.advance(waitedMs - 1);
+    assert.deepEqual(names(browser), [], `${intervalMs}`);
+    await browser.clock.advance(1);
+    assert.deepEqual(names(browser), ['Event'], `${intervalMs}`);
+  }
+});
+
 test('without a document, as on a server, every call is quiet', async () => {
   const bare = { setTimeout: () => assert.fail(), clearTimeout: () => {}, Date } as never;
   const sluice = createSluice(bare);

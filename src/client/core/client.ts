@@ -20,7 +20,7 @@ import { isBroken } from './text.js';
 export type Settings = {
   /** Origin, perhaps with a path, of the Sluice to send to, such as `https://events.example.com`. */
   readonly baseUrl: string;
-  /** Messages wait at most this long for others to go with. */
+  /** Messages wait at most this long for others to go with; from 50 ms to a day. */
   readonly intervalMs: number;
   /** A session ends after this long without a call. */
   readonly sessionIdleMs: number;
@@ -93,7 +93,9 @@ export function createClient(adapters: Adapters): Client {
   };
 
   function intervalMs(): number {
-    const ms = changedIntervalMs ?? settings?.intervalMs ?? clientLimits.webIntervalMs;
+    const asked = changedIntervalMs ?? settings?.intervalMs ?? clientLimits.webIntervalMs;
+    // A timer set to more than 24 days goes off at once.
+    const ms = Math.min(Math.max(asked, clientLimits.intervalMsMin), clientLimits.intervalMsMax);
     return paired === undefined ? ms : Math.min(ms, clientLimits.pairedIntervalMs);
   }
 
@@ -259,7 +261,7 @@ export function createClient(adapters: Adapters): Client {
         if (typeof ms !== 'number' || !(ms > 0 && ms < Number.POSITIVE_INFINITY)) {
           return warn('changeInterval is ignored: the interval is no positive number.');
         }
-        changedIntervalMs = Math.min(Math.max(ms, clientLimits.intervalMsMin), clientLimits.intervalMsMax);
+        changedIntervalMs = ms;
       }),
     setPairing: (pairing) =>
       guarded(() =>

@@ -58,7 +58,8 @@ export function checkIdentity(identity: unknown, allowed: readonly string[], war
   return undefined;
 }
 
-function faultOfText(text: unknown, max: number): string | undefined {
+/** Why a text cannot be a name or an identity; undefined when it can. */
+export function faultOfText(text: unknown, max: number): string | undefined {
   if (typeof text !== 'string') return 'is no string';
   if (text === '') return 'is empty';
   if (isLongerThan(text, max)) return `has more than ${max} characters`;

@@ -1,8 +1,10 @@
 // The current user of an app: a random id, and an identity once identified. Storage is the truth, read at each
 // call, so that tabs share one user.
 
+import { lengths } from '../../contract/lengths.js';
 import type { KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
+import { faultOfText } from './sanitize.js';
 
 export type User = { readonly id: string; readonly identity?: string };
 
@@ -55,7 +57,9 @@ function parseUser(text: string): User | undefined {
   try {
     const { id, identity } = JSON.parse(text) ?? {};
     if (!isUserId(id)) return undefined;
-    return typeof identity === 'string' ? { id, identity } : { id };
+    if (identity === undefined) return { id };
+    // One that the server refuses would have every message refused.
+    return faultOfText(identity, lengths.clientIdentityMax) === undefined ? { id, identity } : undefined;
   } catch {
     return undefined;
   }

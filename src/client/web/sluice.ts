@@ -23,7 +23,7 @@ export type LoadOptions = {
   readonly optedOut?: boolean;
   /** Identities to take although many users might share them, such as `user`. */
   readonly allowIdentities?: readonly string[];
-  /** Milliseconds that messages wait for others to go with; default 3000. */
+  /** Milliseconds that messages wait for others to go with, from 50 to a day; default 3000. */
   readonly intervalMs?: number;
 };
 
