@@ -105,6 +105,30 @@ test('the snippet keeps the calls; the script makes them in order, at their time
   assert.deepEqual(page.warnings, []);
 });
 
+test('a method taken from the snippet goes on to work when the script is there, and never throws', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { track, identify, flush } = page.sluice;
+  track('Before');
+  assert.equal(await flush().then(() => 'settled'), 'settled', 'without the script');
+  await browser.clock.advance(1_000);
+  page.run(script);
+  const loaded = browser.clock.now();
+  await browser.clock.advance(1_000);
+  identify('ada@example.com');
+  track('After', { step: 2 });
+  await flush();
+  await browser.clock.advance(3_000);
+  assert.equal(page.sluice.identity, 'ada@example.com');
+  assert.deepEqual(browser.server.events(), ['Before', 'After']);
+  const after = browser.server.stored.find(
+    (message) => message.type === 'event' && message.event === 'After',
+  );
+  assert.equal(Date.parse(after?.time ?? ''), loaded + 1_000);
+  assert.deepEqual(page.warnings, []);
+});
+
 test('an older snippet is given the methods that it lacks', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser);

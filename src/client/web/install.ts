@@ -6,7 +6,7 @@ import { connect, type Sluice } from './sluice.js';
 import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
-  calls?: readonly WaitingCall[];
+  calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
   /** Set once the library is in place: a script that is loaded twice changes nothing. */
   installed?: true;
 };
@@ -21,7 +21,8 @@ export function install(browser: Browser): void {
     const described = Object.getOwnPropertyDescriptors(sluice);
     Object.defineProperties(stub, described);
     stub.installed = true;
-    delete stub.calls;
+    // Whoever took a method of the snippet before calls that one ever after.
+    stub.calls = { length: 0, push: (call) => replay(sluice, call, at) };
     for (const call of calls) replay(sluice, call, at);
   } catch {
     browser.console?.warn?.('Sluice: the script found a `sluice` that it cannot replace.');

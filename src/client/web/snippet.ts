@@ -4,7 +4,7 @@
 import type { LoadOptions, Sluice } from './sluice.js';
 
 /** Changes when the snippet does; an older one is given the methods that it lacks once the script is there. */
-export const snippetVersion = 2;
+export const snippetVersion = 3;
 
 /** Calls that are kept until the script is there. */
 export const snippetCallsMax = 1000;
@@ -40,7 +40,7 @@ export type SnippetOptions = LoadOptions & {
 export function snippet({ appId, script, ...options }: SnippetOptions): string {
   const src = script ?? `${options.baseUrl.replace(/\/+$/, '')}/sdk.js`;
   return `!function(w,d,s,e){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];
-${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<${snippetCallsMax}&&s.calls.push([m,[].slice.call(arguments),+new Date])}});
+${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<${snippetCallsMax}&&s.calls.push([m,[].slice.call(arguments),+new Date]);if(m=="flush")return Promise.resolve()}});
 e=d.createElement("script");e.async=1;e.src=${inScript(src)};(d.head||d.documentElement).appendChild(e)}(window,document);
 sluice.load(${inScript(appId)},${inScript(options)});`;
 }
