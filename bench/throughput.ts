@@ -1,14 +1,13 @@
 // One run of one way: warm-up, then as fast as it is answered for about as long as was told, or at a fixed rate.
 
-import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { sendClosedLoop } from './closed-loop.js';
 import { BenchError } from './failure.js';
 import { type LatencyFigures, latencyFigures } from './latency-figures.js';
 import { type Loaded, measure, type Run, type Subject } from './measure.js';
 import { newLatencies, recordLatency, startOpenLoop } from './open-loop.js';
+import { inOneList, type PreparedLoad, prepareLoad, wholeRounds } from './prepared-load.js';
 import type { Progress } from './progress.js';
-import { mixedRequests } from './records.js';
 import { plus, type Records, recordTables, sumOf, untilCounted } from './stored.js';
 import type { Way } from './ways.js';
 
@@ -37,33 +36,27 @@ export type ThroughputOptions = {
 
 /** How fast it is, is found with as many requests a connection. */
 const firstRequestsEach = 4;
-/** Bodies that may be repeated are made so many, of as many users, and sent over and over. */
-const repeatedBodies = { requests: 128_000, bytes: 40_000_000 };
-/** Bodies that are all different are in memory together. */
-const bodyBytesMax = 1_500_000_000;
 const openConnections = 256;
 
+/**
+ * Settles with the figures. Rejects when a request was answered otherwise than it should, or when what was
+ * acknowledged is not what is stored.
+ */
 export async function runThroughput(options: ThroughputOptions): Promise<ThroughputRun> {
-  const { subject, way, appId, seconds, progress } = options;
+  const { subject, way, appId, seconds, connections, progress } = options;
   const { ids: _, ...already } = await subject.stored(appId);
   let before: Records = already;
-  const send = async (requests: number, watched: boolean): Promise<Sent> => {
-    const prepared = prepare(options, requests);
-    return sendPrepared(options, prepared, watched);
-  };
-
-  // Twice: the first requests of a process are slow, and how many fit the time is not known before.
   let rate = options.rate ?? 0;
-  for (const requests of [firstRequestsEach * options.connections, 0]) {
-    const count = requests > 0 ? requests : rate * options.warmUpSeconds;
-    const sent = await send(wholeRounds(count, options.connections), false);
+  // In three parts: how many requests fit the time is not known before, and the first of a process are slow.
+  for (const share of [0, 0.5, 0.5]) {
+    const count = share === 0 ? firstRequestsEach * connections : rate * options.warmUpSeconds * share;
+    const sent = await sendPrepared(options, prepareLoad(options, wholeRounds(count, connections)), false);
     rate = options.rate ?? sent.requests / sent.seconds;
     before = plus(before, sent.acknowledged);
   }
   await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
 
-  const requests = wholeRounds(limitBytes(way, rate * seconds), options.connections);
-  const prepared = prepare(options, requests);
+  const prepared = prepareLoad(options, wholeRounds(rate * seconds, connections));
   const watch = progress.watch(
     way.name,
     () => `${prepared.answers()} of ${prepared.requests} requests answered`,
@@ -89,16 +82,6 @@ export async function runThroughput(options: ThroughputOptions): Promise<Through
   }
 }
 
-type Prepared = {
-  readonly requests: number;
-  /** Of each connection. */
-  readonly bodies: readonly (readonly Buffer[])[];
-  /** Of the mixture: the keys of the requests, of each connection. */
-  readonly keys: readonly (readonly string[])[];
-  readonly answers: () => number;
-  readonly answered: (count: number) => void;
-};
-
 type Sent = Loaded & {
   readonly requests: number;
   readonly limited?: number;
@@ -106,34 +89,9 @@ type Sent = Loaded & {
   readonly latency?: LatencyFigures;
 };
 
-/** Makes the bodies of so many requests; no other call makes the same where they have to be different. */
-function prepare({ way, appId, connections }: ThroughputOptions, requests: number): Prepared {
-  const each = requests / connections;
-  const keyPrefix = randomBytes(6).toString('hex');
-  const size = sizeOf(way);
-  const repeated = Math.min(repeatedBodies.requests, repeatedBodies.bytes / size);
-  const made = way.different ? each : Math.min(each, Math.ceil(repeated / connections));
-  const eventsEach = way.records === 'by answer' ? 1 : sumOf(way.records);
-  const lists = Array.from({ length: connections }, (_, connection) => {
-    const options = { appId, keyPrefix, first: connection * made * eventsEach };
-    if (way.records === 'by answer') return mixedRequests(made, options);
-    return way.bodies(made, options).map((body) => ({ body, key: '' }));
-  });
-  let answers = 0;
-  return {
-    requests,
-    bodies: lists.map((list) => list.map(({ body }) => body)),
-    keys: way.records === 'by answer' ? lists.map((list) => list.map(({ key }) => key)) : [],
-    answers: () => answers,
-    answered: (count) => {
-      answers = count;
-    },
-  };
-}
-
 async function sendPrepared(
   options: ThroughputOptions,
-  prepared: Prepared,
+  prepared: PreparedLoad,
   measured: boolean,
 ): Promise<Sent> {
   const { subject, way } = options;
@@ -158,7 +116,7 @@ async function sendPrepared(
   return { requests, seconds, generatorCpu, ...answered };
 }
 
-async function sendAtRate(options: ThroughputOptions, rate: number, prepared: Prepared): Promise<Sent> {
+async function sendAtRate(options: ThroughputOptions, rate: number, prepared: PreparedLoad): Promise<Sent> {
   const { subject, way } = options;
   if (way.records === 'by answer' || way.answer !== '{}') {
     throw new BenchError(`${way.name} is sent as fast as it is answered: leave --rate out`);
@@ -169,7 +127,7 @@ async function sendAtRate(options: ThroughputOptions, rate: number, prepared: Pr
     {
       url: subject.url,
       path: way.path,
-      bodies: interleave(prepared.bodies),
+      bodies: inOneList(prepared.bodies),
       ratePerSecond: rate,
       requests,
       connections: openConnections,
@@ -204,25 +162,4 @@ export function readAnswers(
 
 function times(records: Records, factor: number): Records {
   return Object.fromEntries(recordTables.map((table) => [table, (records[table] ?? 0) * factor]));
-}
-
-/** The bodies of all connections in one list, one of each in turn. */
-function interleave(bodies: readonly (readonly Buffer[])[]): Buffer[] {
-  const length = Math.max(...bodies.map((list) => list.length));
-  return Array.from({ length }, (_, i) => bodies.flatMap((list) => list[i] ?? [])).flat();
-}
-
-/** Bytes of one body. */
-function sizeOf(way: Way): number {
-  if (way.records === 'by answer') return 300;
-  return way.bodies(1, { appId: '1234567890', keyPrefix: 'size', first: 0 })[0]?.length ?? 1;
-}
-
-function limitBytes(way: Way, requests: number): number {
-  return way.different ? Math.min(requests, bodyBytesMax / sizeOf(way)) : requests;
-}
-
-/** As many requests that every connection sends the same number. */
-function wholeRounds(requests: number, connections: number): number {
-  return Math.max(1, Math.round(requests / connections)) * connections;
 }

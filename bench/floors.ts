@@ -1,0 +1,97 @@
+// What storing and acknowledging cost at least: ClickHouse alone and Redis alone, with the rows and bytes of the runs
+// that they are measured beside.
+
+import type { Context } from './context.js';
+import { deploymentSubject } from './deployment-subject.js';
+import type { Run, Subject } from './measure.js';
+import { runEngine, runEngineDirect } from './peers/engine.js';
+import { runAppend } from './peers/redis-append.js';
+import type { Peers } from './peers/start.js';
+import type { WayRuns } from './results.js';
+import type { ThroughputRun } from './throughput.js';
+
+/** Of the engine alone, when no bulk run of the session says how many rows an insert has. */
+const standardRowsPerInsert = 15_000;
+/** Of Redis alone: events of a commit, and requests of 500 in one. */
+const commandsPerPipeline = { single: 30, bulk: 2 };
+/** How fast the engine is thought to be, for how many blocks fit a run. */
+const rowsPerSecond = 100_000;
+
+export type StepResult = { readonly run: ThroughputRun; readonly rowsPerInsert?: number };
+
+type Floor = {
+  readonly name: string;
+  readonly what: string;
+  readonly subject: string;
+  readonly once: boolean;
+  readonly appIds: () => Promise<string[]>;
+  readonly run: (appId: string, round: number, ways: ReadonlyMap<string, WayRuns>) => Promise<StepResult>;
+};
+
+/** None without a deployment of the bench. */
+export function floorSteps({ deployment, options }: Context, peers: Peers | undefined): Floor[] {
+  if (peers === undefined) return [];
+  const all = deploymentSubject(deployment);
+  // What the rest of the deployment does meanwhile has nothing to do with it.
+  const subject: Subject = { ...all, cpu: () => ({ clickhouse: all.cpu().clickhouse ?? 0 }) };
+  const appIds = (name: string) => () =>
+    Promise.resolve(Array.from({ length: options.repeats }, (_, i) => `${name}-${i + 1}`));
+  const engine = (ways: ReadonlyMap<string, WayRuns>) => {
+    const rowsPerInsert = ways.get('bulk-500')?.rowsPerInsert ?? standardRowsPerInsert;
+    const blocks = Math.max(2, Math.round((rowsPerSecond * options.seconds) / rowsPerInsert));
+    return { rowsPerInsert, blocks };
+  };
+  const append = async (appId: string, rowsPerCommand: number, kind: 'single' | 'bulk') => ({
+    run: await runAppend({
+      redis: await peers.redis(),
+      appId,
+      rowsPerCommand,
+      commandsPerPipeline: commandsPerPipeline[kind],
+      seconds: options.seconds / 2,
+    }),
+  });
+  return [
+    {
+      name: 'engine',
+      what: 'ClickHouse alone, through HTTP',
+      subject: 'engine',
+      once: false,
+      appIds: appIds('engine'),
+      run: async (appId, _round, ways) => {
+        const { rowsPerInsert, blocks } = engine(ways);
+        const run: Run = await runEngine({ deployment, subject, appId, rowsPerBlock: rowsPerInsert, blocks });
+        return { run, rowsPerInsert };
+      },
+    },
+    {
+      name: 'engine-direct',
+      what: 'ClickHouse alone, without HTTP',
+      subject: 'engine-direct',
+      once: false,
+      appIds: appIds('engine-direct'),
+      run: async (appId, _round, ways) => {
+        const { rowsPerInsert, blocks } = engine(ways);
+        return {
+          run: await runEngineDirect({ deployment, appId, rowsPerBlock: rowsPerInsert, blocks }),
+          rowsPerInsert,
+        };
+      },
+    },
+    {
+      name: 'redis-single',
+      what: 'Redis alone, an event a command',
+      subject: 'redis',
+      once: false,
+      appIds: appIds('redis'),
+      run: (appId) => append(appId, 1, 'single'),
+    },
+    {
+      name: 'redis-bulk',
+      what: 'Redis alone, 500 events a command',
+      subject: 'redis',
+      once: false,
+      appIds: appIds('redis'),
+      run: (appId) => append(appId, 500, 'bulk'),
+    },
+  ];
+}
