@@ -662,6 +662,17 @@ test('damaged texts in storage are given up and hold nothing up', async () => {
   assert.deepEqual(waiting(world), []);
 });
 
+test('a key in storage that claims the last order of all does not mix up what comes after it', async () => {
+  const world = createWorld();
+  world.texts.set('sluice:1:q:zzzzzzzzzzzzzzzz.1.e.x', '{"type":"event","id":"x","user_id":"1"}');
+  const page = openTab(world);
+  const names = Array.from({ length: 12 }, (_, i) => `e${i}`);
+  for (const name of names) page.client.track(name);
+  await world.clock.advance(3_000);
+  const sent = world.server.events().filter((name) => name !== undefined);
+  assert.deepEqual(sent, names);
+});
+
 test('flush sends at once and settles when that was tried', async () => {
   const { client, server, clock } = started();
   client.track('Event');

@@ -57,7 +57,8 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     for (const key of all) bytes += bytesOf(key);
     addedSinceLook = 0;
     const newest = all[all.length - 1];
-    if (newest !== undefined) lastOrder = Math.max(lastOrder, orderOf(newest));
+    // Bounded: beyond 2^53 the next ones would all get the same order.
+    if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
     return all;
   }
 
