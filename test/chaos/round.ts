@@ -121,7 +121,12 @@ type Scene = {
 /** An account with two environments, and a stranger whose users have the same names; clients of all three. */
 async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
   const { sluice } = deployment;
-  const account = await createTestAccount(sluice, `Chaos ${seed}`);
+  // The round before may have left connections that are found dead by the first who uses them.
+  const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`), {
+    deadlineMs: 30_000,
+    what: 'the administration answers',
+    everyMs: 200,
+  });
   const stranger = await createTestAccount(sluice, `Stranger ${seed}`, ['Main Production']);
   const appIds = [...account.appIds, ...stranger.appIds];
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
