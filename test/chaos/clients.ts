@@ -18,9 +18,15 @@ export function createMix(producer: Producer): () => Sending {
     return next;
   }
 
+  /** An event of the busiest user, who soon is above the limit. */
+  function busiest(): SentEvent {
+    const { user_id: _, ...next } = event();
+    return { ...next, identity: `${producer.mark}-hot@example.com` };
+  }
+
   function userProperties(): SentEvent {
     properties += 1;
-    const user = properties % 3 === 0 ? 'hot' : String(properties % 40);
+    const user = properties % 3 !== 0 ? 'hot' : String(properties % 40);
     const marker = `${producer.mark}-p${properties}`;
     const identity = `${producer.mark}-${user}@example.com`;
     return {
@@ -73,7 +79,8 @@ export function createMix(producer: Producer): () => Sending {
     if (requests % 5 === 1) return { endpoint: 'collect', events: messages(1 + (requests % 4)) };
     if (requests % 7 === 2) return one('user_properties', userProperties());
     const merged = requests % 11 === 3 ? identification() : undefined;
-    return merged === undefined ? one('track', event()) : one('identify', merged);
+    if (merged !== undefined) return one('identify', merged);
+    return one('track', requests % 2 === 0 ? busiest() : event());
   };
 }
 

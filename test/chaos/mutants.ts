@@ -132,7 +132,7 @@ export const mutants: readonly Mutant[] = [
     patches: [
       { file: commit, find: '  if used + cost <= max then return 0 end\n', replace: '  do return 0 end\n' },
     ],
-    faults: ['script flush'],
+    faults: ['clickhouse slow', 'script flush', 'clickhouse slow'],
     shows: ['limit exceeded'],
   },
   {

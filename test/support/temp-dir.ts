@@ -5,10 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const made = new Set<string>();
+let watching = false;
 
 /** Makes an empty folder. It is removed when the process ends, or earlier by `removeTempDir`. */
 export function tempDir(name: string): string {
-  if (made.size === 0) process.once('exit', () => made.forEach(removeTempDir));
+  if (!watching) process.once('exit', () => made.forEach(removeTempDir));
+  watching = true;
   const dir = mkdtempSync(join(tmpdir(), `sluice-${name}-`));
   made.add(dir);
   return dir;
