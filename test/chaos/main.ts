@@ -5,6 +5,7 @@
 //   npm run chaos -- --fresh            begins anew
 //   npm run chaos -- --crash-points     the crash points only
 //   npm run chaos -- --mutants          services that break a promise; each has to be caught
+//   npm run chaos -- --mutant NAME      one of them, written nowhere
 //   npm run chaos -- --faults a,b       one round with these faults
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
@@ -28,6 +29,7 @@ const { values } = parseArgs({
     fresh: { type: 'boolean', default: false },
     'crash-points': { type: 'boolean', default: false },
     mutants: { type: 'boolean', default: false },
+    mutant: { type: 'string' },
     faults: { type: 'string' },
   },
 });
@@ -48,7 +50,7 @@ for (const tool of Object.keys(remedies) as Tool[]) {
   if (!tools.has(tool)) say(`Some faults cannot be made here without ${tool}: ${remedies[tool]}.`);
 }
 
-if (values.mutants) process.exitCode = await checkMutants();
+if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
 else if (values.faults !== undefined) {
   process.exitCode = await runOnce(scheduleOf(seedGiven ?? randomInt(2 ** 31), values.faults.split(',')));
 } else if (seedGiven !== undefined) process.exitCode = await runOnce(replayOf(seedGiven));
@@ -110,14 +112,17 @@ async function explain(runner: Runner, failing: RoundResult): Promise<void> {
   if (shortest !== failing) say(describeFailure(shortest, readCommit()));
 }
 
-async function checkMutants(): Promise<number> {
+async function checkMutants(name: string | undefined): Promise<number> {
   const rows = [];
-  for (const mutant of mutants) {
+  const chosen = mutants.filter((mutant) => name === undefined || mutant.name === name);
+  if (chosen.length === 0)
+    say(`There is no mutant ${name}: ${mutants.map((mutant) => mutant.name).join(', ')}`);
+  for (const mutant of chosen) {
     const { caught, kinds, output } = await runMutant(mutant, seedGiven ?? 1);
     say(`${caught ? 'caught' : 'NOT CAUGHT'}: ${mutant.name} (${kinds.join(', ')})`);
     if (!caught) say(output.slice(-4_000));
     rows.push({ name: mutant.name, kinds, caught });
   }
-  writeMutants(rows);
-  return rows.every(({ caught }) => caught) ? 0 : 1;
+  if (name === undefined) writeMutants(rows);
+  return rows.length > 0 && rows.every(({ caught }) => caught) ? 0 : 1;
 }
