@@ -1,6 +1,6 @@
 // `npm run chaos`: rounds of faults against the whole service.
 //
-//   npm run chaos                       every crash point, then 20 random rounds
+//   npm run chaos                       20 random rounds, then every crash point
 //   npm run chaos -- --rounds 200       as many; goes on where an earlier run stopped, and writes RESULTS.md
 //   npm run chaos -- --fresh            begins anew
 //   npm run chaos -- --crash-points     the crash points only
@@ -64,7 +64,7 @@ async function runAll(): Promise<number> {
   const random = Array.from({ length: roundsWanted }, (_, round) =>
     randomSchedule(seedOf(run.seed, 1_000 + round), tools),
   );
-  const schedules = values['crash-points'] ? crashes : [...crashes, ...random];
+  const schedules = values['crash-points'] ? crashes : [...random, ...crashes];
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));
   say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
