@@ -44,6 +44,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
   const sum = (count: (result: RoundResult) => number) =>
     results.reduce((total, result) => total + count(result), 0);
   const kinds = countKinds(results);
+  const missing = missingFaults(results).length;
   const faults = countFaults(results);
   const others = Object.entries(kinds).filter(([kind]) => !namedKinds.includes(kind));
   const broken = results.filter((result) => result.broken.length > 0);
@@ -74,6 +75,12 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
     versions(),
     '',
+    ...(missing === 0
+      ? []
+      : [
+          `This run is not complete: ${missing} kinds of faults and crash points did not take effect yet.`,
+          '',
+        ]),
     ...(broken.length === 0
       ? []
       : [
