@@ -15,8 +15,18 @@ export function createLog(role: string, level: string): Log {
       serializers: { error: (error: unknown) => (error instanceof Error ? describeError(error) : error) },
       redact: { paths: ['*.authorization', '*.password', '*.token', '*.api_key'], censor: '[redacted]' },
     },
-    pino.destination({ dest: 2, sync: true }),
+    destination(),
   );
+}
+
+/** Bytes of entries that are kept while they cannot be written; later ones are dropped. */
+const unwrittenBytesMax = 1024 * 1024;
+
+/** A log that cannot be written, for its disk is full or its reader gone, must not end the process. */
+function destination(): ReturnType<typeof pino.destination> {
+  const stderr = pino.destination({ dest: 2, sync: true, maxLength: unwrittenBytesMax });
+  stderr.on('error', () => undefined);
+  return stderr;
 }
 
 /**
