@@ -106,7 +106,7 @@ function environmentOf({ env = [], envFrom = [] }: Container): Record<string, st
       );
     }
     const secrets: Record<string, string> = {
-      REDIS_URL: 'redis://:secret@redis:6379',
+      REDIS_URL: 'redis://default:secret@redis:6379',
       CLICKHOUSE_URL: 'https://user:secret@clickhouse.example.com:8443',
     };
     environment[name] = value ?? secrets[name] ?? 'secret';

@@ -86,7 +86,12 @@ describe('rules and dashboard name', () => {
 
   after(() => sluice?.stop());
 
-  const expressions = [...rules.map(({ expr }) => expr), ...sent];
+  const { tests } = readYaml<{ tests: { input_series: { series: string }[] }[] }>(
+    'prometheus',
+    'sluice.rules.test.yml',
+  );
+  const series = tests.flatMap(({ input_series }) => input_series.map((each) => each.series));
+  const expressions = [...rules.map(({ expr }) => expr), ...sent, ...series];
   const recorded = new Set(rules.map(({ record }) => record));
   const selectors = expressions.flatMap(selectorsOf);
 
@@ -121,7 +126,8 @@ describe('rules and dashboard name', () => {
       .filter((path) => path.endsWith('.ts'))
       .map((path) => readFileSync(path, 'utf8'))
       .join('\n');
-    const values = selectors.flatMap(({ matchers }) => matchers.flatMap((matcher) => matcher.values));
+    const asked = [...rules.map(({ expr }) => expr), ...sent].flatMap(selectorsOf);
+    const values = asked.flatMap(({ matchers }) => matchers.flatMap((matcher) => matcher.values));
     assert.ok(values.includes('targets_lost'));
     for (const value of values) assert.ok(sources.includes(`'${value}'`), value);
   });

@@ -26,7 +26,7 @@ const text = readDeployFile('RUNBOOK.md');
 const blocks = readBlocks();
 const ran = new Set<Block>();
 const folder = tempDir('runbook');
-const people = ['ada', 'bob', 'carol', 'dave', 'erin'];
+const people = ['ada', 'bob', 'carol', 'dave'];
 
 let sluice: SluiceHandle;
 let worker: Child;
@@ -37,7 +37,7 @@ let backupBegan: string;
 const requests: Record<string, string> = {};
 
 before(async () => {
-  sluice = await startSluice({ workers: 0, env: { JOB_LOCK_MS: '1000' } });
+  sluice = await startSluice({ workers: 0, env: { JOB_LOCK_MS: '500' } });
   worker = await sluice.addWorker();
   for (const identity of people) await sendEvent(identity);
 });
@@ -134,8 +134,7 @@ test('Keys: rotates the API key on the command line and over HTTP', async () => 
 });
 
 test('Back up: makes a backup', async () => {
-  // One request is complete before, one is begun: a worker kept its targets and went no further.
-  await complete(await submit({ identity: 'erin' }));
+  // One request is begun: a worker kept its targets and went no further.
   await worker.stop();
   requests.carol = await submit({ identity: 'carol' });
   await crashAt('targets_kept');
