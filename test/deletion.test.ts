@@ -432,7 +432,8 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
     await until(
       async () =>
         (await sluice.rows(`SELECT 1 FROM ${targetTable} WHERE identity = '${identity}'`)).length === 0,
-      { deadlineMs: 15_000, what: 'the target is gone from the kept targets', everyMs: 200 },
+      // Strays are looked for twice a minute.
+      { deadlineMs: 60_000, what: 'the target is gone from the kept targets', everyMs: 200 },
     );
   } finally {
     worker.sigcont();
