@@ -245,6 +245,7 @@ test('takes events up to the high-water mark while ClickHouse is stopped, then r
     assert.equal(outcome, 'overloaded');
     assert.match(retryAfter ?? '', /^[1-9]\d*$/);
   }
+  await untilDrained(sluice, redis);
   const last = await producer.send(api.baseUrl, [producer.nextEvent()]);
   assert.equal(last.outcome, 'acknowledged');
   await untilDrained(sluice, redis);
