@@ -105,7 +105,9 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
 
   function drop(connection: Connection): void {
     if (!connections.delete(connection)) return;
-    connection.near.resetAndDestroy();
+    // Node 20 never closes a socket that is reset while it says that it is done, and the process never ends.
+    if (connection.near.writableEnded) connection.near.destroy();
+    else connection.near.resetAndDestroy();
     connection.far?.destroy();
   }
 
