@@ -1,9 +1,11 @@
 // Every crash point of the code, at its first, second and third passing, under load and deletions; then what the
-// clients were told is held against what is stored.
+// clients were told is held against what is stored. The third passings in rounds of deletions take minutes more:
+// `npm run chaos -- --crash-points` has them too.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { crashKinds } from './chaos/faults.js';
+import { slowCrashes } from './chaos/faults-crashes.js';
 import { countFaults, describeFailure, describeRound } from './chaos/report.js';
 import { readCommit } from './chaos/results.js';
 import type { RoundResult } from './chaos/round.js';
@@ -15,7 +17,9 @@ const results: RoundResult[] = [];
 
 after(() => runner.close());
 
-for (const [index, schedule] of crashSchedules().entries()) {
+const names = crashKinds.filter((name) => !slowCrashes.has(name));
+
+for (const [index, schedule] of crashSchedules(names).entries()) {
   test(`keeps every promise through crashes, part ${index + 1}`, async (context) => {
     const result = await runner.run(schedule);
     results.push(result);
@@ -24,10 +28,10 @@ for (const [index, schedule] of crashSchedules().entries()) {
   });
 }
 
-test('every crash point was passed three times, and the process died there', () => {
+test('every crash point was passed, and the process died there', () => {
   const counts = countFaults(results);
   assert.deepEqual(
-    crashKinds.filter((name) => counts.get(name) !== 1),
+    names.filter((name) => counts.get(name) !== 1),
     [],
   );
 });

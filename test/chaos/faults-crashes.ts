@@ -12,6 +12,7 @@ import { type Fault, hold, type Part, type World } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty } from './faults-redis.js';
 
+const passings = [1, 2, 3];
 const crashMsMax = 60_000;
 const everyMs = 100;
 /** To find refused rows takes ClickHouse many statements: more would fill the backlog. */
@@ -83,15 +84,15 @@ function repeat(world: World, point: CrashPointName): () => Promise<void> {
   };
 }
 
-/** The n-th in a row of restores that die at a point; the one after them restores. */
-function crashOfRestore(point: CrashPointName, passing: number): Fault {
+/** Three restores in a row die at a point, which each passes once; the one after them restores. */
+function crashOfRestore(point: CrashPointName): Fault {
   return {
-    name: crashName(point, passing),
+    name: `three crashes at ${point}`,
     touches: ['redis', 'clickhouse', 'gate'],
     run: async (world, random) => {
       const losses = [await empty(world, random)];
       let died = 0;
-      for (let left = passing; left > 0; left -= 1) {
+      for (let left = passings.length; left > 0; left -= 1) {
         const env = { ...world.sluice.env, CRASH_AT: `${point}:1` };
         await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
           if (error.message.includes('SIGKILL')) died += 1;
@@ -101,7 +102,7 @@ function crashOfRestore(point: CrashPointName, passing: number): Fault {
       }
       await world.sluice.admin('restore');
       for (const loss of losses) loss.toMs = performance.now();
-      return died === passing;
+      return died === passings.length;
     },
   };
 }
@@ -110,7 +111,12 @@ export function crashName(point: CrashPointName, passing: number): string {
   return `crash at ${point}:${passing}`;
 }
 
-const passings = [1, 2, 3];
+/** The third passings of points that are passed once a round of deletions: they take minutes. */
+export const slowCrashes: ReadonlySet<string> = new Set(
+  crashPoints.worker
+    .filter((point) => pointsOfRounds.has(point))
+    .map((point) => crashName(point, passings.length)),
+);
 
 export const crashFaults: readonly Fault[] = [
   ...crashPoints.api.flatMap((point) =>
@@ -119,5 +125,5 @@ export const crashFaults: readonly Fault[] = [
   ...crashPoints.worker.flatMap((point) =>
     passings.flatMap((n) => [crashOf('worker-1', point, n), crashOf('worker-2', point, n)]),
   ),
-  ...crashPoints.restore.flatMap((point) => passings.map((n) => crashOfRestore(point, n))),
+  ...crashPoints.restore.map(crashOfRestore),
 ];

@@ -17,8 +17,8 @@ import { type Broken, type Counts, countEvidence, type Evidence, findBroken } fr
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
 import type { Deployment } from './deployment.js';
-import type { Part, World } from './fault.js';
-import { faultsNamed } from './faults.js';
+import { hold, type Part, type World } from './fault.js';
+import { crashKinds, faultsNamed } from './faults.js';
 import { childOf } from './faults-processes.js';
 import { bulkIdentityMax } from './limit-windows.js';
 import { createRandom, seedOf } from './random.js';
@@ -52,7 +52,7 @@ const recoveryMsMax = 120_000;
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
 export async function runRound(deployment: Deployment, schedule: Schedule): Promise<RoundResult> {
   const startedMs = performance.now();
-  const scene = await setScene(deployment, schedule.seed);
+  const scene = await setScene(deployment, schedule);
   const { world, loads, clients, evidence } = scene;
   const phasesMs: Record<string, number> = {};
   let phaseFromMs = startedMs;
@@ -86,6 +86,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
   endPhase('recover');
   await Promise.all(loads.map((load) => load.stop()));
   await clients.stopSubmitting();
+  await whileDraining(deployment);
   await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
     note('not drained')(`${messageOf(error)} ${await describeBacklog(deployment)}`);
   });
@@ -119,8 +120,9 @@ type Scene = {
 };
 
 /** An account with two environments, and a stranger whose users have the same names; clients of all three. */
-async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
+async function setScene(deployment: Deployment, { seed, steps }: Schedule): Promise<Scene> {
   const { sluice } = deployment;
+  const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
   // The round before may have left connections that are found dead by the first who uses them.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`), {
     deadlineMs: 30_000,
@@ -148,7 +150,13 @@ async function setScene(deployment: Deployment, seed: number): Promise<Scene> {
     }),
   );
   const random = createRandom(seedOf(seed, 1));
-  const clients = startDeletionClients({ sluice, account, producer: main, random, everyMs: 1_200 });
+  const clients = startDeletionClients({
+    sluice,
+    account,
+    producer: main,
+    random,
+    everyMs: crashes ? 300 : 1_200,
+  });
   const world: World = { ...deployment, producer: main, account, emptied: [], disturbedApis: new Set() };
   return {
     world,
@@ -211,6 +219,17 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
     },
     { deadlineMs: recoveryMsMax, what: 'every deletion is complete', everyMs: 100 },
   );
+}
+
+/** Settles when nothing is outstanding, or when it has not become less for a while. */
+async function whileDraining({ redis }: Deployment): Promise<void> {
+  let least = Number.POSITIVE_INFINITY;
+  let progressMs = performance.now();
+  while (least > 0 && performance.now() < progressMs + recoveryMsMax) {
+    const outstanding = await redis.zcard(shardKeys.segments(0));
+    if (outstanding < least) [least, progressMs] = [outstanding, performance.now()];
+    await hold(100);
+  }
 }
 
 /** What waits for ClickHouse, what its jobs do, and what the workers said last. */

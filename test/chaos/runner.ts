@@ -27,11 +27,15 @@ export function createRunner(): Runner {
     run: async (schedule) => {
       if (rounds === roundsPerDeployment) await close();
       if (deployment === undefined) {
-        deployment = await startDeployment();
+        // Somebody else may take a port between the look and the listening.
+        deployment = await startDeployment().catch(() => startDeployment());
         rounds = 0;
       }
       rounds += 1;
-      const result = await runRound(deployment, schedule).catch((error: Error) => failed(schedule, error));
+      const running = deployment;
+      const result = await runRound(running, schedule).catch((error: Error) =>
+        failed(schedule, error, running),
+      );
       if (result.broken.length > 0) await close();
       return result;
     },
@@ -40,8 +44,9 @@ export function createRunner(): Runner {
 }
 
 /** A round that could not be run or judged is not one in which promises were kept. */
-function failed(schedule: Schedule, error: Error): RoundResult {
-  const detail = `${error.stack ?? error.message}`.slice(0, 3_000);
+function failed(schedule: Schedule, error: Error, { sluice }: Deployment): RoundResult {
+  const said = sluice.api.map(({ name, output }) => `${name}: ${output().slice(-1_500)}`);
+  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${said.join('\n')}`;
   return {
     schedule,
     done: [],

@@ -52,7 +52,7 @@ const crashSeed = 1;
  * Every crash point at its first, second and third passing: those of the API in both API processes and those
  * of workers in both workers at the same time, those of a restore by themselves.
  */
-export function crashSchedules(): Schedule[] {
+export function crashSchedules(names = crashKinds): Schedule[] {
   const seed = crashSeed;
   const plan = (fault: string, variant: number) => ({
     fault,
@@ -61,7 +61,7 @@ export function crashSchedules(): Schedule[] {
   });
   const byPart = new Map<Part, Planned[]>();
   const restores: Planned[] = [];
-  for (const fault of crashKinds) {
+  for (const fault of names) {
     const variants = faultsNamed(fault);
     if (variants.length === 1) {
       restores.push(plan(fault, 0));
