@@ -5,6 +5,7 @@ import { loadDeployment } from '../src/accounts/deployment.js';
 import { retryFailed } from '../src/admin/failed.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate, readMigrations, renderSql } from '../src/clickhouse/migrate.js';
+import { stampRows } from '../src/clickhouse/stamps.js';
 import { insertSegment, tokenOf } from '../src/clickhouse/store.js';
 import { columns, markerRows, storedTable, type TableName, tables } from '../src/clickhouse/tables.js';
 import { readConfig } from '../src/config.js';
@@ -59,10 +60,10 @@ async function names(): Promise<unknown[]> {
   return (await rowsOf('SELECT event FROM events ORDER BY segment, commit_number, row_number')).flat();
 }
 
-/** Commits events of these names, seals them and returns their segment and its bytes. */
+/** Commits events of these names, seals them and returns their segment, its bytes and its rows. */
 async function sealedSegment(
   ...events: string[]
-): Promise<{ segment: Segment; bytes: Buffer; name: { table: TableName; number: string } }> {
+): Promise<{ segment: Segment; bytes: Buffer; rows: Buffer; name: { table: TableName; number: string } }> {
   await commit(redis, [group(events.map((event) => eventRecord(event)))]);
   const members = (await runScript(
     redis,
@@ -72,7 +73,7 @@ async function sealedSegment(
   )) as string[];
   const segment = segmentOfMember(String(members.at(-1)));
   const bytes = (await redis.getBuffer(shardKeys.segment(0, segment))) ?? Buffer.alloc(0);
-  return { segment, bytes, name: { table: 'events', number: segment.number } };
+  return { segment, bytes, rows: stampRows(bytes), name: { table: 'events', number: segment.number } };
 }
 
 /** Makes ClickHouse know the segment's first token without having its rows, as a crash can. */
@@ -124,15 +125,15 @@ test('marker rows show in no view and no count', async () => {
 });
 
 test('finds a segment stored whose insert was never confirmed, and inserts nothing', async () => {
-  const { segment, bytes, name } = await sealedSegment('a', 'b');
-  await insertSegment(clickhouse, name, bytes, 'a token that nobody knows');
+  const { segment, rows, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, rows, 'a token that nobody knows');
   assert.equal(await store(segment), 'found');
   assert.deepEqual(await names(), ['a', 'b']);
 });
 
 test('the first try of a young segment, which does not look before its insert, stores nothing twice either', async () => {
-  const { segment, bytes, name } = await sealedSegment('a', 'b');
-  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.equal(await store(segment, true), 'stored');
   assert.deepEqual(await names(), ['a', 'b']);
 
@@ -169,9 +170,9 @@ test('two workers with the same segment at once store it once', async () => {
 });
 
 test('goes on to the next token when ClickHouse knows a token but not its rows', async () => {
-  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   await burn(name, bytes);
-  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.deepEqual(await names(), [], 'the burnt token swallows the rows without a word');
   assert.equal(await store(segment), 'stored');
   assert.deepEqual(await names(), ['a', 'b']);
@@ -199,22 +200,22 @@ test('takes no token for burnt while an insert of the segment is running', async
 });
 
 test('a worker that wakes up after the segment was stored and its users deleted brings nothing back', async () => {
-  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   assert.equal(await store(segment), 'stored');
   await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' AND identity = 'ada'");
   assert.deepEqual(await names(), []);
   // What the stopped worker had decided to do before: its insert, with its token.
-  await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.deepEqual(await names(), []);
 });
 
 test('without its marker row a part that was emptied would let the same insert back in', async () => {
-  const { segment, bytes, name } = await sealedSegment('a', 'b');
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   assert.equal(await store(segment), 'stored');
   await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' OR app_id = ''");
   await until(
     async () => {
-      await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+      await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
       return (await names()).length > 0;
     },
     { deadlineMs: 30_000, what: 'the token of the emptied part is erased', everyMs: 200 },
@@ -223,10 +224,10 @@ test('without its marker row a part that was emptied would let the same insert b
 });
 
 test('a token lets the same bytes in once, and other bytes have another token', async () => {
-  const { bytes, name } = await sealedSegment('a', 'b');
+  const { bytes, rows, name } = await sealedSegment('a', 'b');
   const other = Buffer.concat([bytes, Buffer.from(bytes.subarray(bytes.lastIndexOf('\n[') + 1))]);
   assert.notEqual(tokenOf(name, other, 0), tokenOf(name, bytes, 0));
-  for (let i = 0; i < 3; i++) await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, 0));
+  for (let i = 0; i < 3; i++) await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.deepEqual(await names(), ['a', 'b']);
 });
 
@@ -255,6 +256,28 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
   ]);
   const backlog = await readBacklog(redis, 0);
   assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+});
+
+test('the rows that stay when others are taken out keep the stamps of their commits', async () => {
+  const bad = {
+    table: 0,
+    row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
+    claim: undefined,
+  };
+  await commit(redis, [group([eventRecord('a'), bad]), group([eventRecord('b')])]);
+  await commit(redis, [group([bad])]);
+  await commit(redis, [group([bad, eventRecord('c')])]);
+  const { segment } = await sealedSegment('d');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await rowsOf('SELECT event, commit_number, row_number FROM events ORDER BY event'), [
+    ['a', 1, 0],
+    ['b', 1, 2],
+    ['c', 3, 1],
+    ['d', 4, 0],
+  ]);
+  assert.deepEqual(await rowsOf('SELECT line FROM failed_events ORDER BY line'), [[2], [4], [5]]);
+  const failed = await rowsOf('SELECT row FROM failed_events WHERE line = 4');
+  assert.match(String(failed), new RegExp(`,0,${segment.number},2,"[0-9.]+"\\]\n$`), 'kept with its stamps');
 });
 
 test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {

@@ -3,6 +3,7 @@
 // parse halves without storing anything, so the segment keeps one insert and one token.
 
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
+import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
 import { parseRows } from '../src/clickhouse/store.js';
 import { type TableName, tables } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -37,15 +38,14 @@ export async function quarantine(
   cause: unknown,
 ): Promise<void> {
   const { redis, clickhouse, shard, crash, log } = options;
-  const lines = splitLines(bytes);
+  const lines = splitLines(stampRows(bytes));
   const bad = await findBadRows(clickhouse, segment.table, lines, 0);
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 
   crash('bad_rows_found');
   await keepFailed(clickhouse, segment, bad);
   crash('bad_rows_kept');
-  const badLines = new Set(bad.map(({ line }) => line));
-  const remaining = Buffer.concat(lines.filter((_, line) => !badLines.has(line)));
+  const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
   await runScript(
     redis,
     scripts.quarantine,
@@ -136,14 +136,4 @@ function userOfRow(
   } catch {
     return { app_id: '', user_id: null, identity: '' };
   }
-}
-
-function splitLines(bytes: Buffer): Buffer[] {
-  const lines: Buffer[] = [];
-  let start = 0;
-  for (let end = bytes.indexOf(0x0a); end !== -1; end = bytes.indexOf(0x0a, start)) {
-    lines.push(bytes.subarray(start, end + 1));
-    start = end + 1;
-  }
-  return lines;
 }

@@ -2,6 +2,7 @@
 // in several workers, or go on after a long stop. A segment is forgotten only when its marker row was read.
 
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
+import { stampRows } from '../src/clickhouse/stamps.js';
 import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -61,10 +62,11 @@ export async function storeSegment(
     if (looks && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
 
     const burnt = await readBurnt(redis, shard, segment);
+    const rows = stampRows(bytes);
     const started = performance.now();
     crash('before_insert');
     try {
-      await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, burnt));
+      await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, burnt));
     } catch (error) {
       insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
       if (classifyFault(error) !== 'poison') throw error;
@@ -76,7 +78,7 @@ export async function storeSegment(
     if (await isStored(clickhouse, name)) {
       crash('marker_found');
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
-      insertRows.inc({ table: name.table }, countRows(bytes) - 1);
+      insertRows.inc({ table: name.table }, countRows(rows) - 1);
       return forget(options, segment, 'stored');
     }
 
@@ -134,8 +136,8 @@ async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: 
 
 const lineFeed = 0x0a;
 
-/** Rows of a segment, its marker included. */
-export function countRows(bytes: Buffer): number {
+/** Stamped rows, the marker included. */
+function countRows(bytes: Buffer): number {
   let rows = 0;
   for (let at = bytes.indexOf(lineFeed); at !== -1; at = bytes.indexOf(lineFeed, at + 1)) rows++;
   return rows;

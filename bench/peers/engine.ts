@@ -5,6 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { stampRows } from '../../src/clickhouse/stamps.js';
 import { insertSegment, tokenOf } from '../../src/clickhouse/store.js';
 import { plainEnvironment } from '../../test/support/environment.js';
 import { runProgram } from '../../test/support/sluice.js';
@@ -113,7 +114,7 @@ function makeBlocks(appId: string, rows: number, count: number) {
   const nowMs = Date.now();
   return Array.from({ length: count }, (_, index) => {
     const { number, commits } = makeSegment(appId, rows, 1000, index, nowMs);
-    return { number, bytes: Buffer.from(commits.join('')) };
+    return { number, bytes: stampRows(Buffer.from(commits.join(''))) };
   });
 }
 

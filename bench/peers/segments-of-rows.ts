@@ -1,5 +1,5 @@
-// Segments as the service makes them, byte for byte: the bench's events through its own encoder, joined with the
-// stamps that the commit script would add. What the engine and Redis are given alone.
+// Segments as the service makes them, byte for byte: the bench's events through its own encoder, in blocks with the
+// stamps that the commit script would add. What Redis is given alone, and, stamped, the engine.
 
 import { markerRows } from '../../src/clickhouse/tables.js';
 import { eventKind } from '../../src/ingest/event.js';
@@ -8,7 +8,7 @@ import { BenchError } from '../failure.js';
 
 export type MadeSegment = {
   readonly number: string;
-  /** What one commit appends, each; the first begins with the marker row. */
+  /** What one commit appends, each; the first begins with the marker row's block. */
   readonly commits: readonly string[];
   readonly rows: number;
 };
@@ -33,10 +33,10 @@ export function makeSegment(
     const count = Math.min(rowsPerCommit, rows - first);
     const lines = Array.from(
       { length: count },
-      (_, i) => `${rowOf(appId, index * rows + first + i, nowMs)}${i}${stamps}`,
+      (_, i) => `${rowOf(appId, index * rows + first + i, nowMs)}${i}\n`,
     );
-    const marker = first === 0 ? `${markerRows.events},${number},0,${received}` : '';
-    commits.push(marker + lines.join(''));
+    const marker = first === 0 ? `,${number},0,${received}${markerRows.events}\n` : '';
+    commits.push(marker + stamps + lines.join(''));
   }
   return { number, commits, rows };
 }

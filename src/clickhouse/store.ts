@@ -1,5 +1,5 @@
 // Storing one segment: the insert, the marker that proves it, and whether an insert of it is still running.
-// The bytes go as they are: one block, one partition, one token.
+// One block, one partition, one token.
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -32,16 +32,16 @@ export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): str
   return `${segment.number}-${content}-${burnt}`;
 }
 
-/** Inserts a segment's rows under a token. Settles when ClickHouse answered OK, stored or known. */
+/** Inserts a segment's rows, as `stampRows` gives them, under a token. Settles when ClickHouse answered OK, stored or known. */
 export async function insertSegment(
   client: ClickHouseClient,
   segment: SegmentName,
-  bytes: Buffer,
+  rows: Buffer,
   token: string,
 ): Promise<void> {
   const { stream } = await client.exec({
     query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
-    values: Readable.from([bytes]),
+    values: Readable.from([rows]),
     clickhouse_settings: {
       ...insertSettings,
       insert_deduplication_token: token,

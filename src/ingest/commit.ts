@@ -74,7 +74,6 @@ export function createCommitter(options: CommitterOptions): Committer {
     shardKeys.answer(shard, randomBytes(9).toString('base64url')),
   ];
   const reach = reachOf(redis, shardKeys.state(shard));
-  const tableArguments = tables.flatMap((table) => [table, markerRows[table]]);
 
   let waiting: Waiting[] = [];
   let waitingBytes = 0;
@@ -148,9 +147,9 @@ export function createCommitter(options: CommitterOptions): Committer {
       options.backlogBytesMax,
       options.segmentBytesMax,
       commits.answerKeptMs,
-      packed,
+      packed.groups,
       options.segmentAgeMsMax + commits.overdueSegmentMsMax,
-      ...tableArguments,
+      ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
     ];
     crash('commit_packed');
     const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;

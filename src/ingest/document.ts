@@ -33,21 +33,18 @@ const backslash = 0x5c;
 
 /** Deepest nesting of arrays and objects in a JSON text; counts up to just past the bound. */
 function depthOf(json: Buffer): number {
+  const length = json.length;
   let depth = 0;
   let deepest = 0;
-  let inString = false;
-  for (let i = 0; i < json.length; i++) {
-    const byte = json[i] as number;
-    if (inString) {
-      if (byte === backslash) i++;
-      else if (byte === quote) inString = false;
-    } else if (byte === quote) {
-      inString = true;
-    } else if (byte === 0x5b || byte === 0x7b) {
+  for (let i = 0; i < length; i++) {
+    const byte = json[i];
+    if (byte === quote) {
+      for (i++; i < length && json[i] !== quote; i++) if (json[i] === backslash) i++;
+    } else if (byte === 0x7b || byte === 0x5b) {
       depth++;
       if (depth > deepest) deepest = depth;
       if (deepest > counts.documentDepthMax) return deepest;
-    } else if (byte === 0x5d || byte === 0x7d) {
+    } else if (byte === 0x7d || byte === 0x5d) {
       depth--;
     }
   }

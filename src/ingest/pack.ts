@@ -1,9 +1,13 @@
-// The binary layout in which groups of records travel to the commit script: one argument instead of several
-// a record, since Redis and Lua pay for each. All integers are big-endian.
+// The binary layout in which groups of records travel to the commit script: one argument of what is to be
+// decided, since Redis and Lua pay for each argument, and one of rows a table, since Lua pays for every byte of
+// every string that it makes. All integers are big-endian.
 //
 //   group   u16 limits (+32768 when its limits let repeats pass), { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
-//           u16 records, u32 bytes of the records that follow
-//   record  u8 table (+128 when it claims), u32 bytes of its row, [14 B of its event id], row
+//           u16 runs
+//   run     u8 table (+128 when it claims), u16 records, u32 bytes of their rows, [14 B of the event id]
+//
+// A run is of records of one table without a claim, or of one record with its claim. Its rows are the next of
+// its table's argument.
 
 import type { RateLimit } from '../contract/limits.js';
 
@@ -36,24 +40,40 @@ export type Group = {
 };
 
 const limitBytes = 28;
-const groupBytes = 8;
-const recordBytes = 19;
-const rowNumberBytesMax = 5;
+const groupBytes = 4;
+/** Of a run with a claim; every record may be one. */
+const runBytesMax = 21;
+/** The number in the commit and the line feed. */
+const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: readonly IngestRecord[]): number {
   let bytes = groupBytes + limits.length * limitBytes;
-  for (const record of records) bytes += recordBytes + rowNumberBytesMax + Buffer.byteLength(record.row);
+  for (const record of records) bytes += runBytesMax + rowEndBytesMax + Buffer.byteLength(record.row);
   return bytes;
 }
 
+export type Packed = {
+  /** Groups and their runs. */
+  readonly groups: Buffer;
+  /** Rows by number of their table; undefined where it has none. */
+  readonly rows: readonly (Buffer | undefined)[];
+};
+
 /** Packs groups, numbering the rows from 0 in the order given. */
-export function packGroups(groups: readonly Group[]): Buffer {
+export function packGroups(groups: readonly Group[]): Packed {
   let bytesMax = 0;
-  for (const group of groups) bytesMax += group.bytes;
-  const packed = Buffer.allocUnsafe(bytesMax);
+  let decisionBytesMax = 0;
+  for (const group of groups) {
+    bytesMax += group.bytes;
+    decisionBytesMax += groupBytes + group.limits.length * limitBytes + group.records.length * runBytesMax;
+  }
+  const packed = Buffer.allocUnsafe(decisionBytesMax);
+  const rows: Buffer[] = [];
+  const rowsAt: number[] = [];
   let at = 0;
   let rowNumber = 0;
+
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const check of group.limits) {
@@ -63,21 +83,33 @@ export function packGroups(groups: readonly Group[]): Buffer {
       at = packed.writeUInt32BE(check.limit.windowMs, at);
       at = packed.writeUInt32BE(check.limit.granularityMs, at);
     }
-    at = packed.writeUInt16BE(group.records.length, at);
-    const sizeAt = at;
-    at += 4;
-    for (const record of group.records) {
-      const claimBytes = record.claim === undefined ? 0 : 14;
-      const rowAt = at + 5 + claimBytes;
-      let rowBytes = packed.write(record.row, rowAt, 'utf8');
-      rowBytes += packed.write(String(rowNumber), rowAt + rowBytes, 'latin1');
-      rowNumber += 1;
-      at = packed.writeUInt8(record.claim === undefined ? record.table : record.table + 128, at);
-      at = packed.writeUInt32BE(rowBytes, at);
-      if (record.claim !== undefined) packed.write(record.claim, at, 14, 'hex');
-      at = rowAt + rowBytes;
+    const runsAt = at;
+    let runs = 0;
+    at += 2;
+    for (let first = 0; first < group.records.length; ) {
+      const { table, claim } = group.records[first] as IngestRecord;
+      const end = claim === undefined ? endOfRun(group.records, first) : first + 1;
+      let text = '';
+      for (let i = first; i < end; i++) text += `${(group.records[i] as IngestRecord).row}${rowNumber++}\n`;
+      rows[table] ??= Buffer.allocUnsafe(bytesMax);
+      const start = rowsAt[table] ?? 0;
+      const bytes = (rows[table] as Buffer).write(text, start, 'utf8');
+      rowsAt[table] = start + bytes;
+      runs += 1;
+      at = packed.writeUInt8(claim === undefined ? table : table + 128, at);
+      at = packed.writeUInt16BE(end - first, at);
+      at = packed.writeUInt32BE(bytes, at);
+      if (claim !== undefined) at += packed.write(claim, at, 14, 'hex');
+      first = end;
     }
-    packed.writeUInt32BE(at - sizeAt - 4, sizeAt);
+    packed.writeUInt16BE(runs, runsAt);
   }
-  return packed.subarray(0, at);
+  return { groups: packed.subarray(0, at), rows: rows.map((text, table) => text.subarray(0, rowsAt[table])) };
+}
+
+function endOfRun(records: readonly IngestRecord[], first: number): number {
+  const { table } = records[first] as IngestRecord;
+  let end = first + 1;
+  while (end < records.length && records[end]?.table === table && records[end]?.claim === undefined) end += 1;
+  return end;
 }

@@ -20,7 +20,12 @@ const outOfRange: TimestampResult = { refused: 'timestamp_out_of_range' };
 
 /** Reads a timestamp as strict environments take it. `nowMs` bounds the future. */
 export function readTimestamp(value: string, nowMs: number): TimestampResult {
-  return read(strictForm.exec(value), nowMs);
+  const commonMs = instantOfCommonForm(value);
+  const epochMs = commonMs ?? readInstant(value);
+  if (epochMs === undefined) return invalid;
+  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
+  if (commonMs === undefined) return { text: textOfEpochMs(epochMs) };
+  return { text: `${value.slice(0, 10)} ${value.slice(11, 23)}` };
 }
 
 export const timestampAdvice =
@@ -48,13 +53,6 @@ export function timestampOfEpochMs(epochMs: number): string | undefined {
 const writableMsMin = Date.parse('0001-01-01T00:00:00Z');
 const writableMsMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-function read(match: RegExpExecArray | null, nowMs: number): TimestampResult {
-  const epochMs = match === null ? undefined : instantOf(match);
-  if (epochMs === undefined) return invalid;
-  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
-  return { text: textOfEpochMs(epochMs) };
-}
-
 /** Milliseconds since 1970 of a strict timestamp, however far from now; undefined when it is none. */
 export function readInstant(value: string): number | undefined {
   const match = strictForm.exec(value);
@@ -67,30 +65,81 @@ export function textOfEpochMs(epochMs: number): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 23)}`;
 }
 
+/**
+ * Milliseconds since 1970 of the form that most producers send, `2026-03-01T12:30:00.250Z`; undefined when the
+ * timestamp has another one or is none. The expression below and the way back through a date cost four times
+ * as much, a sixth of what a bulk load costs the API.
+ */
+function instantOfCommonForm(value: string): number | undefined {
+  const punctuated =
+    value.length === 24 &&
+    value[4] === '-' &&
+    value[7] === '-' &&
+    value[10] === 'T' &&
+    value[13] === ':' &&
+    value[16] === ':' &&
+    value[19] === '.' &&
+    value[23] === 'Z';
+  if (!punctuated) return undefined;
+  return instant(
+    digitsAt(value, 0, 4),
+    digitsAt(value, 5, 2),
+    digitsAt(value, 8, 2),
+    digitsAt(value, 11, 2),
+    digitsAt(value, 14, 2),
+    digitsAt(value, 17, 2),
+    digitsAt(value, 20, 3),
+  );
+}
+
+/** The number that so many decimal digits make, or NaN. */
+function digitsAt(text: string, at: number, count: number): number {
+  let number = 0;
+  for (let i = at; i < at + count; i++) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (digit < 0 || digit > 9) return Number.NaN;
+    number = number * 10 + digit;
+  }
+  return number;
+}
+
 /** The calendar repeats after so many milliseconds, 400 years. */
 const calendarMs = 146_097 * 24 * 60 * 60 * 1000;
 
 function instantOf(match: RegExpExecArray): number | undefined {
-  const year = Number(match[1]);
-  const month = Number(match[2]);
-  const day = Number(match[3]);
-  const hour = Number(match[4]);
-  const minute = Number(match[5]);
-  const second = Number(match[6]);
-  if (month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return undefined;
-  if (hour > 23 || minute > 59 || second > 59) return undefined;
+  const [, year, month, day, hour, minute, second, fraction = '', sign, offsetHours, offsetMinutes] = match;
+  const millisecond = Number(fraction.slice(0, 3).padEnd(3, '0'));
+  const epochMs = instant(
+    Number(year),
+    Number(month),
+    Number(day),
+    Number(hour),
+    Number(minute),
+    Number(second),
+    millisecond,
+  );
+  if (epochMs === undefined || sign === undefined) return epochMs;
+  const offsetHour = Number(offsetHours);
+  const offsetMinute = Number(offsetMinutes);
+  if (offsetHour > 23 || offsetMinute > 59) return undefined;
+  const offsetMs = (offsetHour * 60 + offsetMinute) * 60_000;
+  return epochMs + (sign === '+' ? -offsetMs : offsetMs);
+}
 
-  const millisecond = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'));
+/** Milliseconds since 1970 in UTC, or undefined when there is no such time; parts may be NaN. */
+function instant(
+  year: number,
+  month: number,
+  day: number,
+  hour: number,
+  minute: number,
+  second: number,
+  millisecond: number,
+): number | undefined {
+  const exists = month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month);
+  if (!exists || !(hour <= 23 && minute <= 59 && second <= 59 && millisecond <= 999)) return undefined;
   // Date.UTC takes the years 0 to 99 for 1900 to 1999.
-  let epochMs = Date.UTC(year + 400, month - 1, day, hour, minute, second, millisecond) - calendarMs;
-  if (match[8] !== undefined) {
-    const offsetHour = Number(match[9]);
-    const offsetMinute = Number(match[10]);
-    if (offsetHour > 23 || offsetMinute > 59) return undefined;
-    const offsetMs = (offsetHour * 60 + offsetMinute) * 60_000;
-    epochMs += match[8] === '+' ? -offsetMs : offsetMs;
-  }
-  return epochMs;
+  return Date.UTC(year + 400, month - 1, day, hour, minute, second, millisecond) - calendarMs;
 }
 
 function daysIn(year: number, month: number): number {

@@ -3,6 +3,7 @@
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { stampRows } from '../../src/clickhouse/stamps.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { until } from '../support/wait.js';
 import { fatEvents } from './clients.js';
@@ -153,7 +154,9 @@ export async function restore({ sluice, emptied }: World): Promise<void> {
   if (last !== undefined) last.toMs = performance.now();
 }
 
-function markersOf(member: string, rows: string): string[] {
+function markersOf(member: string, segment: string): string[] {
+  if (segment === '') return [];
+  const rows = stampRows(Buffer.from(segment)).toString();
   const lines = rows.split('\n').filter((line) => line !== '');
   const values = lines.map((line) => JSON.parse(line) as unknown[]);
   if (member.startsWith('user_identities:'))

@@ -44,15 +44,16 @@ export async function commit(
 ): Promise<string> {
   sequence += 1;
   const keys = [shardKeys.state(0), shardKeys.segments(0), shardKeys.answer(0, overrides.process ?? 'test')];
+  const packed = packGroups(groups);
   const args = [
     overrides.epoch ?? epoch,
     overrides.sequence ?? sequence,
     overrides.backlogBytesMax ?? 1e9,
     overrides.segmentBytesMax ?? 1e9,
     60_000,
-    packGroups(groups),
+    packed.groups,
     overrides.segmentAgeMsMax ?? 1e9,
-    ...tables.flatMap((table) => [table, markerRows[table]]),
+    ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
   ];
   return String(await runScript(redis, scripts.commit, keys, args));
 }
