@@ -135,7 +135,7 @@ test('no log holds what was sent when rows are refused by ClickHouse', async () 
     `["${appId}","${mark}","Secret",null,"${identity}","",null,{},${stamps}`,
     `["${appId}","${id}","Secret",null,"${identity}","","${mark}",{},${stamps}`,
     `["${appId}","${id}","Secret",null,"${identity}","",null,"${mark}",${stamps}`,
-    `["${appId}","${id}","Secret",null,{"${mark}":"${identity}"},"",null,{},${stamps}`,
+    `["${appId}","${id}","Secret",null,{"${mark}":"${identity}","",null,{},${stamps}`,
     `["${appId}","${id}","Secret",null,"${identity}","",null,{"${mark}":"${mark}"},"${mark}"\n`,
     `["${appId}","${id}","${mark}"]\n`,
     `${mark}\n`,

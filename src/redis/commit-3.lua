@@ -32,7 +32,7 @@ local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local answer_kept_ms, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local copied_bytes_min = 65536
--- Below this an APPEND more costs more than another string.
+-- Below this another command costs more than another string.
 local joined_bytes_max = 2048
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
@@ -225,20 +225,21 @@ local function append_rows(index, rows_of)
   local table_name = rows_of.name
   local open = state[6 + index]
   local number, commits, opened_ms, segment_key
-  local text = ''
+  local text, length = '', 0
   if open and open ~= '' then
     number, commits, opened_ms = string.match(open, '^(%d+) (%d+) (%d+)$')
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
-    local bytes = call('STRLEN', segment_key)
+    length = call('STRLEN', segment_key)
     -- An overdue one may be open only because a power cut took its sealing back (`appendfsync everysec`):
     -- ClickHouse may have it, and would not take what is appended to it now.
-    if bytes >= segment_bytes_max or now_ms - tonumber(opened_ms) >= segment_age_ms_max then
+    if length >= segment_bytes_max or now_ms - tonumber(opened_ms) >= segment_age_ms_max then
       number = nil
       -- A string that grew holds up to twice its bytes; a copy does not.
-      if bytes >= copied_bytes_min then
+      if length >= copied_bytes_min then
         call('COPY', segment_key, segment_key .. ':copy')
         call('RENAME', segment_key .. ':copy', segment_key)
       end
+      length = 0
     end
   end
   if not number then
@@ -255,8 +256,9 @@ local function append_rows(index, rows_of)
   if #rows < joined_bytes_max then
     call('APPEND', segment_key, text .. rows)
   else
-    call('APPEND', segment_key, text)
-    call('APPEND', segment_key, rows)
+    -- The far end first: what Redis refuses for its length leaves nothing behind.
+    call('SETRANGE', segment_key, length + #text, rows)
+    call('SETRANGE', segment_key, length, text)
   end
   if commits == 1 then call('ZADD', segments_key, number, table_name .. ':' .. number) end
   call('HINCRBY', prefix .. 'segment_rows', table_name .. ':' .. number, rows_of.kept)
