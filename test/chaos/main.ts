@@ -2,6 +2,7 @@
 //
 //   npm run chaos                       20 random rounds, then every crash point
 //   npm run chaos -- --rounds 200       as many; goes on where an earlier run stopped, and writes RESULTS.md
+//   npm run chaos -- --parallel 3       as many rounds at a time, each on a deployment of its own
 //   npm run chaos -- --fresh            begins anew
 //   npm run chaos -- --crash-points     the crash points only
 //   npm run chaos -- --mutants          services that break a promise; each has to be caught
@@ -26,6 +27,7 @@ import { findTools, remedies, type Tool } from './tools.js';
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '20' },
+    parallel: { type: 'string', default: '1' },
     fresh: { type: 'boolean', default: false },
     'crash-points': { type: 'boolean', default: false },
     mutants: { type: 'boolean', default: false },
@@ -34,10 +36,12 @@ const { values } = parseArgs({
   },
 });
 const roundsWanted = Number(values.rounds);
+const parallel = Number(values.parallel);
 const seedGiven =
   process.env.SEED === undefined || process.env.SEED === '' ? undefined : Number(process.env.SEED);
-if (!Number.isInteger(roundsWanted) || roundsWanted < 0 || !Number.isInteger(seedGiven ?? 0)) {
-  process.stderr.write('chaos: --rounds and SEED must be whole numbers\n');
+const whole = [roundsWanted, parallel, seedGiven ?? 0].every(Number.isInteger);
+if (!whole || roundsWanted < 0 || parallel < 1) {
+  process.stderr.write('chaos: --rounds, --parallel and SEED must be whole numbers\n');
   process.exit(1);
 }
 
@@ -68,16 +72,19 @@ async function runAll(): Promise<number> {
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));
   say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
-  const runner = createRunner();
-  for (const schedule of left) {
-    const result = await runner.run(schedule);
-    add(result);
-    results.push(result);
-    say(describeRound(result));
-    if (result.broken.length > 0) await explain(runner, result);
-    if (!values['crash-points']) writeResults(run, results);
-  }
-  await runner.close();
+  const lane = async () => {
+    const runner = createRunner();
+    for (let schedule = left.shift(); schedule !== undefined; schedule = left.shift()) {
+      const result = await runner.run(schedule);
+      add(result);
+      results.push(result);
+      say(describeRound(result));
+      if (result.broken.length > 0) await explain(runner, result);
+      if (!values['crash-points']) writeResults(run, results);
+    }
+    await runner.close();
+  };
+  await Promise.all(Array.from({ length: parallel }, lane));
   const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results);
   if (missing.length > 0)
     say(`These never took effect, so the run shows nothing of them: ${missing.join(', ')}`);

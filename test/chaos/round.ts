@@ -1,8 +1,9 @@
 // One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
 // told is held against what is stored.
 
+import { readPendingDeletions } from '../../src/deletion/request.js';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
-import { storeJobId, storeQueueName } from '../../workers/queues.js';
+import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import {
   administer,
   createTestAccount,
@@ -91,7 +92,9 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
     note('not drained')(`${messageOf(error)} ${await describeBacklog(deployment)}`);
   });
   endPhase('drain');
-  await untilDeleted(scene).catch(note('not deleted'));
+  await untilDeleted(scene).catch(async (error: Error) => {
+    note('not deleted')(`${messageOf(error)} ${await describeDeletions(deployment)}`);
+  });
   endPhase('delete');
   await clients.pollAll().catch(note('not polled'));
   await clients.close();
@@ -243,6 +246,24 @@ async function describeBacklog({ redis, sluice }: Deployment): Promise<string> {
   );
   const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
   return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${said.join('\n')}`;
+}
+
+/** The requests that are not complete, what their job does, and what the workers said last. */
+async function describeDeletions({ redis, sluice }: Deployment): Promise<string> {
+  const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
+  const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
+  const lists = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized'];
+  const types = await Promise.all(
+    lists.map(async (list) => {
+      const key = `{registry}:${deletionQueueName}:${list}`;
+      const type = await redis.type(key);
+      if (type === 'zset') return `${list} ${await redis.zrange(key, '0', '-1', 'WITHSCORES')}`;
+      if (type === 'list') return `${list} ${await redis.lrange(key, 0, -1)}`;
+      return type === 'set' ? `${list} ${await redis.smembers(key)}` : '';
+    }),
+  );
+  const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);
+  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${types.filter((type) => type !== '').join('; ')}\n${said.join('\n')}`;
 }
 
 function findLogged({ world, producers }: Scene): Broken[] {
