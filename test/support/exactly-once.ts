@@ -119,7 +119,8 @@ export function findViolations(
       const difference = differenceOf(sent[0] as Sending, row);
       if (difference !== '') report('changed', marker, difference);
       const other = ids.get(row.event_id);
-      if (other !== undefined && other !== marker && rowsMax(sent) === 1) {
+      const both = [...sent, ...(byMarker.get(other ?? '') ?? [])];
+      if (other !== undefined && other !== marker && rowsMax(both) === 1) {
         report('doubled', marker, `two rows have the id ${row.event_id}`);
       }
       if (row.kind === undefined) ids.set(row.event_id, marker);
