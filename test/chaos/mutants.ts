@@ -29,8 +29,9 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: commit,
-        find: '      if fresh then\n',
-        replace: "      if fresh and at % 1000 < 2 then\n        letters[i] = 's'\n      elseif fresh then\n",
+        find: 'if fresh then keep(rows_of, bytes, records) end',
+        // Of runs of records, which are fewer than records.
+        replace: 'if fresh and (now_us + i) % 300 > 0 then keep(rows_of, bytes, records) end',
       },
     ],
     faults: ['script flush'],
@@ -41,8 +42,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: store,
-        find: 'await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, burnt));',
-        replace: 'await insertSegment(clickhouse, name, bytes, tokenOf(name, bytes, Math.random()));',
+        find: 'await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, burnt));',
+        replace: 'await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, Math.random()));',
       },
       {
         file: store,
@@ -58,8 +59,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: commit,
-        find: "if backlog_bytes + #packed > backlog_bytes_max then return 'o' end\n",
-        replace: 'local full = backlog_bytes + #packed > backlog_bytes_max\n',
+        find: "if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end\n",
+        replace: 'local full = backlog_bytes + bytes_to_come > backlog_bytes_max\n',
       },
       {
         file: commit,
@@ -116,7 +117,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'last wins',
     patches: [
-      { file: commit, find: '        fresh = claim(', replace: '        claim(' },
+      { file: commit, find: 'fresh = fresh and claim(', replace: 'claim(' },
       {
         file: eventsView,
         find: "SELECT * FROM stored_events WHERE app_id != ''",
