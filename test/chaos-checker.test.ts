@@ -146,6 +146,17 @@ test('a merged user goes as a whole, one who was merged after the answer does no
   assert.deepEqual(kinds(after, [rowOf(merged)], [deletion(ada, [2, 3])]), ['lost']);
 });
 
+test('a merge that went with an emptied Redis may be forgotten by a later deletion, or not', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const history = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), unmirrored: new Set<string>() }];
+  for (const rows of [[rowOf(event)], []]) {
+    assert.deepEqual(kinds(history, rows, [deletion(ada, [4, 5])], { emptied }), []);
+  }
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [4, 5])]), ['resurrected']);
+});
+
 test('a repeat of what was deleted is not stored', () => {
   const event = eventOf('a', 'ada', 'key');
   const history = [sent('track', event, [0, 1]), sent('track', event, [4, 5])];

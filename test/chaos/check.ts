@@ -46,7 +46,7 @@ export function findBroken(evidence: Evidence): Broken[] {
   };
   const ofRecords = environments.flatMap(({ appId, history, rows }) => {
     const reached = account.appIds.includes(appId) ? submissions : [];
-    const fateOf = createFates(history, reached.map(asFarAsItGot));
+    const fateOf = createFates(history, reached.map(asFarAsItGot), circumstances.lostWithRedis);
     return [
       ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
         kind,

@@ -14,10 +14,14 @@ type Merge = { readonly users: readonly [string, string]; readonly sending: Send
 /** A request that nobody got an answer to may still be carried out for so long after it was given up. */
 const lateMs = 15_000;
 
-/** The fates of records of an environment of the submissions' account, by its history. */
+/**
+ * The fates of records of an environment of the submissions' account, by its history. `forgotten` are the markers
+ * of records that may be missing: who was merged by one of these may be two users again.
+ */
 export function createFates(
   history: readonly (Invocation & Partial<Settlement>)[],
   submissions: readonly Submission[],
+  forgotten: ReadonlySet<string> = new Set(),
 ): (sendings: readonly Sending[]) => Fate {
   const merges = history
     .flatMap(sendingsOf)
@@ -29,7 +33,7 @@ export function createFates(
   const inOrder = submissions
     .filter(({ outcome }) => outcome !== 'refused')
     .sort((a, b) => a.invokedMs - b.invokedMs);
-  for (const submission of inOrder) reaches.push(reachOf(submission, merges, reaches));
+  for (const submission of inOrder) reaches.push(reachOf(submission, merges, forgotten, reaches));
 
   return (sendings) => {
     const sent = sendings.filter(({ verdict }) => verdict !== 'absent');
@@ -49,7 +53,12 @@ export function createFates(
   };
 }
 
-function reachOf(submission: Submission, merges: readonly Merge[], earlier: readonly Reach[]): Reach {
+function reachOf(
+  submission: Submission,
+  merges: readonly Merge[],
+  forgotten: ReadonlySet<string>,
+  earlier: readonly Reach[],
+): Reach {
   const named = submission.users.map((user) =>
     'identity' in user ? `i${user.identity}` : `u${user.user_id}`,
   );
@@ -58,6 +67,7 @@ function reachOf(submission: Submission, merges: readonly Merge[], earlier: read
     ({ users, sending }) =>
       sending.verdict === 'stored' &&
       sending.settledMs < submission.invokedMs &&
+      !forgotten.has(sending.event.properties.marker) &&
       // A deletion before this one may have taken the identification with it.
       !earlier.some(({ perhaps }) => users.some((user) => perhaps.has(user))),
   );
