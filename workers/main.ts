@@ -26,6 +26,7 @@ import {
   lookEveryMs,
   openDeletionQueue,
   openQueue,
+  promoteOverdelayed,
   storeQueueName,
   tickEveryMs,
   tickQueueName,
@@ -133,6 +134,7 @@ function serveShard(shard: number): {
         await runTick();
         if (scheduled instanceof Error) throw scheduled;
       }
+      await promoteOverdelayed(redis, storeQueue, Date.now());
       await updateClaimWindow(redis, shard, config.claimBytesMax / shards);
     },
     close: async () => {
@@ -151,7 +153,11 @@ async function scheduleTicks(tickQueue: Queue): Promise<void> {
 }
 
 /** Starts the rounds of deletions; they run while requests are pending. */
-function serveDeletions(): { readonly look: () => Promise<void>; readonly close: () => Promise<void> } {
+function serveDeletions(): {
+  readonly look: () => Promise<void>;
+  readonly everySecond: () => Promise<void>;
+  readonly close: () => Promise<void>;
+} {
   const queue = openDeletionQueue(queueRedis);
   const worker = new Worker(
     deletionQueueName,
@@ -176,6 +182,7 @@ function serveDeletions(): { readonly look: () => Promise<void>; readonly close:
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },
+    everySecond: () => promoteOverdelayed(redis, queue, Date.now()),
     close: async () => {
       await worker.close();
       await queue.close();
@@ -189,7 +196,7 @@ const stopSharing = tellsItself ? undefined : shareMetrics(redis, `worker-${proc
 const deletionRounds = serveDeletions();
 
 async function everySecond(): Promise<void> {
-  await Promise.all(served.map((shard) => shard.everySecond()));
+  await Promise.all([...served, deletionRounds].map((each) => each.everySecond()));
   await rewriteWhenWanted(redis);
   await mirrorRegistry(redis, clickhouse, crash);
   await mirrorDeletions(redis, clickhouse, crash);

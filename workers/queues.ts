@@ -9,6 +9,7 @@ import {
   type WorkerOptions,
 } from 'bullmq';
 import type { Config } from '../src/config.js';
+import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardTag } from '../src/redis/keys.js';
 
 export const storeQueueName = 'store';
@@ -68,4 +69,25 @@ export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'rou
 
 export function openDeletionQueue(connection: ConnectionOptions): Queue {
   return new Queue(deletionQueueName, { ...queueOptions(0, connection), prefix: '{registry}' });
+}
+
+/** What no job of ours waits for. */
+const delayMsMax = 2 * retryMsMax;
+
+/**
+ * Lets jobs run that would wait for longer than any of ours is told to: BullMQ notes when a job is due by the
+ * clock of the worker on which it failed, and that clock may have been hours ahead.
+ */
+export async function promoteOverdelayed(redis: Redis, queue: Queue, nowMs: number): Promise<void> {
+  // Scores are milliseconds times 4096.
+  const ids = await redis.zrangebyscore(
+    queue.toKey('delayed'),
+    (nowMs + delayMsMax) * 4096,
+    '+inf',
+    'LIMIT',
+    0,
+    100,
+  );
+  // Another worker may be first.
+  for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
 }

@@ -62,10 +62,12 @@ export function connect(address: RedisAddress, log: Log, commandMsMax = 5_000): 
   return open(address, options, withoutResending, log);
 }
 
-/** A connection for BullMQ, which needs blocking commands and its own patience. */
-export function connectForQueue(address: RedisAddress, log: Log): Redis {
+/** A connection for BullMQ, which needs blocking commands (of 10 s at most) and its own patience. */
+export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 30_000): Redis {
   const options: RedisOptions = {
     connectTimeout: 1_000,
+    // After a drop a promise may never settle: a job would stay active for ever, its lock renewed.
+    commandTimeout: commandMsMax,
     disconnectTimeout: 1,
     socketTimeout: 15_000,
     retryStrategy: retryMs,
