@@ -19,6 +19,7 @@ import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate } from '../src/clickhouse/migrate.js';
+import { isInsertRunning } from '../src/clickhouse/store.js';
 import { noCrash } from '../src/crash-point.js';
 import { createLog } from '../src/log.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
@@ -97,6 +98,24 @@ test('an emptied Redis gets everything back from ClickHouse: accounts, settings,
   assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.hash, hashApiKey(apiKey));
   assert.notEqual(found.version, kept.version, 'who read before must see a change');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
+});
+
+test('a restore waits for inserts that run, so that the next fence lies above what they store', async () => {
+  await load();
+  const number = '1900000000000000';
+  const row = `SELECT '', generateUUIDv4(), '', NULL, '', '', now64(3), map(), 0, ${number}, 0, now64(3)`;
+  const insert = clickhouse.command({
+    query: `INSERT INTO stored_events ${row} FROM (SELECT sum(sleepEachRow(0.3)) FROM numbers(5))`,
+    clickhouse_settings: { log_comment: `store events ${number}`, max_block_size: '1', max_threads: 1 },
+  });
+  await until(() => isInsertRunning(clickhouse, { table: 'events', number }), {
+    deadlineMs: 5_000,
+    what: 'the insert is running',
+  });
+  await redis.flushall();
+  assert.equal((await load()).how, 'restored');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), number);
+  await insert;
 });
 
 test('a removed document stays removed after a restore', async () => {

@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { isInsertRunning } from '../clickhouse/store.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
 import { claims } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
@@ -37,6 +38,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
     );
   }
+  if (loaded.how === 'restored') await untilNoInsertRuns(clickhouse);
   const numberFloor = await highestNumber(clickhouse);
   const bucketCount = claimBuckets(options.claimBytesMax / shards);
   for (let shard = 0; shard < shards; shard++) {
@@ -101,6 +103,19 @@ async function findOrRestore({ redis, clickhouse, shards }: LoadOptions): Promis
   const stands = JSON.parse((await redis.hget(registryKeys.documents, deploymentKey)) ?? '') as Deployment;
   return { how: stands.epoch === created.epoch ? 'created' : 'found', deployment: stands };
 }
+
+/**
+ * Redis forgot the segments whose inserts still run, so the next deletion would neither wait for them nor reach
+ * above the numbers that are stored before them.
+ */
+async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
+  const giveUpAt = performance.now() + insertMsMax;
+  while ((await isInsertRunning(clickhouse)) && performance.now() < giveUpAt) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+const insertMsMax = 30_000;
 
 /** The highest segment number in any table of ClickHouse. */
 async function highestNumber(clickhouse: ClickHouseClient): Promise<string> {

@@ -65,11 +65,15 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
   return Number(rows[0]?.markers) > 0;
 }
 
-/** Whether some insert of the segment, by whomever, is still running in ClickHouse. */
-export async function isInsertRunning(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
+/** Whether some insert of the segment, or of any, by whomever, is still running in ClickHouse. */
+export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
+  const [condition, name] =
+    segment === undefined
+      ? ['startsWith(comment, {name:String})', 'store ']
+      : ['comment = {name:String}', nameOf(segment)];
   const result = await client.query({
-    query: "SELECT count() AS running FROM system.processes WHERE Settings['log_comment'] = {name:String}",
-    query_params: { name: nameOf(segment) },
+    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment FROM system.processes) WHERE ${condition}`,
+    query_params: { name },
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ running: string | number }>();
