@@ -155,13 +155,14 @@ function statusIn(text: string): string {
   return (JSON.parse(text) as { status: string }).status;
 }
 
-/** One to four users that something was sent about, now and then the busiest. */
+/** One to four users that something was sent about, half of them just now; now and then the busiest. */
 function usersToDelete(producer: Producer, random: Random): User[] {
   const { settled, mark } = producer;
   if (settled.length < 20) return [];
   const users = Array.from({ length: random.int(1, 4) }, () => {
     if (random.int(0, 9) === 0) return { identity: `${mark}-hot@example.com` };
-    const { identity, user_id } = random.pick(random.pick(settled).events);
+    const from = random.int(0, 1) === 0 ? settled : settled.slice(-10);
+    const { identity, user_id } = random.pick(random.pick(from).events);
     return user_id === undefined ? { identity: identity ?? '' } : { user_id: Number(user_id) };
   });
   return users.filter((user) => !('identity' in user) || (user.identity !== '' && user.identity !== 'both'));
