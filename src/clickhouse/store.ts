@@ -69,7 +69,7 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
 export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
   const [condition, name] =
     segment === undefined
-      ? ['startsWith(comment, {name:String})', 'store ']
+      ? ['startsWith(comment, {name:String})', namePrefix]
       : ['comment = {name:String}', nameOf(segment)];
   const result = await client.query({
     query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment FROM system.processes) WHERE ${condition}`,
@@ -104,9 +104,11 @@ async function structureOf(client: ClickHouseClient, table: TableName): Promise<
     .join(', ');
 }
 
+const namePrefix = 'store ';
+
 /** What every insert of the segment is marked with in system.processes. */
 function nameOf(segment: SegmentName): string {
-  return `store ${segment.table} ${segment.number}`;
+  return `${namePrefix}${segment.table} ${segment.number}`;
 }
 
 /** An unread response keeps its connection. */
