@@ -277,6 +277,15 @@ describe('timestamp', () => {
     fc.assert(fc.property(edited, now, agree), { numRuns: pureRuns });
   });
 
+  test('is taken exactly when RFC 3339 takes it, with any one character of the usual form exchanged', () => {
+    const usual = '2026-03-01T12:30:00.250Z';
+    for (let at = 0; at < usual.length; at += 1) {
+      for (const put of ' 0123456789-+:.,TtZz_\n\0\u0661\u2212') {
+        agree(usual.slice(0, at) + put + usual.slice(at + 1), Date.UTC(2027));
+      }
+    }
+  });
+
   test('is taken to the millisecond from 1970 to one day ahead', () => {
     const nearEdge = fc
       .tuple(now, fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.integer({ min: -1439, max: 1439 }))

@@ -136,7 +136,7 @@ function instant(
   second: number,
   millisecond: number,
 ): number | undefined {
-  const exists = month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month);
+  const exists = year >= 0 && month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month);
   if (!exists || !(hour <= 23 && minute <= 59 && second <= 59 && millisecond <= 999)) return undefined;
   // Date.UTC takes the years 0 to 99 for 1900 to 1999.
   return Date.UTC(year + 400, month - 1, day, hour, minute, second, millisecond) - calendarMs;

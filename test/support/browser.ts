@@ -5,6 +5,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
+import { until } from './wait.js';
 
 const chromiumPath = '/usr/bin/chromium';
 
@@ -44,7 +45,8 @@ export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'st
   return {
     async stop() {
       const exit = await child.stop();
-      removeTempDir(profile);
+      // Its helpers outlive it for a moment, and write into the profile.
+      await until(() => (removeTempDir(profile), true), { deadlineMs: 20_000, what: 'the profile is removed' });
       return exit;
     },
   };
