@@ -46,7 +46,11 @@ export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'st
     async stop() {
       const exit = await child.stop();
       // Its helpers outlive it for a moment, and write into the profile.
-      await until(() => (removeTempDir(profile), true), { deadlineMs: 20_000, what: 'the profile is removed' });
+      const removed = () => {
+        removeTempDir(profile);
+        return !existsSync(profile);
+      };
+      await until(removed, { deadlineMs: 20_000, what: 'the profile is removed' });
       return exit;
     },
   };
