@@ -6,7 +6,7 @@ import { stampRows } from '../src/clickhouse/stamps.js';
 import { claims } from '../src/contract/limits.js';
 import type { Group, IngestRecord, LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
-import { claimWindowMinutes } from '../src/redis/claim-window.js';
+import { claimWindowMinutes, updateClaimWindow } from '../src/redis/claim-window.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { type RedisHandle, startRedis } from './support/services.js';
@@ -489,20 +489,73 @@ test('remembers claims for their window and drops what is older', async () => {
   await redis.flushall();
   await loadShard(redis, 0, '0', 1);
   await redis.hset(shardKeys.state(0), 'claim_window_minutes', 20);
-  await redis.set(
-    '{s0}:claims:0',
+  const bucket = Buffer.alloc(3);
+  await redis.hset(
+    shardKeys.claims(0),
+    bucket,
     Buffer.concat([entry(40, 'older'), entry(30, 'old'), entry(10, 'young'), entry(1, 'fresh')]),
   );
   assert.equal(await commit(redis, [group([eventRecord('a', 'young'), eventRecord('b', 'new')])]), 'rs');
-  const bucket = (await redis.getBuffer('{s0}:claims:0')) ?? Buffer.alloc(0);
-  assert.equal(bucket.length, 3 * 16, 'the two oldest are gone');
+  const entries = await redis.hgetBuffer(shardKeys.claims(0), bucket);
+  assert.equal(entries?.length, 3 * 16, 'the two oldest are gone');
   assert.equal(await commit(redis, [group([eventRecord('c', 'fresh'), eventRecord('d', 'old')])]), 'rs');
-  assert.ok((await redis.ttl('{s0}:claims:0')) > 6 * 24 * 3600);
+});
+
+test('claims go when none was made within the longest window, and not before', async () => {
+  const dayMinutes = claims.windowMsMax / 60_000;
+  await commit(redis, [group([eventRecord('a', 'key')])]);
+  const [minute] = await redis.hkeys(shardKeys.claimCounts(0));
+  const madeBefore = async (minutesAgo: number) => {
+    await redis.del(shardKeys.claimCounts(0));
+    await redis.hset(shardKeys.claimCounts(0), String(Number(minute) - minutesAgo), 1);
+    await updateClaimWindow(redis, 0, 1e9);
+    return redis.exists(shardKeys.claims(0));
+  };
+  assert.equal(await madeBefore(dayMinutes - 2), 1);
+  assert.equal(await commit(redis, [group([eventRecord('b', 'key')])]), 'r');
+  assert.equal(await madeBefore(dayMinutes + 2), 0);
+  assert.equal(await commit(redis, [group([eventRecord('c', 'key')])]), 's');
+});
+
+test('the log of a limit is found in the generation before, and is gone after two', async () => {
+  // A window of a day: one generation ends at midnight, whose log must count until noon and beyond.
+  const dayMs = 24 * 60 * 60 * 1000 - 1;
+  const one = (name: string) => group([eventRecord(name)], [limit('daily', 1, dayMs)]);
+  const clockUs = (ms: number) => redis.hset(shardKeys.state(0), 'clock_us', String(ms * 1000));
+  // The script's clock never goes back, so a time ahead stands still.
+  const startMs = (Math.floor(Date.now() / (dayMs + 1)) + 2) * (dayMs + 1);
+  await clockUs(startMs + 1000);
+  assert.equal(await commit(redis, [one('a')]), 's');
+  await clockUs(startMs + dayMs);
+  assert.equal(await commit(redis, [one('b')]), 'l0:1001');
+  await clockUs(startMs + dayMs + 1 + 999);
+  assert.equal(await commit(redis, [one('c')]), 'l0:1');
+  await clockUs(startMs + dayMs + 1 + 1000);
+  assert.equal(await commit(redis, [one('d')]), 's');
+  const logs = await redis.keys('{s0}:limits:*');
+  assert.equal(logs.length, 2);
+  for (const key of logs) {
+    const ttlMs = await redis.pttl(key);
+    assert.ok(ttlMs > dayMs && ttlMs <= 2 * (dayMs + 1), String(ttlMs));
+  }
+});
+
+test('a commit of two thousand claims and limits is decided whole', async () => {
+  const many = (name: string) =>
+    Array.from({ length: 2000 }, (_, i) =>
+      group(
+        [eventRecord(name, `${i}`.padStart(14, '0').split('').reverse().join(''))],
+        [limit(`l${i}`, 2, 60_000)],
+      ),
+    );
+  assert.equal(await commit(redis, many('a')), Array(2000).fill('s').join());
+  assert.equal(await commit(redis, many('b')), Array(2000).fill('r').join());
+  assert.match(await commit(redis, many('c')), /^l0:\d+(,l0:\d+){1999}$/);
 });
 
 test('a claim takes less than 40 bytes of memory', async () => {
   await redis.flushall();
-  await loadShard(redis, 0, '0', 256);
+  await loadShard(redis, 0, '0', 4096);
   const count = 40_000;
   const used = async () => Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
   const before = await used();

@@ -10,7 +10,8 @@ export type RedisSettings = {
 /**
  * Returns the text of redis.conf. Every write goes to the append-only file before it is answered
  * (`appendfsync always`), a write beyond the memory limit is refused and nothing is ever evicted, and a tail
- * that a crash cut off is dropped at the next start instead of preventing it.
+ * that a crash cut off is dropped at the next start instead of preventing it. Hashes that expire are freed
+ * beside the commits.
  */
 export function redisConfig(settings: RedisSettings): string {
   return [
@@ -25,6 +26,7 @@ export function redisConfig(settings: RedisSettings): string {
     'save ""',
     `maxmemory ${settings.memoryBytesMax}`,
     'maxmemory-policy noeviction',
+    'lazyfree-lazy-expire yes',
     'logfile ""',
     '',
   ].join('\n');

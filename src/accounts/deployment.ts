@@ -130,7 +130,10 @@ async function highestNumber(clickhouse: ClickHouseClient): Promise<string> {
   return rows.reduce((highest, { number }) => (BigInt(number) > BigInt(highest) ? number : highest), '0');
 }
 
-/** So many buckets that each holds about a hundred claims when the budget is used up; a power of two. */
+/**
+ * So many buckets that each holds six to twelve claims when the budget is used up: fewer take more memory a
+ * claim, more have to be written anew with each. A power of two, named by three bytes.
+ */
 function claimBuckets(bytes: number): number {
-  return 2 ** Math.max(4, Math.round(Math.log2(bytes / claims.bytesPerClaim / 100)));
+  return 2 ** Math.min(24, Math.max(4, Math.floor(Math.log2(bytes / claims.bytesPerClaim / 6))));
 }

@@ -147,7 +147,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       options.backlogBytesMax,
       options.segmentBytesMax,
       commits.answerKeptMs,
-      packed.groups,
+      packed.decisions,
       options.segmentAgeMsMax + commits.overdueSegmentMsMax,
       ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
     ];

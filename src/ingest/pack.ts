@@ -1,10 +1,13 @@
 // The binary layout in which groups of records travel to the commit script: one argument of what is to be
 // decided, since Redis and Lua pay for each argument, and one of rows a table, since Lua pays for every byte of
-// every string that it makes. All integers are big-endian.
+// every string that it makes. All integers are big-endian. What the script has to look up comes first, so that
+// it asks for all of it at once.
 //
-//   group   u16 limits (+32768 when its limits let repeats pass), { 12 B digest, u32 cost, u32 max, u32 window ms, u32 granularity ms } …,
-//           u16 runs
-//   run     u8 table (+128 when it claims), u16 records, u32 bytes of their rows, [14 B of the event id]
+//   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
+//   u16 claims, { 14 B of the event id } …
+//   groups:
+//     u16 limits (+32768 when its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …,
+//     u16 runs, { u8 table (+128 when it takes the next claim), u16 records, u32 bytes of their rows } …
 //
 // A run is of records of one table without a claim, or of one record with its claim. Its rows are the next of
 // its table's argument.
@@ -39,49 +42,52 @@ export type Group = {
   readonly bytes: number;
 };
 
-const limitBytes = 28;
+/** Of the log and of the reference to it. */
+const limitBytesMax = 20 + 10;
 const groupBytes = 4;
+const claimBytes = 14;
 /** Of a run with a claim; every record may be one. */
-const runBytesMax = 21;
+const runBytesMax = 7 + claimBytes;
+/** Of the counts of logs and claims. */
+const headBytes = 4;
 /** The number in the commit and the line feed. */
 const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: readonly IngestRecord[]): number {
-  let bytes = groupBytes + limits.length * limitBytes;
+  let bytes = groupBytes + limits.length * limitBytesMax;
   for (const record of records) bytes += runBytesMax + rowEndBytesMax + Buffer.byteLength(record.row);
   return bytes;
 }
 
 export type Packed = {
-  /** Groups and their runs. */
-  readonly groups: Buffer;
+  /** What is to be decided. */
+  readonly decisions: Buffer;
   /** Rows by number of their table; undefined where it has none. */
   readonly rows: readonly (Buffer | undefined)[];
 };
 
 /** Packs groups, numbering the rows from 0 in the order given. */
 export function packGroups(groups: readonly Group[]): Packed {
-  let bytesMax = 0;
-  let decisionBytesMax = 0;
+  let bytesMax = headBytes;
+  let decisionBytesMax = headBytes;
   for (const group of groups) {
     bytesMax += group.bytes;
-    decisionBytesMax += groupBytes + group.limits.length * limitBytes + group.records.length * runBytesMax;
+    decisionBytesMax += groupBytes + group.limits.length * limitBytesMax + group.records.length * runBytesMax;
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
   const rows: Buffer[] = [];
   const rowsAt: number[] = [];
-  let at = 0;
   let rowNumber = 0;
 
+  const logs = new Map<string, number>();
+  let at = writeClaims(packed, writeLogs(packed, 0, groups, logs), groups);
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
-    for (const check of group.limits) {
-      at += packed.write(check.digest, at, 12, 'hex');
-      at = packed.writeUInt32BE(check.cost, at);
-      at = packed.writeUInt32BE(check.limit.max, at);
-      at = packed.writeUInt32BE(check.limit.windowMs, at);
-      at = packed.writeUInt32BE(check.limit.granularityMs, at);
+    for (const { digest, cost, limit } of group.limits) {
+      at = packed.writeUInt16BE(logs.get(digest) as number, at);
+      at = packed.writeUInt32BE(cost, at);
+      at = packed.writeUInt32BE(limit.max, at);
     }
     const runsAt = at;
     let runs = 0;
@@ -99,12 +105,41 @@ export function packGroups(groups: readonly Group[]): Packed {
       at = packed.writeUInt8(claim === undefined ? table : table + 128, at);
       at = packed.writeUInt16BE(end - first, at);
       at = packed.writeUInt32BE(bytes, at);
-      if (claim !== undefined) at += packed.write(claim, at, 14, 'hex');
       first = end;
     }
     packed.writeUInt16BE(runs, runsAt);
   }
-  return { groups: packed.subarray(0, at), rows: rows.map((text, table) => text.subarray(0, rowsAt[table])) };
+  return {
+    decisions: packed.subarray(0, at),
+    rows: rows.map((text, table) => text.subarray(0, rowsAt[table])),
+  };
+}
+
+/** Writes each log once, notes its number in `logs`, and returns where it ends. */
+function writeLogs(packed: Buffer, from: number, groups: readonly Group[], logs: Map<string, number>) {
+  let at = from + 2;
+  for (const group of groups) {
+    for (const { digest, limit } of group.limits) {
+      if (logs.has(digest)) continue;
+      logs.set(digest, logs.size);
+      at += packed.write(digest, at, 12, 'hex');
+      at = packed.writeUInt32BE(limit.windowMs, at);
+      at = packed.writeUInt32BE(limit.granularityMs, at);
+    }
+  }
+  packed.writeUInt16BE(logs.size, from);
+  return at;
+}
+
+function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
+  let at = from + 2;
+  for (const group of groups) {
+    for (const { claim } of group.records) {
+      if (claim !== undefined) at += packed.write(claim, at, claimBytes, 'hex');
+    }
+  }
+  packed.writeUInt16BE((at - from - 2) / claimBytes, from);
+  return at;
 }
 
 function endOfRun(records: readonly IngestRecord[], first: number): number {

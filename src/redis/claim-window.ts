@@ -1,10 +1,12 @@
 // How long claims are remembered: as long as their byte budget lasts, at most a day, never shorter than a
-// quarter of an hour nor than the oldest segment is outstanding. The commit script drops what is older.
+// quarter of an hour nor than the oldest segment is outstanding. The commit script drops what is older in the
+// buckets that it writes; when none is written any more, all of them go.
 
 import { claims } from '../contract/limits.js';
 import { readBacklog, readTime } from './backlog.js';
 import type { Redis } from './client.js';
 import { shardKeys } from './keys.js';
+import { runScript, scripts } from './scripts.js';
 
 const minuteMs = 60_000;
 
@@ -22,6 +24,14 @@ export async function updateClaimWindow(redis: Redis, shard: number, claimBytesM
   // What no window can reach any more is not counted again.
   const old = [...byMinute.keys()].filter((minute) => nowMinute - minute > Math.max(minutes, maxMinutes));
   if (old.length > 0) await redis.hdel(shardKeys.claimCounts(shard), ...old.map(String));
+  if (old.length === byMinute.size) {
+    await runScript(
+      redis,
+      scripts.dropIdleClaims,
+      [shardKeys.claims(shard), shardKeys.claimCounts(shard)],
+      [],
+    );
+  }
   await redis.hset(shardKeys.state(shard), 'claim_window_minutes', minutes);
   return minutes;
 }

@@ -6,21 +6,22 @@
 -- can fail comes after the first write. (A Redis out of memory refuses the first write, not later ones.)
 --
 -- KEYS
---   1  state of the shard (hash): epoch, clock_us, last_number, bytes, rows, claim_buckets,
+--   1  state of the shard (hash): epoch, clock_us, last_number, bytes, rows, claim_bucket_count,
 --      claim_window_minutes, open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
 --   3  answer of the calling process's last commit: "<sequence> <answer>"
 -- ARGV
 --   1  epoch of the deployment          2  sequence number of this commit in its process
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
---   5  milliseconds to keep the answer  6  the packed groups (layout: src/ingest/pack.ts)
+--   5  milliseconds to keep the answer  6  what is to be decided (layout: src/ingest/pack.ts)
 --   7  a segment this old in ms takes no further commit
 --   8… of each table: its name, the marker row of its segments, the rows for it
 -- Returns one string:
 --   "e"  this Redis is not that deployment's    "x"  the commit is older than the last one and not repeated
 --   "o"  the backlog is full                    else one answer a group, joined by commas:
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter a record: "s" stored, "r" repeat
--- Cost in commands: 3, + 3 or 4 a table, + 2 where a segment is full, + 3; + 2 a limit; + 2 a claim.
+-- Cost in commands: 3, + 3 or 4 a table, + 2 where a segment is full, + 3; with limits + 4 (a window's
+-- length), with claims + 3, however many they are (up to a thousand).
 -- A repeat passes the limits of its group only where the group says so.
 --
 -- A segment is blocks, one a commit: a line of stamps, which begins with a comma, and the rows that it ends.
@@ -36,11 +37,12 @@ local copied_bytes_min = 65536
 local joined_bytes_max = 2048
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
-local call, unpack_struct, pack_struct, find = redis.call, struct.unpack, struct.pack, string.find
+local call, unpack_struct, pack_struct = redis.call, struct.unpack, struct.pack
+local sub, find = string.sub, string.find
 
 -- 1. Is this the right Redis, and was this commit made already?
 
-local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_buckets', 'claim_window_minutes' }
+local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claim_window_minutes' }
 local bytes_to_come = #packed
 for i = 8, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
@@ -52,8 +54,8 @@ if state[1] ~= epoch then return 'e' end
 local kept = call('GET', answer_key)
 if kept then
   local gap = find(kept, ' ', 1, true)
-  local last_sequence = tonumber(string.sub(kept, 1, gap - 1))
-  if sequence == last_sequence then return string.sub(kept, gap + 1) end
+  local last_sequence = tonumber(sub(kept, 1, gap - 1))
+  if sequence == last_sequence then return sub(kept, gap + 1) end
   if sequence < last_sequence then return 'x' end
 end
 local backlog_bytes = tonumber(state[4] or '0')
@@ -65,90 +67,148 @@ local now_us = math.max(tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumbe
 local now_ms = math.floor(now_us / 1000)
 local now_minute = math.floor(now_ms / 60000) % 65536
 
--- 2. Rate limits: a log of (time, count) entries a key, packed, oldest first.
+-- Many fields of one hash cost a seventh of as many keys. Lua passes no more than some thousand at once.
+local fields_max = 1000
 
-local logs = {}
+local function read_fields(key, fields)
+  if #fields <= fields_max then return call('HMGET', key, unpack(fields)) end
+  local values = {}
+  for first = 1, #fields, fields_max do
+    local some = call('HMGET', key, unpack(fields, first, math.min(first + fields_max - 1, #fields)))
+    for i = 1, #some do values[first + i - 1] = some[i] end
+  end
+  return values
+end
 
-local function read_log(key)
-  local log = { times = {}, counts = {}, first = 1 }
-  local bytes = call('GET', key)
-  if bytes then
-    for at = 1, #bytes, 12 do
-      local n = #log.times + 1
-      log.times[n], log.counts[n] = unpack_struct('>dI4', bytes, at)
+-- `pairs_of`: field, value, field, value …
+local function write_fields(key, pairs_of)
+  for first = 1, #pairs_of, 2 * fields_max do
+    call('HSET', key, unpack(pairs_of, first, math.min(first + 2 * fields_max - 1, #pairs_of)))
+  end
+end
+
+-- 2. Rate limits: a log of (time, count) entries for each of what is limited, packed, oldest first. A hash
+-- holds the logs that were written within one generation, a time as long as their entries count: every entry
+-- that counts is in the hash of this generation or of the one before.
+
+local entry_bytes = 12
+local kinds, kind_of_log, logs, log_changed, at = {}, {}, {}, {}, nil
+
+local function generation_key(kind, generation)
+  return string.format('%slimits:%d:%.0f', prefix, kind.keeps_ms, generation)
+end
+
+local log_count
+log_count, at = unpack_struct('>I2', packed)
+for i = 1, log_count do
+  local kind_id = sub(packed, at + 12, at + 19)
+  local kind = kinds[kind_id]
+  if not kind then
+    local window_ms, granularity_ms = unpack_struct('>I4I4', kind_id)
+    local keeps_ms = window_ms + granularity_ms
+    local generation = math.floor(now_ms / keeps_ms)
+    kind = { keeps_ms = keeps_ms, slot = now_ms - now_ms % granularity_ms, generation = generation, logs = {}, digests = {} }
+    kinds[kind_id] = kind
+  end
+  local n = #kind.logs + 1
+  kind_of_log[i], kind.logs[n], kind.digests[n] = kind, i, sub(packed, at, at + 11)
+  at = at + 20
+end
+for _, kind in pairs(kinds) do
+  local newer = read_fields(generation_key(kind, kind.generation), kind.digests)
+  local older = read_fields(generation_key(kind, kind.generation - 1), kind.digests)
+  for n, i in ipairs(kind.logs) do logs[i] = newer[n] or older[n] or '' end
+end
+
+-- Milliseconds to wait until `cost` more fit; 0 when they fit now. Drops what has left the window.
+local function wait_for_room(i, cost, max)
+  local log, keeps_ms = logs[i], kind_of_log[i].keeps_ms
+  local first = 1
+  while first < #log and unpack_struct('>d', log, first) <= now_ms - keeps_ms do first = first + entry_bytes end
+  if first > 1 then
+    log = sub(log, first)
+    logs[i] = log
+  end
+  local used = 0
+  for entry_at = 9, #log, entry_bytes do used = used + unpack_struct('>I4', log, entry_at) end
+  if used + cost <= max then return 0 end
+  for entry_at = 1, #log, entry_bytes do
+    local time_ms, count = unpack_struct('>dI4', log, entry_at)
+    used = used - count
+    if used + cost <= max then return time_ms + keeps_ms - now_ms end
+  end
+  return keeps_ms
+end
+
+local function add_to_log(i, cost)
+  local log, slot = logs[i], kind_of_log[i].slot
+  local last = #log - entry_bytes + 1
+  if last > 0 then
+    local time_ms, count = unpack_struct('>dI4', log, last)
+    if time_ms == slot then
+      log, cost = sub(log, 1, last - 1), cost + count
     end
   end
-  logs[key] = log
-  return log
+  logs[i], log_changed[i] = log .. pack_struct('>dI4', slot, cost), true
 end
 
--- Milliseconds to wait until `cost` more fit; 0 when they fit now.
-local function wait_for_room(log, cost, max, window_ms, granularity_ms)
-  local keeps = window_ms + granularity_ms
-  while log.times[log.first] and log.times[log.first] <= now_ms - keeps do log.first = log.first + 1 end
-  local used = 0
-  for i = log.first, #log.times do used = used + log.counts[i] end
-  if used + cost <= max then return 0 end
-  for i = log.first, #log.times do
-    used = used - log.counts[i]
-    if used + cost <= max then return log.times[i] + keeps - now_ms end
-  end
-  return keeps
-end
+-- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 14 bytes of event id. A
+-- bucket is named by the first bits of its ids, in 3 bytes. It is written whole, so that expired entries go;
+-- with few entries that is less than a command for each claim.
 
-local function add_to_log(log, cost, window_ms, granularity_ms)
-  local slot = now_ms - now_ms % granularity_ms
-  local last = #log.times
-  if last >= log.first and log.times[last] == slot then
-    log.counts[last] = log.counts[last] + cost
-  else
-    log.times[last + 1], log.counts[last + 1] = slot, cost
-  end
-  log.keeps_ms = window_ms + granularity_ms
-end
-
--- 3. Claims: buckets of 16-byte entries, oldest first: 2 bytes of minute, 14 bytes of event id.
-
-local claim_buckets = tonumber(state[5] or '1024')
+local claims_key = prefix .. 'claims'
+local bucket_count = tonumber(state[5] or '16384')
 local claim_window_minutes = tonumber(state[6] or '1440')
-local buckets, new_claims, claim_count = {}, {}, 0
+local minute_bytes = pack_struct('>I2', now_minute)
+local ids, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, 0
 
--- The key of an id's bucket, and whether the id was claimed before, also in this commit.
-local function look_up(id)
-  local b1, b2, b3 = string.byte(id, 1, 3)
-  local key = prefix .. 'claims:' .. ((b1 * 65536 + b2 * 256 + b3) % claim_buckets)
-  local bucket = buckets[key]
-  if bucket == nil then
-    bucket = call('GET', key) or ''
-    buckets[key] = bucket
+local id_count
+id_count, at = unpack_struct('>I2', packed, at)
+if id_count > 0 then
+  local ids_a_bucket, bucket_of_field = 16777216 / bucket_count, {}
+  for i = 1, id_count do
+    local id_prefix = unpack_struct('>I3', packed, at)
+    local field = pack_struct('>I3', id_prefix - id_prefix % ids_a_bucket)
+    local bucket = bucket_of_field[field]
+    if not bucket then
+      bucket = #fields + 1
+      fields[bucket], bucket_of_field[field] = field, bucket
+    end
+    ids[i], bucket_of_id[i] = sub(packed, at, at + 13), bucket
+    at = at + 14
   end
-  local added = new_claims[key]
-  return key, find(bucket, id, 1, true) or (added and find(added, id, 1, true))
+  buckets = read_fields(claims_key, fields)
+end
+
+-- Whether an id was claimed before, also in this commit.
+local function is_claimed(i)
+  local bucket = bucket_of_id[i]
+  local entries, added = buckets[bucket], bucket_added[bucket]
+  return (entries and find(entries, ids[i], 1, true)) or (added and find(added, ids[i], 1, true))
 end
 
 -- Claims an id in memory; false when it was claimed before.
-local function claim(id)
-  local key, claimed = look_up(id)
-  if claimed then return false end
-  new_claims[key] = (new_claims[key] or '') .. pack_struct('>I2', now_minute) .. id
+local function claim(i)
+  if is_claimed(i) then return false end
+  local bucket = bucket_of_id[i]
+  bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i]
   claim_count = claim_count + 1
-  return true
-end
-
--- Whether all records of the runs packed from here are repeats.
-local function all_claimed(run_at, count)
-  for _ = 1, count do
-    if unpack_struct('>B', packed, run_at) < 128 then return false end
-    local _, claimed = look_up(string.sub(packed, run_at + 7, run_at + 20))
-    if not claimed then return false end
-    run_at = run_at + 21
-  end
   return true
 end
 
 -- 4. Decide every group, in order.
 
-local answers = {}
+local answers, charged_logs, charged_costs = {}, {}, {}
+local next_id = 1
+
+-- Whether all records of the runs packed from here are repeats.
+local function all_claimed(run_at, count)
+  for i = 1, count do
+    if unpack_struct('>B', packed, run_at) < 128 or not is_claimed(next_id + i - 1) then return false end
+    run_at = run_at + 7
+  end
+  return true
+end
 
 -- Notes that the next rows of a table are stored.
 local function keep(rows_of, bytes, records)
@@ -162,29 +222,25 @@ local function keep(rows_of, bytes, records)
   rows_of.kept = rows_of.kept + records
 end
 
-local at, size = 1, #packed
-while at <= size do
+while at <= #packed do
   local limit_count
   limit_count, at = unpack_struct('>I2', packed, at)
   local pass_repeats = limit_count >= 32768
   if pass_repeats then limit_count = limit_count - 32768 end
   local wait_ms, wait_limit = 0, 0
-  local charged = {}
   for i = 1, limit_count do
-    local digest, cost, max, window_ms, granularity_ms
-    digest, cost, max, window_ms, granularity_ms, at = unpack_struct('>c12I4I4I4I4', packed, at)
-    local key = prefix .. 'limit:' .. digest
-    local log = logs[key] or read_log(key)
-    local ms = wait_for_room(log, cost, max, window_ms, granularity_ms)
+    local log, cost, max
+    log, cost, max, at = unpack_struct('>I2I4I4', packed, at)
+    local ms = wait_for_room(log + 1, cost, max)
     if ms > wait_ms then wait_ms, wait_limit = ms, i - 1 end
-    charged[i] = { log, cost, window_ms, granularity_ms }
+    charged_logs[i], charged_costs[i] = log + 1, cost
   end
   local run_count
   run_count, at = unpack_struct('>I2', packed, at)
-  if pass_repeats and all_claimed(at, run_count) then wait_ms, charged = 0, {} end
+  if pass_repeats and all_claimed(at, run_count) then wait_ms, limit_count = 0, 0 end
   local limited = wait_ms > 0
   if not limited then
-    for i = 1, #charged do add_to_log(unpack(charged[i])) end
+    for i = 1, limit_count do add_to_log(charged_logs[i], charged_costs[i]) end
   end
   local letters = {}
   for i = 1, run_count do
@@ -193,8 +249,8 @@ while at <= size do
     local fresh = not limited
     if kind >= 128 then
       kind = kind - 128
-      fresh = fresh and claim(string.sub(packed, at, at + 13))
-      at = at + 14
+      fresh = fresh and claim(next_id)
+      next_id = next_id + 1
     end
     local rows_of = tables[kind + 1]
     if fresh then keep(rows_of, bytes, records) end
@@ -217,7 +273,7 @@ local function rows_to_append(rows_of)
   local pieces, rows = rows_of.pieces, rows_of.rows
   if #pieces == 1 and pieces[1].to - pieces[1].from == #rows then return rows end
   local kept = {}
-  for i, piece in ipairs(pieces) do kept[i] = string.sub(rows, piece.from, piece.to - 1) end
+  for i, piece in ipairs(pieces) do kept[i] = sub(rows, piece.from, piece.to - 1) end
   return table.concat(kept)
 end
 
@@ -272,37 +328,29 @@ for index, rows_of in ipairs(tables) do
   if rows_of.kept > 0 then append_rows(index, rows_of) end
 end
 
-for key, entries in pairs(new_claims) do
-  local bucket = buckets[key]
-  local kept_entries = bucket
-  local quarter = math.floor(#bucket / 64) * 16
-  if #bucket > 0 then
-    local function expired(offset)
-      local minute = unpack_struct('>I2', bucket, offset + 1)
-      return (now_minute - minute) % 65536 > claim_window_minutes
+if claim_count > 0 then
+  local changed = {}
+  for bucket, added in pairs(bucket_added) do
+    local entries, first = buckets[bucket] or '', 1
+    while first < #entries and (now_minute - unpack_struct('>I2', entries, first)) % 65536 > claim_window_minutes do
+      first = first + 16
     end
-    if expired(quarter) then
-      local cut = quarter + 16
-      while cut < #bucket and expired(cut) do cut = cut + 16 end
-      kept_entries = string.sub(bucket, cut + 1)
-    end
+    if first > 1 then entries = sub(entries, first) end
+    changed[#changed + 1], changed[#changed + 2] = fields[bucket], entries .. added
   end
-  if kept_entries ~= bucket then
-    call('SET', key, kept_entries .. entries, 'EX', 604800)
-  else
-    call('APPEND', key, entries)
-    -- Idle buckets go after a week; a busy one renews its week once an hour.
-    local newest = #bucket > 0 and unpack_struct('>I2', bucket, #bucket - 15)
-    if not newest or (now_minute - newest) % 65536 >= 60 then call('EXPIRE', key, 604800) end
-  end
+  write_fields(claims_key, changed)
+  call('HINCRBY', prefix .. 'claim_counts', math.floor(now_ms / 60000), claim_count)
 end
-if claim_count > 0 then call('HINCRBY', prefix .. 'claim_counts', math.floor(now_ms / 60000), claim_count) end
 
-for key, log in pairs(logs) do
-  if log.keeps_ms then
-    local entries = {}
-    for i = log.first, #log.times do entries[#entries + 1] = pack_struct('>dI4', log.times[i], log.counts[i]) end
-    call('SET', key, table.concat(entries), 'PX', log.keeps_ms)
+for _, kind in pairs(kinds) do
+  local changed = {}
+  for n, i in ipairs(kind.logs) do
+    if log_changed[i] then changed[#changed + 1], changed[#changed + 2] = kind.digests[n], logs[i] end
+  end
+  if #changed > 0 then
+    local key = generation_key(kind, kind.generation)
+    write_fields(key, changed)
+    call('PEXPIRE', key, 2 * kind.keeps_ms)
   end
 end
 

@@ -26,6 +26,8 @@ export const shardKeys = {
   /** Hash of rows by segment. */
   segmentRows: (shard: number) => `${shardTag(shard)}:segment_rows`,
   segment: (shard: number, segment: Segment) => `${shardTag(shard)}:segment:${memberOf(segment)}`,
+  /** Hash of buckets of claims. */
+  claims: (shard: number) => `${shardTag(shard)}:claims`,
   /** Hash of claims by minute, from which the window is computed. */
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */

@@ -2,16 +2,16 @@
 -- below what ClickHouse has seen, since a repeated number would be a repeated token. May be called again.
 --
 -- KEYS  1  state of the shard (hash)
--- ARGV  1  epoch of the deployment   2  highest number that ClickHouse knows   3  buckets for claims
+-- ARGV  1  epoch of the deployment   2  highest number that ClickHouse knows   3  buckets for claims: a power of two
 -- Returns 1 when the shard was loaded by this call, 0 when it was before.
 
-local state_key, epoch, number_floor, claim_buckets = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local state_key, epoch, number_floor, bucket_count = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local loaded = redis.call('HGET', state_key, 'epoch') == epoch
 local last_number = tonumber(redis.call('HGET', state_key, 'last_number') or '0')
 if number_floor > last_number then
   redis.call('HSET', state_key, 'last_number', string.format('%.0f', number_floor))
 end
-redis.call('HSETNX', state_key, 'claim_buckets', claim_buckets)
+redis.call('HSETNX', state_key, 'claim_bucket_count', bucket_count)
 redis.call('HSET', state_key, 'epoch', epoch)
 return loaded and 0 or 1

@@ -51,7 +51,7 @@ export async function commit(
     overrides.backlogBytesMax ?? 1e9,
     overrides.segmentBytesMax ?? 1e9,
     60_000,
-    packed.groups,
+    packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
   ];
