@@ -65,7 +65,7 @@ test('opens a segment with a marker row and stamps every row with segment, commi
   const [member] = await outstanding();
   const number = member?.split(':')[1];
   const rows = stampRows(Buffer.from(await bytesOf(member)))
-    .toString()
+    .bytes.toString()
     .split('\n')
     .slice(0, -1)
     .map((line) => JSON.parse(line) as unknown[]);
@@ -183,7 +183,7 @@ test('stores just the rows between those of limited groups and repeats, in every
   const rows = async (table: string) => {
     const member = (await outstanding()).find((each) => each.startsWith(`${table}:`));
     const lines = stampRows(Buffer.from(await bytesOf(member)))
-      .toString()
+      .bytes.toString()
       .split('\n')
       .slice(1, -1)
       .map((line) => JSON.parse(line) as unknown[]);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { stampRows, withoutRows } from '../src/clickhouse/stamps.js';
 
-const stamped = (segment: string) => stampRows(Buffer.from(segment)).toString();
+const stamped = (segment: string) => stampRows(Buffer.from(segment)).bytes.toString();
 
 test('ends every row with the stamps of the commit above it', () => {
   assert.equal(
@@ -51,7 +51,7 @@ test('gives any rows in any commits back in their order, with or without some of
       );
       const read = (bytes: Buffer) =>
         stampRows(bytes)
-          .toString()
+          .bytes.toString()
           .split('\n')
           .slice(0, -1)
           .map((line) => JSON.parse(line) as unknown);
@@ -62,4 +62,12 @@ test('gives any rows in any commits back in their order, with or without some of
       );
     }),
   );
+});
+
+test('counts the rows, and takes stamps of any length', () => {
+  const stamps = `,${'9'.repeat(500)}]\n`;
+  const rows = Array.from({ length: 100 }, (_, row) => `["r${row}"`);
+  const { bytes, rows: count } = stampRows(Buffer.from(`${stamps}${rows.join('\n')}\n`));
+  assert.equal(count, 100);
+  assert.equal(bytes.toString(), rows.map((row) => row + stamps).join(''));
 });

@@ -73,7 +73,7 @@ async function sealedSegment(
   )) as string[];
   const segment = segmentOfMember(String(members.at(-1)));
   const bytes = (await redis.getBuffer(shardKeys.segment(0, segment))) ?? Buffer.alloc(0);
-  return { segment, bytes, rows: stampRows(bytes), name: { table: 'events', number: segment.number } };
+  return { segment, bytes, rows: stampRows(bytes).bytes, name: { table: 'events', number: segment.number } };
 }
 
 /** Makes ClickHouse know the segment's first token without having its rows, as a crash can. */

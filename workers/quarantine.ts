@@ -38,7 +38,7 @@ export async function quarantine(
   cause: unknown,
 ): Promise<void> {
   const { redis, clickhouse, shard, crash, log } = options;
-  const lines = splitLines(stampRows(bytes));
+  const lines = splitLines(stampRows(bytes).bytes);
   const bad = await findBadRows(clickhouse, segment.table, lines, 0);
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 

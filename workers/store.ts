@@ -62,11 +62,11 @@ export async function storeSegment(
     if (looks && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
 
     const burnt = await readBurnt(redis, shard, segment);
-    const rows = stampRows(bytes);
+    const stamped = stampRows(bytes);
     const started = performance.now();
     crash('before_insert');
     try {
-      await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, burnt));
+      await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, burnt));
     } catch (error) {
       insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
       if (classifyFault(error) !== 'poison') throw error;
@@ -78,7 +78,7 @@ export async function storeSegment(
     if (await isStored(clickhouse, name)) {
       crash('marker_found');
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
-      insertRows.inc({ table: name.table }, countRows(rows) - 1);
+      insertRows.inc({ table: name.table }, stamped.rows - 1);
       return forget(options, segment, 'stored');
     }
 
@@ -132,13 +132,4 @@ async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise
  */
 async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
   await redis.hset(shardKeys.burntTokens(shard), memberOf(segment), burnt);
-}
-
-const lineFeed = 0x0a;
-
-/** Stamped rows, the marker included. */
-function countRows(bytes: Buffer): number {
-  let rows = 0;
-  for (let at = bytes.indexOf(lineFeed); at !== -1; at = bytes.indexOf(lineFeed, at + 1)) rows++;
-  return rows;
 }

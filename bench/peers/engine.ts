@@ -114,7 +114,7 @@ function makeBlocks(appId: string, rows: number, count: number) {
   const nowMs = Date.now();
   return Array.from({ length: count }, (_, index) => {
     const { number, commits } = makeSegment(appId, rows, 1000, index, nowMs);
-    return { number, bytes: stampRows(Buffer.from(commits.join(''))) };
+    return { number, bytes: stampRows(Buffer.from(commits.join(''))).bytes };
   });
 }
 

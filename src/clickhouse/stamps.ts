@@ -2,23 +2,40 @@
 // is blocks, one a commit: a line of stamps, which begins with a comma, and rows that lack exactly that as their
 // end. Nothing is parsed: a row begins with a bracket, and JSON has no line feed inside a string.
 
-const nextBlock = '\n,';
-
 /** The rows of a segment with their stamps, the marker first. Rows above all stamps are whole and stay as they are. */
-export function stampRows(segment: Buffer): Buffer {
-  const text = segment.toString('latin1');
-  if (!text.endsWith('\n')) throw new Error('a segment ends within a line');
-  let rows = '';
-  for (let at = 0; at < text.length; ) {
-    const stamped = text[at] === ',';
-    const rowsAt = stamped ? text.indexOf('\n', at) + 1 : at;
-    const next = text.indexOf(nextBlock, stamped ? rowsAt - 1 : at);
-    const end = next === -1 ? text.length : next + 1;
-    const block = text.slice(rowsAt, end);
-    rows += stamped ? block.replaceAll('\n', text.slice(at, rowsAt)) : block;
-    at = end;
+export function stampRows(segment: Buffer): Stamped {
+  if (segment[segment.length - 1] !== lineFeed) throw new Error('a segment ends within a line');
+  let stampsFrom = 0;
+  let stampsTo = 0;
+  let stamped: Buffer = Buffer.allocUnsafeSlow(segment.length + (segment.length >> 1));
+  let length = 0;
+  let rows = 0;
+  for (let from = 0; from < segment.length; ) {
+    const to = segment.indexOf(lineFeed, from) + 1;
+    if (segment[from] === comma) {
+      stampsFrom = from;
+      stampsTo = to;
+    } else {
+      const stampBytes = stampsTo - stampsFrom;
+      if (length + to - from + stampBytes > stamped.length) stamped = grown(stamped, to - from + stampBytes);
+      // The stamps end with the line feed.
+      length += segment.copy(stamped, length, from, stampBytes === 0 ? to : to - 1);
+      length += segment.copy(stamped, length, stampsFrom, stampsTo);
+      rows++;
+    }
+    from = to;
   }
-  return Buffer.from(rows, 'latin1');
+  return { bytes: stamped.subarray(0, length), rows };
+}
+
+export type Stamped = {
+  readonly bytes: Buffer;
+  /** How many, the marker included. */
+  readonly rows: number;
+};
+
+function grown(bytes: Buffer, more: number): Buffer {
+  return Buffer.concat([bytes], bytes.length * 2 + more);
 }
 
 /** The segment without some of its rows, which are counted from 0, the marker. */

@@ -156,7 +156,7 @@ export async function restore({ sluice, emptied }: World): Promise<void> {
 
 function markersOf(member: string, segment: string): string[] {
   if (segment === '') return [];
-  const rows = stampRows(Buffer.from(segment)).toString();
+  const rows = stampRows(Buffer.from(segment)).bytes.toString();
   const lines = rows.split('\n').filter((line) => line !== '');
   const values = lines.map((line) => JSON.parse(line) as unknown[]);
   if (member.startsWith('user_identities:'))
