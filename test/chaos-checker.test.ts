@@ -2,15 +2,20 @@
 // Redis that was emptied. What it says of keys and rows is in faults-checker.test.ts.
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
+import { Redis } from 'ioredis';
+import { scripts } from '../src/redis/scripts.js';
 import { type Evidence, findBroken } from './chaos/check.js';
 import type { Submission } from './chaos/deletions.js';
-import { mutants, patchedText } from './chaos/mutants.js';
+import { commitScriptOf, mutants, patchedText } from './chaos/mutants.js';
 import { readTrace } from './chaos/power-cut.js';
 import { without } from './chaos/shrink.js';
 import type { Endpoint } from './support/endpoints.js';
 import type { StoredEvent } from './support/exactly-once.js';
 import type { Invocation, Outcome, SentEvent, Settlement } from './support/load.js';
+import { startRedis } from './support/services.js';
+import { commit, eventRecord, group, loadShard } from './support/shard.js';
 
 type Entry = Invocation & Partial<Settlement>;
 
@@ -237,6 +242,28 @@ test('a schedule without one of its faults keeps the others as they are', () => 
   assert.deepEqual(without(schedule, 0).steps, [[[plan('b')], [plan('c')]], [[plan('d')]]]);
   assert.deepEqual(without(schedule, 2).steps, [[[plan('a'), plan('b')]], [[plan('d')]]]);
   assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
+});
+
+test('the commit script of every mutant still runs: it breaks a promise, not itself', async () => {
+  const server = await startRedis();
+  const redis = new Redis(server.url);
+  try {
+    for (const mutant of mutants) {
+      const text = commitScriptOf(mutant);
+      if (text === undefined) continue;
+      await redis.flushall();
+      await loadShard(redis);
+      const script = { ...scripts.commit, text, sha: createHash('sha1').update(text).digest('hex') };
+      const limit = { digest: '41'.repeat(12), cost: 1, limit: { max: 5, windowMs: 1000, granularityMs: 1 } };
+      for (const name of ['a', 'b']) {
+        const answer = await commit(redis, [group([eventRecord(name, 'key')], [limit])], { script });
+        assert.match(answer, /^[sr]$/, mutant.name);
+      }
+    }
+  } finally {
+    redis.disconnect();
+    await server.remove();
+  }
 });
 
 test('every mutant of the service still has the text that it changes', () => {

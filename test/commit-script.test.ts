@@ -6,7 +6,7 @@ import { stampRows } from '../src/clickhouse/stamps.js';
 import { claims } from '../src/contract/limits.js';
 import type { Group, IngestRecord, LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
-import { claimWindowMinutes, updateClaimWindow } from '../src/redis/claim-window.js';
+import { claimWindowMinutes, sweepClaims } from '../src/redis/claim-window.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { type RedisHandle, startRedis } from './support/services.js';
@@ -501,43 +501,83 @@ test('remembers claims for their window and drops what is older', async () => {
   assert.equal(await commit(redis, [group([eventRecord('c', 'fresh'), eventRecord('d', 'old')])]), 'rs');
 });
 
-test('claims go when none was made within the longest window, and not before', async () => {
-  const dayMinutes = claims.windowMsMax / 60_000;
-  await commit(redis, [group([eventRecord('a', 'key')])]);
-  const [minute] = await redis.hkeys(shardKeys.claimCounts(0));
-  const madeBefore = async (minutesAgo: number) => {
-    await redis.del(shardKeys.claimCounts(0));
-    await redis.hset(shardKeys.claimCounts(0), String(Number(minute) - minutesAgo), 1);
-    await updateClaimWindow(redis, 0, 1e9);
-    return redis.exists(shardKeys.claims(0));
+test('a sweep takes expired claims out of buckets that no commit writes, by the clock of the last commit', async () => {
+  await redis.hset(shardKeys.state(0), 'claim_window_minutes', 20);
+  const keys = Array.from({ length: 200 }, (_, i) => `${i}`.padStart(14, '0').split('').reverse().join(''));
+  const claimAll = () => commit(redis, [group(keys.map((key) => eventRecord('a', key)))]);
+  const sweepAll = async () => {
+    do await sweepClaims(redis, 0);
+    while ((await redis.hget(shardKeys.state(0), 'claim_cursor')) !== '0');
   };
-  assert.equal(await madeBefore(dayMinutes - 2), 1);
-  assert.equal(await commit(redis, [group([eventRecord('b', 'key')])]), 'r');
-  assert.equal(await madeBefore(dayMinutes + 2), 0);
-  assert.equal(await commit(redis, [group([eventRecord('c', 'key')])]), 's');
+  const setClock = (minutesAhead: number) =>
+    redis.hset(shardKeys.state(0), 'clock_us', String((Date.now() + minutesAhead * 60_000) * 1000));
+  assert.equal(await claimAll(), 's'.repeat(200));
+  await setClock(19);
+  await sweepAll();
+  assert.equal(await claimAll(), 'r'.repeat(200));
+  await setClock(22);
+  await sweepAll();
+  assert.equal(await redis.exists(shardKeys.claims(0)), 0);
+  assert.equal(await claimAll(), 's'.repeat(200));
+});
+
+test('refuses every commit of a shard that an older version loaded, whose buckets have other names', async () => {
+  await redis.hdel(shardKeys.state(0), 'claim_bucket_count');
+  assert.equal(await commit(redis, [group([eventRecord('a')])]), 'e');
+  await loadShard(redis);
+  assert.equal(await commit(redis, [group([eventRecord('a')])]), 's');
 });
 
 test('the log of a limit is found in the generation before, and is gone after two', async () => {
-  // A window of a day: one generation ends at midnight, whose log must count until noon and beyond.
-  const dayMs = 24 * 60 * 60 * 1000 - 1;
-  const one = (name: string) => group([eventRecord(name)], [limit('daily', 1, dayMs)]);
-  const clockUs = (ms: number) => redis.hset(shardKeys.state(0), 'clock_us', String(ms * 1000));
-  // The script's clock never goes back, so a time ahead stands still.
-  const startMs = (Math.floor(Date.now() / (dayMs + 1)) + 2) * (dayMs + 1);
-  await clockUs(startMs + 1000);
+  const keepsMs = 60_000;
+  const one = (name: string) => group([eventRecord(name)], [limit('one', 1, keepsMs - 1)]);
+  // The clock of limits never goes back, so it can be set ahead.
+  const setClock = (ms: number) => redis.hset(shardKeys.state(0), 'limit_clock_us', String(ms * 1000));
+  const waitOf = (answer: string) => Number(/^l0:(\d+)$/.exec(answer)?.[1]);
+  const startMs = (Math.floor(Date.now() / keepsMs) + 2) * keepsMs;
+  await setClock(startMs + 10_000);
   assert.equal(await commit(redis, [one('a')]), 's');
-  await clockUs(startMs + dayMs);
-  assert.equal(await commit(redis, [one('b')]), 'l0:1001');
-  await clockUs(startMs + dayMs + 1 + 999);
-  assert.equal(await commit(redis, [one('c')]), 'l0:1');
-  await clockUs(startMs + dayMs + 1 + 1000);
+  await setClock(startMs + keepsMs - 5_000);
+  const before = waitOf(await commit(redis, [one('b')]));
+  assert.ok(before <= 15_000 && before > 12_000, String(before));
+  await setClock(startMs + keepsMs + 5_000);
+  const next = waitOf(await commit(redis, [one('c')]));
+  assert.ok(next <= 5_000 && next > 2_000, String(next));
+  await setClock(startMs + keepsMs + 10_100);
   assert.equal(await commit(redis, [one('d')]), 's');
   const logs = await redis.keys('{s0}:limits:*');
   assert.equal(logs.length, 2);
   for (const key of logs) {
     const ttlMs = await redis.pttl(key);
-    assert.ok(ttlMs > dayMs && ttlMs <= 2 * (dayMs + 1), String(ttlMs));
+    assert.ok(ttlMs > keepsMs && ttlMs <= 2 * keepsMs, String(ttlMs));
   }
+});
+
+test('a limit goes on to open after the clock was set back, and not before its window has passed', async () => {
+  const one = () => group([eventRecord('a')], [limit('back', 1, 400)]);
+  const hourUs = 3600 * 1e6;
+  for (const field of ['clock_us', 'limit_clock_us']) {
+    await redis.hset(shardKeys.state(0), field, String(Date.now() * 1000 + hourUs));
+  }
+  assert.equal(await commit(redis, [one()]), 's');
+  const startMs = performance.now();
+  await until(
+    async () => {
+      // Others keep the hash of the logs alive.
+      await commit(redis, [group([eventRecord('b')], [limit('other', 1000, 400)])]);
+      return (await commit(redis, [one()])) === 's';
+    },
+    { deadlineMs: 5_000, what: 'the limit has room' },
+  );
+  assert.ok(performance.now() - startMs >= 390);
+});
+
+test('a log of many entries answers as exactly as a short one', async () => {
+  const busy = (cost: number) => group([eventRecord('a')], [limit('busy', 500, 60_000, cost)]);
+  for (let i = 0; i < 80; i += 1) {
+    assert.equal(await commit(redis, [busy(1), busy(2), busy(3)]), 's,s,s');
+  }
+  assert.match(await commit(redis, [busy(20), busy(1)]), /^s,l0:\d+$/);
 });
 
 test('a commit of two thousand claims and limits is decided whole', async () => {

@@ -97,8 +97,14 @@ test('confines the processes, restarts them, and gives them longer to end than t
   assert.deepEqual([service('migrate').restart, service('state').restart], ['no', 'no']);
 });
 
-const kept = ['appendonly', 'appendfsync', 'maxmemory-policy', 'save', 'maxmemory'];
-const keeping = { appendonly: 'yes', appendfsync: 'always', 'maxmemory-policy': 'noeviction', save: '' };
+const kept = ['appendonly', 'appendfsync', 'maxmemory-policy', 'save', 'lazyfree-lazy-expire', 'maxmemory'];
+const keeping = {
+  appendonly: 'yes',
+  appendfsync: 'always',
+  'maxmemory-policy': 'noeviction',
+  save: '',
+  'lazyfree-lazy-expire': 'yes',
+};
 
 test('starts a Redis that keeps what it acknowledges', async () => {
   const [program, ...args] = service('redis').command ?? [];

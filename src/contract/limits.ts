@@ -44,6 +44,8 @@ export const claims = {
   windowMsMax: 24 * 60 * 60 * 1000,
   /** Measured: 27.2 bytes with 6 claims a bucket, 22.4 with 12. The byte budget is divided by it. */
   bytesPerClaim: 27,
+  /** Of a shard, once a second and worker. */
+  bucketsPerSweep: 300,
 } as const;
 
 export const deletions = {

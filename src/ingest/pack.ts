@@ -16,7 +16,7 @@ import type { RateLimit } from '../contract/limits.js';
 
 /** One rate limit that a group must pass. */
 export type LimitCheck = {
-  /** 24 hexadecimal digits: what is limited, hashed. */
+  /** 24 hexadecimal digits: what is limited, hashed. Wherever it occurs, window and granularity are the same. */
   readonly digest: string;
   readonly cost: number;
   readonly limit: RateLimit;
@@ -80,8 +80,8 @@ export function packGroups(groups: readonly Group[]): Packed {
   const rowsAt: number[] = [];
   let rowNumber = 0;
 
-  const logs = new Map<string, number>();
-  let at = writeClaims(packed, writeLogs(packed, 0, groups, logs), groups);
+  const { logs, end } = writeLogs(packed, 0, groups);
+  let at = writeClaims(packed, end, groups);
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const { digest, cost, limit } of group.limits) {
@@ -115,20 +115,21 @@ export function packGroups(groups: readonly Group[]): Packed {
   };
 }
 
-/** Writes each log once, notes its number in `logs`, and returns where it ends. */
-function writeLogs(packed: Buffer, from: number, groups: readonly Group[], logs: Map<string, number>) {
-  let at = from + 2;
+/** Writes each log once; answers their numbers by digest, and where they end. */
+function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
+  const logs = new Map<string, number>();
+  let end = from + 2;
   for (const group of groups) {
     for (const { digest, limit } of group.limits) {
       if (logs.has(digest)) continue;
       logs.set(digest, logs.size);
-      at += packed.write(digest, at, 12, 'hex');
-      at = packed.writeUInt32BE(limit.windowMs, at);
-      at = packed.writeUInt32BE(limit.granularityMs, at);
+      end += packed.write(digest, end, 12, 'hex');
+      end = packed.writeUInt32BE(limit.windowMs, end);
+      end = packed.writeUInt32BE(limit.granularityMs, end);
     }
   }
   packed.writeUInt16BE(logs.size, from);
-  return at;
+  return { logs, end };
 }
 
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {

@@ -6,8 +6,8 @@
 -- can fail comes after the first write. (A Redis out of memory refuses the first write, not later ones.)
 --
 -- KEYS
---   1  state of the shard (hash): epoch, clock_us, last_number, bytes, rows, claim_bucket_count,
---      claim_window_minutes, open.<table> = "<number> <commits> <opened_ms>"
+--   1  state of the shard (hash): epoch, clock_us, limit_clock_us, limit_clock_ahead_us, last_number, bytes,
+--      rows, claim_bucket_count, claim_window_minutes, open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
 --   3  answer of the calling process's last commit: "<sequence> <answer>"
 -- ARGV
@@ -42,7 +42,8 @@ local sub, find = string.sub, string.find
 
 -- 1. Is this the right Redis, and was this commit made already?
 
-local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claim_window_minutes' }
+local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claim_window_minutes',
+  'limit_clock_us', 'limit_clock_ahead_us' }
 local bytes_to_come = #packed
 for i = 8, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
@@ -50,7 +51,8 @@ for i = 8, #ARGV, 3 do
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
 local state = call('HMGET', state_key, unpack(state_fields))
-if state[1] ~= epoch then return 'e' end
+-- Without its buckets it was loaded by an older version, and names none by a guess.
+if state[1] ~= epoch or not state[5] then return 'e' end
 local kept = call('GET', answer_key)
 if kept then
   local gap = find(kept, ' ', 1, true)
@@ -61,9 +63,10 @@ end
 local backlog_bytes = tonumber(state[4] or '0')
 if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end
 
--- A clock that was set back must not reopen limits or repeat numbers.
+-- A clock that was set back must not repeat numbers or bring times of acceptance back: it stands.
 local time = call('TIME')
-local now_us = math.max(tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumber(state[2] or '0'))
+local time_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_us = math.max(time_us, tonumber(state[2] or '0'))
 local now_ms = math.floor(now_us / 1000)
 local now_minute = math.floor(now_ms / 60000) % 65536
 
@@ -92,8 +95,15 @@ end
 -- that counts is in the hash of this generation or of the one before.
 
 local entry_bytes = 12
-local kinds, kind_of_log, logs, log_changed, at = {}, {}, {}, {}, nil
+local kinds, kind_of_log, logs, log_starts, log_used, log_added, at = {}, {}, {}, {}, {}, {}, nil
 
+-- What is limited waits for time to pass, so after a clock was set back this one goes on from where it was.
+local limit_clock_us = tonumber(state[7] or '0')
+local limit_clock_ahead_us = math.max(tonumber(state[8] or '0'), limit_clock_us - time_us)
+local limit_now_us = time_us + limit_clock_ahead_us
+local limit_now_ms = math.floor(limit_now_us / 1000)
+
+-- Of logs whose entries count as long: those of other windows than this one may be in the same hash.
 local function generation_key(kind, generation)
   return string.format('%slimits:%d:%.0f', prefix, kind.keeps_ms, generation)
 end
@@ -106,8 +116,8 @@ for i = 1, log_count do
   if not kind then
     local window_ms, granularity_ms = unpack_struct('>I4I4', kind_id)
     local keeps_ms = window_ms + granularity_ms
-    local generation = math.floor(now_ms / keeps_ms)
-    kind = { keeps_ms = keeps_ms, slot = now_ms - now_ms % granularity_ms, generation = generation, logs = {}, digests = {} }
+    local slot = limit_now_ms - limit_now_ms % granularity_ms
+    kind = { keeps_ms = keeps_ms, slot = slot, generation = math.floor(limit_now_ms / keeps_ms), logs = {}, digests = {} }
     kinds[kind_id] = kind
   end
   local n = #kind.logs + 1
@@ -120,44 +130,50 @@ for _, kind in pairs(kinds) do
   for n, i in ipairs(kind.logs) do logs[i] = newer[n] or older[n] or '' end
 end
 
--- Milliseconds to wait until `cost` more fit; 0 when they fit now. Drops what has left the window.
-local function wait_for_room(i, cost, max)
-  local log, keeps_ms = logs[i], kind_of_log[i].keeps_ms
-  local first = 1
-  while first < #log and unpack_struct('>d', log, first) <= now_ms - keeps_ms do first = first + entry_bytes end
-  if first > 1 then
-    log = sub(log, first)
-    logs[i] = log
-  end
-  local used = 0
-  for entry_at = 9, #log, entry_bytes do used = used + unpack_struct('>I4', log, entry_at) end
-  if used + cost <= max then return 0 end
-  for entry_at = 1, #log, entry_bytes do
-    local time_ms, count = unpack_struct('>dI4', log, entry_at)
-    used = used - count
-    if used + cost <= max then return time_ms + keeps_ms - now_ms end
-  end
-  return keeps_ms
+-- Finds the first entry of a log that counts, and the sum of those that do.
+local function sum_up(i)
+  local log, first, used = logs[i], 1, 0
+  local gone_ms = limit_now_ms - kind_of_log[i].keeps_ms
+  while first < #log and unpack_struct('>d', log, first) <= gone_ms do first = first + entry_bytes end
+  for entry_at = first + 8, #log, entry_bytes do used = used + unpack_struct('>I4', log, entry_at) end
+  log_starts[i], log_used[i], log_added[i] = first, used, 0
 end
 
-local function add_to_log(i, cost)
-  local log, slot = logs[i], kind_of_log[i].slot
+-- Milliseconds to wait until `cost` more fit; 0 when they fit now.
+local function wait_for_room(i, cost, max)
+  if not log_used[i] then sum_up(i) end
+  local used = log_used[i] + log_added[i]
+  if used + cost <= max then return 0 end
+  local log, kind = logs[i], kind_of_log[i]
+  for entry_at = log_starts[i], #log, entry_bytes do
+    local time_ms, count = unpack_struct('>dI4', log, entry_at)
+    used = used - count
+    if used + cost <= max then return time_ms + kind.keeps_ms - limit_now_ms end
+  end
+  if cost <= max then return kind.slot + kind.keeps_ms - limit_now_ms end
+  return kind.keeps_ms
+end
+
+-- The log with what this commit added to it, without what has left the window.
+local function renewed_log(i)
+  local log, slot, added = logs[i], kind_of_log[i].slot, log_added[i]
   local last = #log - entry_bytes + 1
-  if last > 0 then
+  if last >= log_starts[i] then
     local time_ms, count = unpack_struct('>dI4', log, last)
     if time_ms == slot then
-      log, cost = sub(log, 1, last - 1), cost + count
+      return sub(log, log_starts[i], last - 1) .. pack_struct('>dI4', slot, count + added)
     end
   end
-  logs[i], log_changed[i] = log .. pack_struct('>dI4', slot, cost), true
+  return sub(log, log_starts[i]) .. pack_struct('>dI4', slot, added)
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 14 bytes of event id. A
 -- bucket is named by the first bits of its ids, in 3 bytes. It is written whole, so that expired entries go;
--- with few entries that is less than a command for each claim.
+-- with few entries that is less than a command for each claim. Those of buckets that are not written go by
+-- sweep-claims-2.lua.
 
 local claims_key = prefix .. 'claims'
-local bucket_count = tonumber(state[5] or '16384')
+local bucket_count = tonumber(state[5])
 local claim_window_minutes = tonumber(state[6] or '1440')
 local minute_bytes = pack_struct('>I2', now_minute)
 local ids, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, 0
@@ -240,7 +256,10 @@ while at <= #packed do
   if pass_repeats and all_claimed(at, run_count) then wait_ms, limit_count = 0, 0 end
   local limited = wait_ms > 0
   if not limited then
-    for i = 1, limit_count do add_to_log(charged_logs[i], charged_costs[i]) end
+    for i = 1, limit_count do
+      local log = charged_logs[i]
+      log_added[log] = log_added[log] + charged_costs[i]
+    end
   end
   local letters = {}
   for i = 1, run_count do
@@ -279,7 +298,7 @@ end
 
 local function append_rows(index, rows_of)
   local table_name = rows_of.name
-  local open = state[6 + index]
+  local open = state[8 + index]
   local number, commits, opened_ms, segment_key
   local text, length = '', 0
   if open and open ~= '' then
@@ -345,15 +364,23 @@ end
 for _, kind in pairs(kinds) do
   local changed = {}
   for n, i in ipairs(kind.logs) do
-    if log_changed[i] then changed[#changed + 1], changed[#changed + 2] = kind.digests[n], logs[i] end
+    if log_added[i] and log_added[i] > 0 then
+      changed[#changed + 1], changed[#changed + 2] = kind.digests[n], renewed_log(i)
+    end
   end
   if #changed > 0 then
     local key = generation_key(kind, kind.generation)
     write_fields(key, changed)
-    call('PEXPIRE', key, 2 * kind.keeps_ms)
+    call('PEXPIRE', key, math.ceil((kind.generation + 2) * kind.keeps_ms - limit_now_ms))
   end
 end
 
+if log_count > 0 then
+  changes[#changes + 1], changes[#changes + 2] = 'limit_clock_us', string.format('%.0f', limit_now_us)
+  if limit_clock_ahead_us > 0 then
+    changes[#changes + 1], changes[#changes + 2] = 'limit_clock_ahead_us', string.format('%.0f', limit_clock_ahead_us)
+  end
+end
 changes[#changes + 1], changes[#changes + 2] = 'last_number', string.format('%.0f', last_number)
 changes[#changes + 1], changes[#changes + 2] = 'bytes', string.format('%.0f', backlog_bytes)
 call('HSET', state_key, unpack(changes))

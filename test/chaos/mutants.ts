@@ -42,8 +42,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: store,
-        find: 'await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, burnt));',
-        replace: 'await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, Math.random()));',
+        find: 'await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, burnt));',
+        replace: 'await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, Math.random()));',
       },
       {
         file: store,
@@ -66,7 +66,7 @@ export const mutants: readonly Mutant[] = [
         file: commit,
         find: '-- 5. Write: rows first',
         replace:
-          "for key, entries in pairs(new_claims) do call('APPEND', key, entries) end\nif full then return 'o' end\n-- 5. Write: rows first",
+          "for bucket, added in pairs(bucket_added) do call('HSET', claims_key, fields[bucket], (buckets[bucket] or '') .. added) end\nif full then return 'o' end\n-- 5. Write: rows first",
       },
     ],
     faults: ['full backlog', 'full backlog'],
@@ -173,18 +173,29 @@ export function applyMutant({ name, patches }: Mutant): string {
   cpSync(join(root, 'package.json'), join(copy, 'package.json'));
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
   for (const patch of patches) {
-    writeFileSync(join(copy, 'dist', patch.file), patchedText(name, patch, join(copy, 'dist')));
+    const file = join(copy, 'dist', patch.file);
+    writeFileSync(file, patchedText(name, patch, readFileSync(file, 'utf8')));
   }
   return copy;
 }
 
 /** The text of a compiled file with a patch. Throws when the patch does not have one place in it. */
-export function patchedText(mutant: string, { file, find, replace }: Patch, folder = dist): string {
-  const text = readFileSync(join(folder, file), 'utf8');
+export function patchedText(
+  mutant: string,
+  { file, find, replace }: Patch,
+  text = readFileSync(join(dist, file), 'utf8'),
+): string {
   if (text.split(find).length !== 2) {
     throw new Error(`mutant "${mutant}": ${file} does not have this text once: ${find}`);
   }
   return text.replace(find, () => replace);
+}
+
+/** The commit script of a mutant, or undefined when it has the service's own. */
+export function commitScriptOf({ name, patches }: Mutant): string | undefined {
+  return patches
+    .filter(({ file }) => file === commit)
+    .reduce<string | undefined>((text, patch) => patchedText(name, patch, text), undefined);
 }
 
 export type MutantResult = {

@@ -1,7 +1,6 @@
 // What is looked at during a soak, and how: each series by its name, with the growth that means nothing.
 
 import { Redis } from 'ioredis';
-import { claims } from '../../src/contract/limits.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { openDescriptors, residentMib } from '../fuzz/process-figures.js';
 import type { Child, SluiceHandle } from '../support/services.js';
@@ -93,8 +92,7 @@ function heapOf(child: Child): number | undefined {
 }
 
 async function lookAtRedis(redis: Redis) {
-  const claimCounts = await redis.hvals(shardKeys.claimCounts(0));
-  const claimBytes = claimCounts.reduce((sum, count) => sum + Number(count), 0) * claims.bytesPerClaim;
+  const claimBytes = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0));
   const usedBytes = Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
   const keyspace = /^db0:keys=(\d+),expires=(\d+)/m.exec(await redis.info('keyspace'));
   const [segments = 0, rows] = await Promise.all([

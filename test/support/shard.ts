@@ -11,7 +11,7 @@ import {
   packGroups,
 } from '../../src/ingest/pack.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import { runScript, scripts } from '../../src/redis/scripts.js';
+import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
 
 export const epoch = 'e'.repeat(32);
 
@@ -22,6 +22,7 @@ export type CommitOverrides = {
   readonly backlogBytesMax?: number;
   readonly segmentBytesMax?: number;
   readonly segmentAgeMsMax?: number;
+  readonly script?: Script;
 };
 
 /** Makes the shard take commits, as a start of the service does. */
@@ -55,7 +56,7 @@ export async function commit(
     overrides.segmentAgeMsMax ?? 1e9,
     ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
   ];
-  return String(await runScript(redis, scripts.commit, keys, args));
+  return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
 }
 
 export function group(records: IngestRecord[], limits: LimitCheck[] = []): Group {
