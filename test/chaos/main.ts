@@ -11,7 +11,7 @@
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
-import { parseArgs } from 'node:util';
+import { readOptions } from '../support/options.js';
 import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
@@ -24,16 +24,14 @@ import { crashSchedules, randomSchedule, type Schedule, scheduleOf } from './sch
 import { shrink } from './shrink.js';
 import { findTools, remedies, type Tool } from './tools.js';
 
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '20' },
-    parallel: { type: 'string', default: '1' },
-    fresh: { type: 'boolean', default: false },
-    'crash-points': { type: 'boolean', default: false },
-    mutants: { type: 'boolean', default: false },
-    mutant: { type: 'string' },
-    faults: { type: 'string' },
-  },
+const values = readOptions('chaos', {
+  rounds: { type: 'string', default: '20' },
+  parallel: { type: 'string', default: '1' },
+  fresh: { type: 'boolean', default: false },
+  'crash-points': { type: 'boolean', default: false },
+  mutants: { type: 'boolean', default: false },
+  mutant: { type: 'string' },
+  faults: { type: 'string' },
 });
 const roundsWanted = Number(values.rounds);
 const parallel = Number(values.parallel);

@@ -3,8 +3,8 @@
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
+import { readOptions } from '../support/options.js';
 import { type SluiceHandle, startSluice } from '../support/services.js';
 import { type FuzzReport, faultsOf, fuzzDeployment, p99MsMaxOf } from './deployment.js';
 import { describeFault } from './run.js';
@@ -17,12 +17,10 @@ function wholeNumber(text: string, name: string): number {
   process.exit(2);
 }
 
-const { values } = parseArgs({
-  options: {
-    count: { type: 'string', default: '200000' },
-    seed: { type: 'string', default: '1' },
-    from: { type: 'string', default: '0' },
-  },
+const values = readOptions('fuzz', {
+  count: { type: 'string', default: '200000' },
+  seed: { type: 'string', default: '1' },
+  from: { type: 'string', default: '0' },
 });
 const count = wholeNumber(values.count, 'count');
 const seed = wholeNumber(values.seed, 'seed');

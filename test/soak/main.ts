@@ -4,9 +4,9 @@
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
 import { createEnvironments, untilStored } from '../support/ingestion.js';
+import { readOptions } from '../support/options.js';
 import { type SluiceHandle, startSluice } from '../support/services.js';
 import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
@@ -22,7 +22,7 @@ const clients = 24;
 const sampleEveryMs = 5_000;
 const faultEveryMs = 60_000;
 
-const { values } = parseArgs({ options: { minutes: { type: 'string', default: '30' } } });
+const values = readOptions('soak', { minutes: { type: 'string', default: '30' } });
 const minutes = Number(values.minutes);
 if (!/^\d{1,4}$/.test(values.minutes) || minutes < 2) {
   process.stderr.write('soak: --minutes must be a whole number from 2\n');
