@@ -6,7 +6,7 @@ import { stampRows } from '../src/clickhouse/stamps.js';
 import { claims } from '../src/contract/limits.js';
 import type { Group, IngestRecord, LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
-import { claimWindowMinutes, sweepClaims } from '../src/redis/claim-window.js';
+import { claimBucketCount, claimWindowMinutes, sweepClaims } from '../src/redis/claim-window.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { type RedisHandle, startRedis } from './support/services.js';
@@ -619,6 +619,15 @@ test('a claim takes less than 40 bytes of memory', async () => {
   }
   const bytesPerClaim = ((await used()) - before) / count;
   assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
+});
+
+test('buckets hold six to twelve claims when the byte budget is used up, and few at a small one', () => {
+  for (const budget of [2 ** 24, 2 ** 27.3, 2 ** 30, 5 * 2 ** 30]) {
+    const held = budget / claims.bytesPerClaim / claimBucketCount(budget);
+    assert.ok(held >= 6 && held <= 12, `${held} of ${budget}`);
+  }
+  assert.equal(claimBucketCount(1), 65_536);
+  assert.equal(claimBucketCount(2 ** 50), 2 ** 24);
 });
 
 test('the window of claims follows the byte budget between a quarter of an hour and a day', () => {

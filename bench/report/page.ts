@@ -120,7 +120,9 @@ first shows it.`;
 const segmentNote = `Segments as they are sealed while ClickHouse is away: single events at 500 to 5000 a second, and bulk loads that
 fill segments. Memory is what MEMORY USAGE says, bytes of rows are STRLEN.`;
 
-const flatNote = `The same load on an emptier and a fuller table, and spread over few and many environments; medians of the runs.`;
+const flatNote = `The same load on an emptier and a fuller table, and spread over few and many environments; medians of the runs.
+These are minutes apart, in which a shared machine may become half faster or slower. What the generator does for a
+request never changes, so single events are compared by how many times that they cost.`;
 
 function mixture({ ways }: Results): string[] {
   const run = ways.find(({ name }) => name === 'mixed')?.runs[0];

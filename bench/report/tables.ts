@@ -4,7 +4,7 @@ import { processNames } from '../deployment.js';
 import { figure, median } from '../figures.js';
 import type { Results, WayRuns } from '../results.js';
 import { growthOf } from '../soak.js';
-import { targetsOf } from './targets.js';
+import { costsToGenerator, targetsOf } from './targets.js';
 
 export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
 
@@ -88,16 +88,18 @@ export function flatTable({ flat }: Results): Table {
   const cost = (runs: readonly { readonly cpuSum?: number }[] | undefined) =>
     figure(runs === undefined ? undefined : median(runs.flatMap(({ cpuSum }) => cpuSum ?? [])));
   return {
-    head: ['CPU, µs an event', 'single', 'bulk of 500'],
+    head: ['CPU, µs an event', 'single', "to the generator's", 'bulk of 500'],
     rows: [
       ...(flat?.byEvents ?? []).map(({ events, single, bulk }) => [
         `${figure(events / 1e6)} million stored events`,
         cost(single),
+        figure(median(costsToGenerator(single))),
         cost(bulk),
       ]),
       ...(flat?.byEnvironments ?? []).map(({ environments, single }) => [
         `${figure(environments)} environments`,
         cost(single),
+        figure(median(costsToGenerator(single))),
         cost(undefined),
       ]),
     ],

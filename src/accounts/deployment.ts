@@ -5,8 +5,8 @@ import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isInsertRunning } from '../clickhouse/store.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
-import { claims } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
+import { claimBucketCount } from '../redis/claim-window.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -40,7 +40,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   }
   if (loaded.how === 'restored') await untilNoInsertRuns(clickhouse);
   const numberFloor = await highestNumber(clickhouse);
-  const bucketCount = claimBuckets(options.claimBytesMax / shards);
+  const bucketCount = claimBucketCount(options.claimBytesMax / shards);
   for (let shard = 0; shard < shards; shard++) {
     await runScript(
       redis,
@@ -128,12 +128,4 @@ async function highestNumber(clickhouse: ClickHouseClient): Promise<string> {
   });
   const rows = await result.json<{ number: string }>();
   return rows.reduce((highest, { number }) => (BigInt(number) > BigInt(highest) ? number : highest), '0');
-}
-
-/**
- * So many buckets that each holds six to twelve claims when the budget is used up: fewer take more memory a
- * claim, more have to be written anew with each. A power of two, named by three bytes.
- */
-function claimBuckets(bytes: number): number {
-  return 2 ** Math.min(24, Math.max(4, Math.floor(Math.log2(bytes / claims.bytesPerClaim / 6))));
 }

@@ -37,6 +37,16 @@ export async function sweepClaims(redis: Redis, shard: number): Promise<void> {
 const minMinutes = claims.windowMsMin / minuteMs;
 const maxMinutes = claims.windowMsMax / minuteMs;
 
+/**
+ * So many buckets that each holds six to twelve claims when the budget is used up: fewer take more memory a
+ * claim, more have to be written anew with each. At least so many that the shortest window of a thousand keys a
+ * second fits whatever the budget; a power of two, which three bytes can name.
+ */
+export function claimBucketCount(claimBytesMax: number): number {
+  const bits = Math.floor(Math.log2(claimBytesMax / claims.bytesPerClaim / 6));
+  return 2 ** Math.min(24, Math.max(16, bits));
+}
+
 /** The window for claims counted by minute. `oldestMs`: age of the oldest outstanding segment. */
 export function claimWindowMinutes(
   countByMinute: ReadonlyMap<number, number>,
