@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -8,21 +8,15 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
 import fc from 'fast-check';
 import { DataFile } from '../deploy/local/clickhouse/data-file.js';
-import { readSessionsMax, threadPoolSize } from '../deploy/local/clickhouse/limits.js';
-import { type InsertText, readStatement } from '../deploy/local/clickhouse/sql-text.js';
-import { launch } from '../deploy/local/launch.js';
+import { readSessionsMax } from '../deploy/local/clickhouse/limits.js';
 import { type ClickHouseHandle, startClickHouse } from './support/clickhouse.js';
-import { plainEnvironment } from './support/environment.js';
-import { freePort } from './support/free-port.js';
+import { enginePidOf, longStatement } from './support/embedded-clickhouse.js';
 import { tempDir } from './support/temp-dir.js';
 import { until } from './support/wait.js';
-
-const main = fileURLToPath(new URL('../deploy/local/clickhouse/main.js', import.meta.url));
 
 let server: ClickHouseHandle;
 let client: ClickHouseClient;
@@ -584,12 +578,9 @@ describe('an error', () => {
   });
 });
 
-/** Runs until it is killed, and takes no processor. */
-const long = 'SELECT sleepEachRow(0.05) FROM numbers(100000) SETTINGS max_block_size = 1, max_threads = 1';
-
 describe('several clients at once', () => {
   test('are answered while another one has a long query, which KILL QUERY ends', async () => {
-    const slow = ask('POST', { query_id: 'slow' }, long);
+    const slow = ask('POST', { query_id: 'slow' }, longStatement);
     await until(async () => (await running('slow')) === 1, { deadlineMs: 10_000, what: 'the query runs' });
     assert.equal((await ask('POST', { param_x: '1' }, 'SELECT {x:UInt8}')).body, '1\n');
     const insert = await ask('POST', { query: "INSERT INTO FUNCTION null('a UInt8') FORMAT TSV" }, '1\n');
@@ -621,7 +612,7 @@ describe('several clients at once', () => {
 
   test('wait for a session when all are taken, but INSERTs and KILL do not', async () => {
     const blockers = Array.from({ length: readSessionsMax }, () =>
-      ask('POST', { query_id: 'blocker' }, long),
+      ask('POST', { query_id: 'blocker' }, longStatement),
     );
     await until(() => engineHas(readSessionsMax), { deadlineMs: 20_000, what: 'all sessions are taken' });
     const waiting = [1, 2, 3, 4].map((number) => ask('POST', {}, `SELECT ${number}`));
@@ -774,206 +765,6 @@ describe('the engine', () => {
   });
 });
 
-describe('the process', { concurrency: true }, () => {
-  test('lets running statements end when it is stopped, and ends with code 0', async () => {
-    const own = await startClickHouse();
-    try {
-      const running = fetch(own.url, { method: 'POST', body: 'SELECT sleep(1.5)' });
-      await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
-        what: 'the query runs',
-      });
-      const exit = own.sigterm();
-      const reply = await running;
-      assert.equal(reply.status, 200);
-      assert.equal(await reply.text(), '0\n');
-      assert.deepEqual(await exit, { code: 0, signal: null });
-    } finally {
-      await own.remove();
-    }
-  });
-
-  test('kills statements that do not end in time when it is stopped', async () => {
-    const own = await startClickHouse();
-    try {
-      const reply = fetch(own.url, { method: 'POST', body: long });
-      await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
-        what: 'the query runs',
-      });
-      const exit = own.sigterm();
-      assert.equal((await reply).headers.get('x-clickhouse-exception-code'), '394');
-      assert.deepEqual(await exit, { code: 0, signal: null });
-    } finally {
-      await own.remove();
-    }
-  });
-
-  test('is one process where it is started with enough threads', async () => {
-    const own = await startClickHouse({ env: { UV_THREADPOOL_SIZE: String(threadPoolSize) } });
-    assert.equal(enginePidOf(own), own.pid);
-    await own.remove();
-  });
-
-  test('comes up again with all its data after kill -9, and keeps deduplicating', async () => {
-    const own = await startClickHouse();
-    try {
-      await own.query(
-        'CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 10',
-      );
-      const insert = async () => {
-        const query = 'INSERT INTO t FORMAT TSV';
-        const parameters = new URLSearchParams({ query, insert_deduplication_token: 'once' });
-        const reply = await fetch(`${own.url}/?${parameters}`, { method: 'POST', body: '1\n2\n' });
-        assert.equal(reply.status, 200);
-      };
-      await insert();
-      void own.query(long).catch(() => undefined);
-      await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
-        what: 'the query runs',
-      });
-      writeFileSync(join(own.dir, 'clickhouse-exchange', 'insert-1000'), 'of a process that was killed');
-      const pid = enginePidOf(own);
-      await own.kill9();
-      await until(() => !isAlive(pid), { deadlineMs: 5_000, what: 'the engine is gone' });
-      await own.restart();
-      assert.equal(await own.query('SELECT count() FROM t'), '2\n');
-      await insert();
-      assert.equal(await own.query('SELECT count() FROM t'), '2\n');
-      assert.throws(() => readFileSync(join(own.dir, 'clickhouse-exchange', 'insert-1000')), {
-        code: 'ENOENT',
-      });
-    } finally {
-      await own.remove();
-    }
-  });
-
-  test('says in one line what is wrong with its port or its data directory', async () => {
-    const dir = tempDir('clickhouse-start');
-    const file = join(dir, 'file');
-    writeFileSync(file, '');
-    const port = String(await freePort());
-    const starts: [NodeJS.ProcessEnv, RegExp][] = [
-      [{ DATA_DIR: dir, CLICKHOUSE_PORT: String(server.port) }, /^sluice: CLICKHOUSE_PORT: .*in use.*\n$/],
-      [{ DATA_DIR: server.dir, CLICKHOUSE_PORT: port }, /^sluice: DATA_DIR: .* in use by process \d+\n$/],
-      [{ DATA_DIR: file, CLICKHOUSE_PORT: port }, /^sluice: DATA_DIR: .*\n$/],
-      [{ DATA_DIR: dir, CLICKHOUSE_PORT: 'x' }, /^sluice: CLICKHOUSE_PORT .*\n$/],
-    ];
-    for (const [env, line] of starts) {
-      const program = { command: process.execPath, args: [main], env: { ...plainEnvironment(), ...env } };
-      const child = launch(program, ['ignore', 'ignore', 'pipe'], 'KILL');
-      const late = setTimeout(() => child.kill('SIGKILL'), 30_000);
-      assert.ok(child.stderr);
-      const [output, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-      clearTimeout(late);
-      assert.match(output, line);
-      assert.equal(code, 1);
-    }
-    assert.equal((await ask('POST', {}, 'SELECT 1')).body, '1\n');
-  });
-});
-
-describe('reading SQL text', () => {
-  test('finds the FORMAT clause, and nothing that only looks like one', () => {
-    const format = (sql: string) => {
-      const statement = readStatement(sql);
-      assert.equal(statement.kind, 'select', sql);
-      return statement.kind === 'select' && statement.format
-        ? sql.slice(statement.format.start, statement.end)
-        : undefined;
-    };
-    assert.equal(format('SELECT 1 FORMAT JSON'), 'FORMAT JSON');
-    assert.equal(format('SELECT 1 format JSON settings a = 1 ; -- x'), 'format JSON settings a = 1');
-    assert.equal(format('SELECT format FROM t'), undefined);
-    assert.equal(format('SELECT a AS format FROM t ORDER BY format DESC'), undefined);
-    assert.equal(format("SELECT format('{}', 'x'), (SELECT 1 format)"), undefined);
-    assert.equal(format('SELECT 1 /* FORMAT CSV */ -- FORMAT CSV'), undefined);
-    assert.equal(format('SELECT $x$ FORMAT CSV $x$'), undefined);
-    assert.equal(format("SELECT * FROM t WHERE format = 'a' FORMAT CSV"), 'FORMAT CSV');
-  });
-
-  test('finds where the data of an INSERT begins', () => {
-    const read = (sql: string) => {
-      const { source, targetEnd, settings } = readStatement(sql) as InsertText;
-      const data =
-        source.kind === 'data' || source.kind === 'input' ? sql.slice(source.dataStart) : undefined;
-      return [
-        sql.slice(0, targetEnd),
-        settings && sql.slice(settings.start, settings.end),
-        source.kind,
-        data,
-      ];
-    };
-    assert.deepEqual(read('INSERT INTO t FORMAT TSV\n1\t2\n'), [
-      'INSERT INTO t',
-      undefined,
-      'data',
-      '1\t2\n',
-    ]);
-    assert.deepEqual(read('insert into `a b`."c" (x, y) settings s=1, u=\'FORMAT\' values (1)'), [
-      'insert into `a b`."c" (x, y)',
-      "s=1, u='FORMAT'",
-      'data',
-      ' (1)',
-    ]);
-    assert.deepEqual(read("INSERT INTO TABLE FUNCTION f('a') (b) FORMAT CSV  \r\n\n1"), [
-      "INSERT INTO TABLE FUNCTION f('a') (b)",
-      undefined,
-      'data',
-      '\n1',
-    ]);
-    assert.deepEqual(read('INSERT INTO {t:Identifier} SELECT 1'), [
-      'INSERT INTO {t:Identifier}',
-      undefined,
-      'select',
-      undefined,
-    ]);
-    assert.deepEqual(read('INSERT INTO t (SELECT 1)'), ['INSERT INTO t', undefined, 'select', undefined]);
-    assert.deepEqual(read("INSERT INTO t SELECT a FROM input('a UInt8') FORMAT CSV 1;2"), [
-      'INSERT INTO t',
-      undefined,
-      'input',
-      '1;2',
-    ]);
-    const unfinished = "INSERT INTO t SELECT a FROM input('a UInt8')";
-    const { source } = readStatement(`${unfinished} ;`) as InsertText;
-    assert.deepEqual([source.kind, source.kind === 'select' && source.end], ['select', unfinished.length]);
-    assert.deepEqual(read('INSERT INTO t (a)'), ['INSERT INTO t (a)', undefined, 'open', undefined]);
-  });
-
-  test('ends with any text', () => {
-    const piece = fc.constantFrom(
-      "'",
-      '"',
-      '`',
-      '\\',
-      '(',
-      ')',
-      '{',
-      '}',
-      '--',
-      '/*',
-      '*/',
-      '\n',
-      ';',
-      '$$',
-      'INSERT INTO t ',
-      'SELECT ',
-      'FORMAT ',
-      'a',
-      ' ',
-      '0',
-      '#',
-    );
-    fc.assert(
-      fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
-        readStatement(pieces.join(''));
-      }),
-    );
-  });
-});
-
 type Reply = {
   readonly status: number;
   readonly headers: IncomingMessage['headers'];
@@ -1051,11 +842,6 @@ async function engineHas(count: number): Promise<boolean> {
   return (await ask('POST', {}, sql)).exceptionCode === '395';
 }
 
-async function processesOf(url: string): Promise<number> {
-  const reply = await fetch(url, { method: 'POST', body: 'SELECT count() FROM system.processes' });
-  return Number(await reply.text());
-}
-
 /** Files that the server has in use for data on its way. */
 function openFiles(prefix: string): number {
   return readdirSync(join(server.dir, 'clickhouse-exchange')).filter((file) => file.startsWith(prefix))
@@ -1066,19 +852,6 @@ function openFiles(prefix: string): number {
 function memoryKiB(): number {
   const status = readFileSync(`/proc/${enginePidOf(server)}/status`, 'utf8');
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]);
-}
-
-function enginePidOf(of: ClickHouseHandle): number {
-  return Number(/"pid":(\d+)/.exec(of.output())?.[1]);
-}
-
-/** False also for a process that has ended and that nobody has asked about yet. */
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s*[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch {
-    return false;
-  }
 }
 
 function clientOf(of: ClickHouseHandle, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {
