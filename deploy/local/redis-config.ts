@@ -11,7 +11,7 @@ export type RedisSettings = {
  * Returns the text of redis.conf. Every write goes to the append-only file before it is answered
  * (`appendfsync always`), a write beyond the memory limit is refused and nothing is ever evicted, and a tail
  * that a crash cut off is dropped at the next start instead of preventing it. Hashes that expire are freed
- * beside the commits.
+ * beside the commits. The file is written anew from 256 MB on.
  */
 export function redisConfig(settings: RedisSettings): string {
   return [
@@ -23,6 +23,7 @@ export function redisConfig(settings: RedisSettings): string {
     'appendonly yes',
     `appendfsync ${settings.appendfsync}`,
     'aof-load-truncated yes',
+    'auto-aof-rewrite-min-size 256mb',
     'save ""',
     `maxmemory ${settings.memoryBytesMax}`,
     'maxmemory-policy noeviction',
