@@ -69,7 +69,7 @@ export type Packed = {
 
 /** Packs groups, numbering the rows from 0 in the order given. */
 export function packGroups(groups: readonly Group[]): Packed {
-  let bytesMax = headBytes;
+  let bytesMax = 0;
   let decisionBytesMax = headBytes;
   for (const group of groups) {
     bytesMax += group.bytes;
