@@ -179,6 +179,47 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         });
       }
 
+      test('tabs that open at once on a first visit are one user in one session', async (t) => {
+        const appId = rig.newAppId(t);
+        const context = await rig.browser.newContext();
+        const tabs = await Promise.all([1, 2].map(() => rig.open({ appId, context, pageViews: true })));
+        const rows = await rig.stored(appId, 2);
+        assert.equal(rows.length, 2);
+        assert.deepEqual(
+          [...new Set(rows.map((row) => row.user_id))],
+          [(await userOf(tabs[0] as Page)).userId],
+        );
+        assert.equal(new Set(rows.map((row) => row.session_id)).size, 1);
+
+        // Many more first visits, at the same millisecond, since pages seldom load as evenly.
+        const users = new Set<string>();
+        for (let round = 0; round < 15; round += 1) {
+          await tabs[0]?.evaluate('localStorage.clear()');
+          await Promise.all(tabs.map((tab) => tab.waitForFunction('localStorage.length === 0')));
+          const at = Date.now() + 150;
+          const calls = tabs.map((tab, n) =>
+            tab.evaluate(`new Promise((resolve) => setTimeout(() => {
+              while (Date.now() < ${at});
+              sluice.track('Round ${round}', { tab: ${n} });
+              resolve(sluice.flush());
+            }))`),
+          );
+          await Promise.all(calls);
+          users.add((await userOf(tabs[0] as Page)).userId);
+        }
+        const all = await rig.stored(appId, 32);
+        assert.equal(all.length, 32);
+        for (let round = 0; round < 15; round += 1) {
+          const own = all.filter(({ event }) => event === `Round ${round}`);
+          assert.equal(own.length, 2);
+          assert.equal(own[0]?.user_id, own[1]?.user_id, `one user in round ${round}`);
+          assert.equal(own[0]?.session_id, own[1]?.session_id, `one session in round ${round}`);
+        }
+        assert.equal(users.size, 15);
+        const sent = ids(rig.front.batches(appId));
+        assert.equal(sent.length, new Set(sent).size, 'no message was sent twice');
+      });
+
       test('an identity, a reset and event properties count in the other tabs too', async (t) => {
         const appId = rig.newAppId(t);
         const context = await rig.browser.newContext();

@@ -84,7 +84,7 @@ function steps(tabs: fc.Arbitrary<number>, more: fc.Arbitrary<Step>[] = []): fc.
 
 /** Runs the steps, then heals everything and waits; checks what must hold. */
 async function check(sequence: readonly Step[]): Promise<void> {
-  const world = createWorld();
+  const world = createWorld('first');
   const { clock, server } = world;
   let fault: Fault = 'none';
   const respond = (url: string, body: string): TransportAnswer | undefined => {

@@ -174,37 +174,98 @@ describe('a pairing', () => {
     assert.deepEqual([phone.server.events(), pairingsOf(phone)], [['before'], ['secret-1']]);
   });
 
-  test('shows its code again instead of beginning anew, until the code is too old', async () => {
+  test('shows its code again and goes on, as long as the server knows it', async () => {
     const { phone, run, sluice } = await openIos();
     phone.pairings.answer = () => opened('s', 'AAA-BBB', 60);
     sluice.startEVPairing();
     sluice.startEVPairing();
     await settle();
+    assert.deepEqual([phone.pairings.asked, run.codes], [[{ app_id: '1' }], ['AAA-BBB']]);
+    await phone.clock.advance(40_000);
     run.shake();
+    await settle();
+    assert.deepEqual(phone.pairings.asked.slice(1), [{ app_id: '1', pairing: 's' }]);
+    assert.deepEqual(run.codes, ['AAA-BBB', 'AAA-BBB']);
     await phone.clock.advance(59_999);
-    assert.deepEqual([phone.pairings.asked.length, run.codes], [1, ['AAA-BBB', 'AAA-BBB']]);
+    assert.equal(run.codes.length, 2, 'it is good for as long as the server said last');
     await phone.clock.advance(1);
-    assert.deepEqual(run.codes, ['AAA-BBB', 'AAA-BBB', '']);
-    phone.pairings.answer = () => opened('t', 'CCC-DDD', 60);
+    assert.deepEqual(run.codes.slice(2), ['']);
     run.shake();
     await settle();
-    assert.deepEqual(phone.pairings.stopped, [{ app_id: '1', pairing: 's' }]);
-    assert.equal(run.codes.at(-1), 'CCC-DDD');
-  });
-
-  test('that an answer showed to live after its code was too old is not begun anew', async () => {
-    const { phone, run, sluice } = await openIos();
-    phone.pairings.answer = () => opened('s', 'AAA-BBB', 60);
-    sluice.startEVPairing();
-    await phone.clock.advance(60_000);
+    assert.deepEqual(run.codes.slice(3), ['AAA-BBB']);
     sluice.track('a');
     await phone.clock.advance(1_000);
+    assert.deepEqual([pairingsOf(phone), phone.pairings.stopped], [['s'], []]);
+  });
+
+  test('that has ended without the device being told is followed by another at the next shake', async () => {
+    const { phone, run, sluice } = await openIos();
+    sluice.startEVPairing();
+    await settle();
     run.shake();
     await settle();
-    assert.equal(phone.pairings.asked.length, 1);
+    assert.deepEqual(run.codes, ['COD-1', 'COD-1', 'COD-2']);
+    sluice.track('a');
+    await phone.clock.advance(1_000);
+    assert.deepEqual(pairingsOf(phone), ['secret-2']);
+    await phone.clock.advance(10 * 60_000 - 1_001);
+    assert.equal(run.codes.length, 3);
+    await phone.clock.advance(1);
+    assert.deepEqual(run.codes.slice(3), [''], 'the first one took its time with it');
+  });
+
+  test('keeps its code where the server does not answer to being asked again', async () => {
+    const { phone, run, sluice } = await openIos();
+    sluice.startEVPairing();
+    await settle();
+    phone.pairings.answer = () => failure(503);
+    run.shake();
+    await settle();
+    assert.deepEqual(run.codes, ['COD-1', 'COD-1']);
+    assert.match(run.warnings.join(), /pairing with the Event Visualizer failed.*503/);
+    sluice.track('a');
+    await phone.clock.advance(1_000);
+    assert.deepEqual(pairingsOf(phone), ['secret-1']);
+  });
+
+  test('is not given up for a former end that the device learns of while it asks again', async () => {
+    const { phone, run, sluice } = await openIos();
+    sluice.startEVPairing();
+    await settle();
+    let answer = (_: TransportAnswer) => {};
+    phone.pairings.answer = () =>
+      new Promise((resolve) => {
+        answer = resolve;
+      });
+    answerEnded(phone);
+    run.shake();
+    sluice.track('a');
+    await phone.clock.advance(1_000);
+    assert.deepEqual(pairingsOf(phone), ['secret-1']);
+    answer(opened('next', 'CCC-DDD'));
+    await settle();
+    assert.deepEqual(run.codes, ['COD-1', 'COD-1', 'CCC-DDD']);
+    phone.server.answerWith = () => undefined;
     sluice.track('b');
     await phone.clock.advance(1_000);
-    assert.deepEqual(pairingsOf(phone), ['s', 's']);
+    assert.deepEqual([pairingsOf(phone), phone.pairings.stopped], [['secret-1', 'next'], []]);
+  });
+
+  test('that is stopped while it is asked for again is stopped, and so is what begins in its place', async () => {
+    const { phone, run, sluice } = await openIos();
+    sluice.startEVPairing();
+    await settle();
+    run.shake();
+    sluice.stopEVPairing();
+    await settle();
+    assert.deepEqual(run.codes, ['COD-1', 'COD-1', '']);
+    assert.deepEqual(phone.pairings.stopped, [
+      { app_id: '1', pairing: 'secret-1' },
+      { app_id: '1', pairing: 'secret-2' },
+    ]);
+    sluice.track('a');
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(pairingsOf(phone), [undefined]);
   });
 
   test('ends when another app is set, stays when the same one is', async () => {

@@ -3,10 +3,13 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import fc from 'fast-check';
 import { createAndroidSluice } from '../src/client/android.js';
+import { clientLimits } from '../src/client/core/limits.js';
 import type { EventMessage, Message } from '../src/client/core/messages.js';
 import { createIosSluice } from '../src/client/ios.js';
 import { createReactNativeSluice } from '../src/client/react-native.js';
+import { checkMessage } from '../src/ingest/message.js';
 import { failure } from './support/client-world.js';
 import { baseUrl, createPhone, type Phone, type Run, settle } from './support/phone.js';
 
@@ -214,6 +217,43 @@ describe('Android', () => {
     for (const [at, key] of ['nan', 'object', 'secret', 'the properties'].entries()) {
       assert.match(run.warnings[at] ?? '', new RegExp(key));
     }
+  });
+
+  test('refuses keys that have no text of their own, and keeps the event of a map that cannot be read', async () => {
+    const phone = createPhone();
+    const { sluice, run, context } = openAndroid(phone);
+    sluice.init(context, '1');
+    class Broken extends Map<string, string> {
+      override [Symbol.iterator](): never {
+        throw new Error('not for you');
+      }
+    }
+    const noText = { toString: () => assert.fail('never called') };
+    const revoked = Proxy.revocable({}, {});
+    revoked.revoke();
+    const keys: unknown[] = [noText, {}, [], Symbol('s'), () => 1, Number.NaN, 'good'];
+    sluice.track('keys', new Map(keys.map((key) => [key, 1])) as never);
+    sluice.track('a broken map', new Broken([['a', 'b']]));
+    sluice.track('a proxy', revoked.proxy);
+    sluice.track('a date', new Date(0) as never);
+    sluice.track('an empty map', new Map());
+    const entries: [unknown, number][] = [
+      [{}, 1],
+      ['age', 36],
+    ];
+    sluice.addUserProperties(new Map(entries) as never);
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(
+      phone.server.stored.map((message) => 'properties' in message && { ...message.properties }),
+      [{ good: '1' }, {}, {}, {}, {}, { age: 36 }],
+    );
+    const ofKeys = run.warnings.filter((line) => line.includes('a property is dropped: its key is neither'));
+    const ofMaps = run.warnings.filter((line) => line.includes('no object whose keys can be read'));
+    assert.deepEqual(
+      [ofKeys.length, ofMaps.length, run.warnings.length],
+      [7, 3, 10],
+      run.warnings.join('\n'),
+    );
   });
 
   test('attaches global properties as text, and removes and clears them', async () => {
@@ -438,7 +478,7 @@ describe('sending from a phone', () => {
     assert.equal(phone.server.received.length, 1);
   });
 
-  test('is tried again at once when the app comes back or the network does', async () => {
+  test('is tried again right away when the app comes back or the network does', async () => {
     for (const back of ['comeToFront', 'networkBack'] as const) {
       const phone = createPhone();
       const { sluice, run } = openIos(phone);
@@ -449,7 +489,7 @@ describe('sending from a phone', () => {
       const attempts = phone.server.received.length;
       phone.server.answerWith = () => undefined;
       run[back]();
-      await settle();
+      await phone.clock.advance(clientLimits.resumeMs);
       assert.deepEqual([back, phone.server.received.length], [back, attempts + 1]);
       assert.deepEqual(phone.server.events(), ['a']);
     }
@@ -672,6 +712,108 @@ describe('a surface', () => {
       await settle();
     }
     await phone.clock.advance(minuteMs);
+  });
+
+  test('sends nothing that the service would refuse, and throws nothing, whatever an operation is given', async () => {
+    const anything = fc.anything({
+      key: fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('user_id', 'screen_name', '__proto__')),
+      maxDepth: 2,
+      withBigInt: true,
+      withBoxedValues: true,
+      withDate: true,
+      withMap: true,
+      withNullPrototype: true,
+      withObjectString: true,
+      withSet: true,
+      withSparseArray: true,
+      withTypedArray: true,
+    });
+    const text = fc
+      .tuple(fc.constantFrom('a', '€', '😀', '\ud83d'), fc.constantFrom(0, 1, 254, 255, 256, 1023, 1024))
+      .map(([character, length]) => character.repeat(length));
+    const value = fc.oneof(
+      text,
+      anything,
+      fc.double(),
+      fc.constantFrom(Symbol('s'), () => 1),
+    );
+    const map = fc
+      .array(fc.tuple(fc.oneof(text, value), value), { maxLength: 5 })
+      .map((pairs) => new Map(pairs));
+    const object = fc
+      .array(fc.tuple(text, value), { maxLength: 5 })
+      .map((pairs) => Object.fromEntries(pairs));
+    const argument = fc.oneof(text, map, object, value);
+    const operation = fc.constantFrom(
+      'track',
+      'identify',
+      'addUserProperties',
+      'addEventProperties',
+      'removeEventProperty',
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(openIos, openReactNative, openAndroid),
+        fc.array(fc.tuple(operation, argument, argument), { maxLength: 8 }),
+        async (open, calls) => {
+          const phone = createPhone();
+          const { sluice, run } = open(phone);
+          if ('init' in sluice) sluice.init(run.adapters, '1');
+          else sluice.setAppId('1');
+          for (const [name, ...given] of calls) (sluice[name] as (...given: unknown[]) => void)(...given);
+          sluice.track('last');
+          await phone.clock.advance(intervalMs);
+          assert.equal(phone.server.events().at(-1), 'last');
+          for (const { request } of phone.server.received) {
+            const sentMs = Date.parse(request.sent_at);
+            const context = { appId: '1', lenient: false, surrogates: true, sentMs, receivedMs: sentMs };
+            for (const message of request.messages) {
+              const checked = checkMessage(
+                message,
+                { ...context, allowedIdentities: new Set() },
+                assert.fail,
+              );
+              assert.ok(!('code' in checked), JSON.stringify([checked, message]));
+            }
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test('identifies nobody by what a page adds to every object', async () => {
+    const phone = createPhone();
+    const { sluice } = openReactNative(phone);
+    const polluted = { identity: 'everybody', pairing: 'x', event: 'y', ended: 'z' };
+    for (const [name, value] of Object.entries(polluted)) {
+      Object.defineProperty(Object.prototype, name, {
+        value,
+        configurable: true,
+        enumerable: true,
+        writable: true,
+      });
+    }
+    try {
+      sluice.setAppId('1');
+      sluice.track('a', { own: 1 });
+      await phone.clock.advance(intervalMs);
+      assert.equal(sluice.identity, undefined);
+      assert.deepEqual(Object.keys(eventNamed(phone, 'a').properties), ['own']);
+    } finally {
+      for (const name of Object.keys(polluted)) Reflect.deleteProperty(Object.prototype, name);
+    }
+    assert.deepEqual(
+      phone.server.received.map(({ request }) => [
+        Object.hasOwn(request, 'pairing'),
+        request.messages.map((message) => Object.hasOwn(message, 'identity')),
+      ]),
+      [[false, [false]]],
+    );
+    const next = openReactNative(phone).sluice;
+    next.setAppId('1');
+    await settle();
+    assert.equal(next.identity, undefined, 'nor was it stored');
   });
 
   test('outlives adapters that throw, each with a warning', async () => {

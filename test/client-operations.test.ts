@@ -72,7 +72,7 @@ test('does nothing before the start but keeps the calls, with their time and the
 });
 
 test('waits with everything until recording may begin', async () => {
-  const { clock, server, open, texts } = createWorld();
+  const { clock, server, open, texts } = createWorld('first');
   const page = open({ ready: false });
   page.client.start('1', testSettings);
   page.client.track('While Prerendered');
@@ -97,12 +97,12 @@ test('keeps at most a thousand calls before the start, and counts the others', a
 });
 
 test('the user id is a random integer of 53 bits as text, the same over pages', () => {
-  const world = createWorld();
+  const world = createWorld('first');
   const bytes = (values: number[]) => (count: number) => Uint8Array.from(values.slice(0, count));
   const page = world.open({ randomBytes: bytes([0xff, 255, 255, 255, 255, 255, 255, 255]) });
   page.client.start('1', testSettings);
   assert.equal(page.client.userId, '9007199254740991');
-  const zero = createWorld().open({ randomBytes: (count) => new Uint8Array(count) });
+  const zero = createWorld('first').open({ randomBytes: (count) => new Uint8Array(count) });
   zero.client.start('1', testSettings);
   assert.equal(zero.client.userId, '0');
   const later = world.open();
@@ -481,8 +481,24 @@ test('opting out stops recording and sending, forgets what waits, and is remembe
   assert.ok(server.stored[0] !== undefined && !('identity' in server.stored[0]));
 });
 
+test('opting out forgets what waits at once, also when the user opts in again right away', async () => {
+  const { client, server, texts } = started();
+  client.track('Before');
+  client.optOut();
+  assert.deepEqual(
+    [...texts.keys()].filter((key) => key.includes(':q:')),
+    [],
+  );
+  client.optIn();
+  client.track('Back');
+  await client.flush();
+  assert.deepEqual(server.events(), ['Back']);
+});
+
 test('opted out by default, nothing is stored until the visitor opts in', async () => {
-  const { client, clock, server, texts } = started({ optedOut: true, sessionPerStart: true });
+  const { clock, server, texts, open } = createWorld('first');
+  const { client } = open();
+  client.start('1', { ...testSettings, optedOut: true, sessionPerStart: true });
   client.track('Before');
   client.addEventProperties({ plan: 'pro' });
   assert.equal(client.userId, undefined);

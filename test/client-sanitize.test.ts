@@ -116,6 +116,54 @@ test('of properties exactly what the contract takes is left, with a warning for 
   );
 });
 
+test('what holds no properties of its own is refused with a warning, and nothing that is handed over throws', () => {
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
+  const refused: Record<string, unknown> = {
+    'a revoked proxy': revoked.proxy,
+    'a proxy that throws': new Proxy({}, { ownKeys: () => assert.fail('never told') }),
+    'a map': new Map([['a', 1]]),
+    'a set': new Set(['a']),
+    'a date': new Date(),
+    'search parameters': new URLSearchParams('a=1'),
+    'a list': ['a'],
+    'a tag that throws': Object.defineProperty({}, Symbol.toStringTag, { get: () => assert.fail('never') }),
+    text: 'abc',
+    'a function': () => 1,
+    'a number': 5,
+    'a symbol': Symbol('s'),
+  };
+  for (const [name, input] of Object.entries(refused)) {
+    const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+    assert.deepEqual(result, {}, name);
+    assert.deepEqual(
+      warnings,
+      ['the properties are dropped: they are no object whose keys can be read.'],
+      name,
+    );
+  }
+  for (const input of [undefined, null, {}, Object.create(null), new (class Empty {})()]) {
+    const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+    assert.deepEqual([result, warnings], [{}, []]);
+  }
+});
+
+test('no method of a value is called, and none of its properties is read twice', () => {
+  const called: string[] = [];
+  const trap = (name: string) => () => called.push(name);
+  let reads = 0;
+  const input = {
+    toJSON: trap('toJSON'),
+    date: { toJSON: trap('toJSON'), toString: trap('toString'), valueOf: trap('valueOf') },
+    get changing() {
+      reads += 1;
+      return reads === 1 ? 'good' : {};
+    },
+  };
+  const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+  assert.deepEqual([result, called, warnings.length], [{ changing: 'good' }, [], 2]);
+});
+
 test('values of what the library records itself are cut instead, and its keys are its own', () => {
   const { result, warnings } = warningsOf((warn) =>
     checkProperties({ screen_name: '😀'.repeat(1030), path: '/' }, autocaptureRules, warn),

@@ -4,6 +4,8 @@ import type { TransportAnswer } from '../src/client/core/adapters.js';
 import { clientLimits } from '../src/client/core/limits.js';
 import type { Message } from '../src/client/core/messages.js';
 import {
+  createLateStorage,
+  createSharedStorage,
   createWorld,
   failure,
   settle,
@@ -169,6 +171,27 @@ test('Retry-After is obeyed, in seconds and as a date, and over a new page', asy
   }
 });
 
+test('after a Retry-After not everybody comes back at once', async () => {
+  const world = createWorld();
+  const waits = new Set<number>();
+  for (let n = 0; n < 20; n++) {
+    const page = world.open({ storage: createSharedStorage().view() });
+    page.client.start('1', testSettings);
+    page.client.track('Event');
+    world.server.answerWith = () => failure(429, 'rate_limited', '60');
+    await world.clock.advance(3_000);
+    world.server.answerWith = () => undefined;
+    const { length } = world.server.received;
+    const at = world.clock.now();
+    while (world.server.received.length === length) await world.clock.advance(50);
+    waits.add(world.clock.now() - at);
+    page.crash();
+  }
+  const all = [...waits];
+  assert.ok(Math.min(...all) >= 60_000 && Math.max(...all) <= 61_050, `${all}`);
+  assert.ok(Math.max(...all) - Math.min(...all) >= 200, `${all}`);
+});
+
 test('a Retry-After beyond an hour, or none at all, does not silence the library', async () => {
   for (const retryAfter of ['999999999', '-5', 'soon', '']) {
     const { client, clock, server } = started();
@@ -189,7 +212,7 @@ test('a wait ends with the network’s return, but not one that the server asked
   const failures = server.received.length;
   server.answerWith = () => undefined;
   resume();
-  await clock.advance(0);
+  await clock.advance(clientLimits.resumeMs);
   assert.equal(server.received.length, failures + 1);
   assert.deepEqual(server.events(), ['Event']);
 });
@@ -474,6 +497,49 @@ test('what a hidden page sends fits 64 KB in all, the oldest first, over all app
   assert.equal(next.client.droppedCount, 0);
 });
 
+test('what is too large to be sent from a hidden page waits, and only what must not overtake it waits with it', async () => {
+  const world = started();
+  const large = (size: number) =>
+    Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`k${i}`, 'x'.repeat(size)]));
+  world.client.track('Large', large(300));
+  world.client.track('Small');
+  world.client.addUserProperties(large(250));
+  world.hide();
+  assert.deepEqual(world.server.events(), ['Small']);
+  world.client.identify('ada@example.com');
+  world.client.addUserProperties({ plan: 'pro' });
+  world.client.track('Smaller');
+  world.crash();
+  openTab(world).client.track('Next');
+  await world.clock.advance(20_000);
+  assert.deepEqual(world.server.events(), ['Small', 'Large', 'Smaller', 'Next']);
+  const properties = world.server.stored.filter(({ type }) => type === 'user_properties');
+  assert.equal(properties.length, 2);
+  assert.ok(properties[1] !== undefined && 'plan' in (properties[1] as { properties: object }).properties);
+
+  const other = started();
+  other.client.addUserProperties(large(250));
+  other.client.identify('ada@example.com');
+  other.client.addUserProperties({ plan: 'pro' });
+  other.hide();
+  assert.deepEqual(
+    other.server.stored.map(({ type }) => type),
+    ['identify'],
+  );
+});
+
+test('a hidden page sends in as many requests as it takes, also while it waits after a failure', async () => {
+  const world = started();
+  world.server.answerWith = () => failure(0);
+  world.client.track('First');
+  await world.clock.advance(3_000);
+  world.server.answerWith = () => undefined;
+  for (let i = 0; i < 250; i++) world.client.track(`e${i}`);
+  world.hide();
+  assert.equal(world.server.events().length, 251);
+  assert.equal(world.server.received.length, 3);
+});
+
 test('a batch under way that ends with its page is sent once more when the page is hidden', async () => {
   const world = createWorld();
   const requests: string[] = [];
@@ -540,6 +606,24 @@ test('tabs share one user and one queue, and a message is sent by one of them', 
   assert.equal(other.client.userId, world.client.userId);
 });
 
+test('who goes from one tab to another has nothing sent by both', async () => {
+  const world = createWorld();
+  const late = createLateStorage(world.clock, () => 20);
+  late.kept.set('sluice:1:user', '{"id":"5"}');
+  const [left, shown] = [late.view(), late.view()].map((storage) => world.open({ storage })) as [
+    TestPage,
+    TestPage,
+  ];
+  for (const { client } of [left, shown]) client.start('1', testSettings);
+  left.client.track('Event');
+  await world.clock.advance(1_000);
+  shown.resume();
+  left.hide();
+  await world.clock.advance(10_000);
+  assert.deepEqual(world.server.events(), ['Event']);
+  assert.equal(world.server.received.length, 1);
+});
+
 test('what a crashed tab leaves is sent by another one', async () => {
   const world = started();
   const other = openTab(world);
@@ -567,6 +651,53 @@ test('what a tab was sending when it crashed is sent by another one, and by none
   assert.deepEqual(world.server.events(), ['Other']);
   await world.clock.advance(clientLimits.holdMs);
   assert.deepEqual(world.server.events(), ['Other', 'Event']);
+});
+
+/** A world in which a page is gone whose request, which outlives it, has no answer yet. */
+async function leftInTheMiddle(record: (page: TestPage) => void): Promise<{ world: World; page: TestPage }> {
+  const world = createWorld();
+  const page = world.open({
+    transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: true }) },
+  });
+  page.client.start('1', testSettings);
+  record(page);
+  await world.clock.advance(3_000);
+  return { world, page };
+}
+
+test('a page that follows one which left in the middle of a request waits for that, but not for its time-out', async () => {
+  const { world, page } = await leftInTheMiddle(({ client }) => client.track('Event'));
+  page.hide();
+  page.crash();
+  openTab(world);
+  await world.clock.advance(clientLimits.exitHoldMs - 1);
+  assert.equal(world.server.received.length, 0);
+  await world.clock.advance(1_000);
+  assert.deepEqual(world.server.events(), ['Event']);
+});
+
+test('nothing of a user overtakes an identification that is under way', async () => {
+  const { world, page } = await leftInTheMiddle(({ client }) => client.identify('ada@example.com'));
+  const other = openTab(world);
+  other.client.track('Later');
+  other.client.addUserProperties({ plan: 'pro' });
+  await world.clock.advance(5_000);
+  assert.equal(world.server.received.length, 0);
+  page.crash();
+  await world.clock.advance(clientLimits.holdMs);
+  assert.deepEqual(
+    world.server.stored.map(({ type }) => type),
+    ['identify', 'event', 'user_properties'],
+  );
+});
+
+test('a clock that is set back does not prolong what another tab was sending', async () => {
+  const { world, page } = await leftInTheMiddle(({ client }) => client.track('Event'));
+  page.crash();
+  world.clock.set(world.clock.now() - 24 * 3_600_000);
+  openTab(world);
+  await world.clock.advance(3_000);
+  assert.deepEqual(world.server.events(), ['Event']);
 });
 
 test('the queue is bounded: the oldest go first and are counted', async () => {

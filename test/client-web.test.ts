@@ -35,6 +35,12 @@ function names(browser: TestBrowser): string[] {
   return browser.server.events();
 }
 
+/** The last message that waits in storage. */
+function lastWaiting({ storage }: TestBrowser): string {
+  const keys = [...storage.keys()].filter((key) => key.startsWith('sluice:1:q:'));
+  return storage.get(keys.at(-1) as string) as string;
+}
+
 test('a page view is recorded with address, path, title and referrer, and the global event properties', async () => {
   const browser = createTestBrowser();
   const first = openPage(browser);
@@ -64,6 +70,19 @@ test('a page view’s texts are cut to what a property takes', async () => {
   await browser.clock.advance(3_000);
   assert.equal(String(events(browser)[0]?.properties.url).length, 1023);
   assert.equal([...String(events(browser)[0]?.properties.title)].length, 1023);
+});
+
+test('a history that a page has frozen costs nothing but the page views that it would tell of', async () => {
+  for (const prerendering of [false, true]) {
+    const browser = createTestBrowser();
+    const more = { history: Object.freeze({ pushState() {} }) };
+    const page = openPage(browser, { more, prerendering }, { pageViews: true });
+    page.activate();
+    page.sluice.track('Event');
+    await browser.clock.advance(3_000);
+    assert.deepEqual(names(browser), ['Page View', 'Event']);
+    assert.deepEqual(page.warnings, []);
+  }
 });
 
 test('navigation by the history is a page view each, with the new title and the last address as referrer', async () => {
@@ -168,9 +187,21 @@ test('where cookies are denied, or quietly not kept, global event properties las
   }
 });
 
+test('where cookies are no longer kept, an older one does not hide what was added since', () => {
+  const browser = createTestBrowser();
+  const options: { cookies?: 'ignored' } = {};
+  const page = openPage(browser, options);
+  page.sluice.addEventProperties({ plan: 'free' });
+  options.cookies = 'ignored';
+  page.sluice.addEventProperties({ plan: 'pro' });
+  page.sluice.track('Event');
+  assert.deepEqual(JSON.parse(lastWaiting(browser)).properties, { plan: 'pro' });
+  assert.equal(page.warnings.length, 1);
+});
+
 test('where storage is denied, absent or full, the page still works, with one warning', async () => {
   for (const localStorage of ['denied', 'absent', 'full'] as const) {
-    const browser = createTestBrowser();
+    const browser = createTestBrowser('first');
     const page = openPage(browser, { localStorage });
     page.sluice.identify('ada@example.com');
     const { userId } = page.sluice;
@@ -208,6 +239,54 @@ test('storage that fills up while the page lives keeps order and loses nothing',
   assert.match(browser.storage.get('sluice:1:user') ?? '', /bob@example\.com/);
   await browser.clock.advance(3_000);
   assert.deepEqual(names(browser), ['Stored', 'In Memory', 'Stored Again']);
+});
+
+test('what stayed in memory while storage was full is stored once there is room, and outlives the page', async () => {
+  const browser = createTestBrowser();
+  const options: { localStorage?: 'full' } = { localStorage: 'full' };
+  const page = openPage(browser, options);
+  page.sluice.identify('ada@example.com');
+  page.sluice.track('In Memory');
+  page.sluice.track('In Memory Too');
+  const { userId } = page.sluice;
+  delete options.localStorage;
+  page.sluice.track('Stored');
+  page.end();
+  const next = openPage(browser);
+  assert.deepEqual([next.sluice.userId, next.sluice.identity], [userId, 'ada@example.com']);
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser), ['In Memory', 'In Memory Too', 'Stored']);
+  assert.equal(browser.server.stored.length, 4);
+});
+
+test('what stayed in memory is stored when what was sent makes room for it', async () => {
+  const browser = createTestBrowser();
+  const options: { localStorage?: 'full' } = {};
+  const page = openPage(browser, options);
+  page.sluice.track('Event');
+  options.localStorage = 'full';
+  page.sluice.identify('ada@example.com');
+  browser.server.answerWith = () => {
+    delete options.localStorage;
+    return undefined;
+  };
+  await browser.clock.advance(3_000);
+  assert.match(browser.storage.get('sluice:1:user') ?? '', /ada@example\.com/);
+});
+
+test('what stayed in memory is not stored over what another tab stored since', () => {
+  const browser = createTestBrowser();
+  const options: { localStorage?: 'full' } = {};
+  const page = openPage(browser, options);
+  options.localStorage = 'full';
+  page.sluice.identify('ada@example.com');
+  page.sluice.resetIdentity();
+  const other = openPage(browser);
+  other.sluice.identify('bob@example.com');
+  delete options.localStorage;
+  page.sluice.track('Event');
+  assert.equal(other.sluice.identity, 'bob@example.com');
+  assert.deepEqual([page.sluice.userId, page.sluice.identity], [other.sluice.userId, other.sluice.identity]);
 });
 
 test('opting out in one tab reaches what another one has in its memory only', async () => {
@@ -357,7 +436,7 @@ test('without keepalive the page’s last messages go by sendBeacon', async () =
 });
 
 test('nothing is sent or counted while the page is prerendered', async () => {
-  const browser = createTestBrowser();
+  const browser = createTestBrowser('first');
   const page = openPage(browser, { prerendering: true }, { pageViews: true });
   page.sluice.track('Event');
   page.setVisibility('hidden');
@@ -375,18 +454,20 @@ test('nothing is sent or counted while the page is prerendered', async () => {
 test('it is tried again when the network is back, the page shown, or kept and shown again', async () => {
   for (const way of ['online', 'visible', 'pageshow'] as const) {
     const browser = createTestBrowser();
-    const page = openPage(browser);
+    // Waits without jitter: the next one ends after 130 s.
+    const crypto = { getRandomValues: (bytes: Uint8Array) => bytes };
+    const page = openPage(browser, { more: { crypto } });
     browser.server.answerWith = () => failure(0);
     page.sluice.track('Event');
     await browser.clock.advance(100_000);
     browser.server.answerWith = () => undefined;
     const { length } = page.fetched;
     page.fire('pageshow', { persisted: false });
-    await settle();
+    await browser.clock.advance(clientLimits.resumeMs);
     assert.equal(page.fetched.length, length);
     if (way === 'visible') page.setVisibility('visible');
     else page.fire(way, { persisted: true });
-    await settle();
+    await browser.clock.advance(clientLimits.resumeMs);
     assert.deepEqual(names(browser), ['Event'], way);
   }
 });

@@ -14,8 +14,8 @@ import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog } from '../src/log.js';
 import { connectForCommits, type Redis, ready } from '../src/redis/client.js';
 import { collect, event, type Fields, request } from './support/collect.js';
-import { connectTestRedis } from './support/fault-checks.js';
 import { freePort } from './support/free-port.js';
+import { connectTestRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 
 let sluice: SluiceHandle;

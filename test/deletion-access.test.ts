@@ -13,17 +13,16 @@ import {
   basic,
   createTestAccount,
   deletionPaths,
-  filesWith,
   getToken,
-  keysWith,
   type Reply,
   readStatus,
   submit,
   submitAccepted,
   type TestAccount,
-  withRedis,
 } from './support/deletion.js';
+import { withRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
+import { filesWith, keysWith } from './support/traces.js';
 import { until } from './support/wait.js';
 
 /** Without workers: what is submitted stays pending. */

@@ -289,11 +289,14 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await watching.click('#end');
     await watching.locator('#status', { hasText: 'Pairing ended' }).waitFor();
     await page.bringToFront();
-    await page.click('#tap');
-    await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
     await page.click('#shake');
-    await page.locator('#phone-code', { hasText: /^...-...$/ }).waitFor();
-    assert.notEqual(await page.locator('#phone-code').textContent(), code);
+    await until(async () => (await page.locator('#phone-code').textContent()) !== code, {
+      deadlineMs: 20_000,
+      what: 'the phone has another code',
+    });
+    assert.match(String(await page.locator('#phone-code').textContent()), /^...-...$/);
+    await page.click('#unpair');
+    await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
     assert.deepEqual(faults, []);
   });
 
@@ -305,6 +308,22 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.fill('#identity-value', 'anonymous');
     await page.click('form[data-call=identify] button.primary');
     await chipOf(page, 'identify("anonymous")').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#event', '');
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track(""').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#global-key', 'session_id');
+    await page.press('#global-key', 'Enter');
+    await chipOf(page, 'addEventProperties(').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#event', 'With a reserved property');
+    await page.fill('#event-key', 'user_id');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("With a reserved property"');
+    assert.deepEqual(await calls(page).locator('.told').allTextContents(), [
+      'the property "user_id" is dropped: its key is reserved.',
+      'the property "session_id" is dropped: its key is reserved.',
+      'an event is dropped: its name is empty.',
+      'identify is ignored: the identity is a word that many users would share, who would become one for ever.',
+    ]);
     await page.click('[data-call=optOut]');
     await page.fill('#event', 'Unseen');
     await page.click('form[data-call=track] button');
@@ -314,6 +333,44 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.click('form[data-call=track] button');
     await queryable(page, 'track("Seen"');
     assert.equal(await page.locator('#arrived tr', { hasText: 'Unseen' }).count(), 0);
+  });
+
+  test('says when the service does not answer, and shows what comes when it does again', async () => {
+    const page = await openPage((opened) => opened.clock.install());
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    const fault = page.locator('#fault');
+    assert.equal(await fault.isVisible(), false);
+    await page.route('**/api/**', (route) => route.abort());
+    await page.click('#shake');
+    await page.locator('#phone-words', { hasText: 'no answer came' }).waitFor();
+    await page.click('form[data-call=track] button');
+    await page.clock.fastForward(21_000);
+    await chipOf(page, 'track(').filter({ hasText: 'not there after 20 s' }).waitFor();
+
+    await page.route('**/demo/arrived*', (route) => route.abort());
+    await fault.filter({ hasText: 'The service does not answer' }).waitFor();
+    await page.unroute('**/demo/arrived*');
+    await fault.waitFor({ state: 'hidden' });
+
+    await page.unroute('**/api/**');
+    await page.click('[data-call=flush]');
+    await page.clock.fastForward(10_000);
+    await queryable(page, 'track(');
+  });
+
+  test('fits a phone, whatever is shown', async () => {
+    const page = await openPage((opened) => opened.setViewportSize({ width: 360, height: 640 }));
+    const long = 'W'.repeat(200);
+    for (const id of ['event', 'event-key', 'event-value']) await page.fill(`#${id}`, long);
+    await page.click('form[data-call=track] button');
+    await page.fill('#identity-value', long);
+    await page.press('#identity-value', 'Enter');
+    await queryable(page, 'track(');
+    await queryable(page, 'identify(');
+    await page.locator('#arrived tr', { hasText: long }).first().waitFor();
+    assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+    const hidden = `[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length`;
+    assert.equal(await page.evaluate(hidden), 0, 'nothing lies beside what is seen');
   });
 
   test('shows hostile text as text', async () => {

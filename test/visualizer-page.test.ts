@@ -227,11 +227,21 @@ describe('the page', { skip }, () => {
     const pairing = await pair(page);
     await send([event('before')], pairing);
     await rows(page).first().waitFor();
+    await page.locator('#list summary').first().focus();
     const exit = await admin.sigterm(15_000);
     assert.equal(exit.code, 0);
     await status(page, 'The service is stopping. Connecting again');
     await admin.restart();
     await status(page, 'Paired · live');
+    assert.match(
+      String(await page.locator('#notice').textContent()),
+      /^No connection from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: what the device sent meanwhile is not shown\.$/,
+    );
+    assert.equal(
+      await page.evaluate('document.activeElement.tagName'),
+      'SUMMARY',
+      'the focus is not taken away',
+    );
     await send([event('between')], pairing);
     await rows(page).nth(1).waitFor();
     admin.sigstop();
@@ -242,6 +252,34 @@ describe('the page', { skip }, () => {
     await send([event('after')], pairing);
     await rows(page).nth(2).waitFor();
     assert.deepEqual(await names(page), ['after', 'between', 'before']);
+    assert.ok(await page.locator('#notice').isVisible());
+    await page.click('#clear');
+    assert.equal(await page.locator('#notice').isVisible(), false);
+  });
+
+  test('lets another code be tried while the service does not answer', async () => {
+    const page = await openPage();
+    admin.sigstop();
+    await admin.kill9();
+    await page.fill('#token', sluice.adminToken);
+    await page.fill('#code', '000-000');
+    await page.press('#code', 'Enter');
+    await status(page, 'The service does not answer. Connecting again');
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    await page.fill('#code', code);
+    await page.press('#code', 'Enter');
+    await admin.restart();
+    await status(page, 'Paired · waiting for events');
+  });
+
+  test('fits a phone, whatever is shown', async () => {
+    const page = await openPage({ viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true });
+    const pairing = await pair(page);
+    const long = 'W'.repeat(250);
+    await send([event(long, { identity: long, properties: { [long]: long, short: 1 } })], pairing);
+    await page.locator('#list summary').click();
+    await page.locator('#list .detail').waitFor();
+    assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
   });
 
   test('may run nothing but its own scripts, and be in no frame', async () => {

@@ -89,6 +89,7 @@ describe('a device', () => {
       ['', { app_id: true }, 400, 'invalid_type', 'app_id'],
       ['', { app_id: Number(sluice.appId) }, 400, 'invalid_type', 'app_id'],
       ['', { app_id: '999999999' }, 400, 'unknown_app_id', 'app_id'],
+      ['', { app_id: sluice.appId, pairing: 5 }, 400, 'invalid_type', 'pairing'],
       ['', { app_id: sluice.appId, more: 'z'.repeat(visualizer.bodyBytesMax) }, 413, 'body_too_large'],
       ['/stop', { app_id: sluice.appId }, 400, 'missing_field', 'pairing'],
       ['/stop', { app_id: sluice.appId, pairing: 5 }, 400, 'invalid_type', 'pairing'],
@@ -104,6 +105,40 @@ describe('a device', () => {
     ] as const) {
       const reply = await fetch(`${device.baseUrl}/api/visualizer/pairings`, { method });
       assert.deepEqual([reply.status, reply.headers.get('access-control-allow-origin')], [status, '*']);
+    }
+  });
+
+  test('that asks again by its secret gets the same pairing, as long as there is one', async () => {
+    const again = (appId: string, pairing: string) =>
+      post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: appId, pairing });
+    const begun = await pair();
+    const waiting = await beginPairing(device.baseUrl, sluice.appId);
+    for (const [{ pairing, code }, seconds] of [
+      [waiting, 600],
+      [begun, 60],
+    ] as const) {
+      const { status, body } = await again(sluice.appId, pairing);
+      assert.deepEqual([status, body.pairing, body.code], [200, pairing, code]);
+      assert.ok(Number(body.expires_in) > 0 && Number(body.expires_in) <= seconds, `${body.expires_in}`);
+    }
+    await send([event('still shown')], begun.pairing);
+    await begun.page.untilShown(1);
+
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    const strange = await again(other, waiting.pairing);
+    assert.equal(strange.status, 201, 'not for another environment');
+    await stopPairing(device.baseUrl, sluice.appId, begun.pairing);
+    for (const answer of [
+      strange,
+      ...(await Promise.all([begun.pairing, 'nonsense', ''].map((secret) => again(sluice.appId, secret)))),
+    ]) {
+      assert.equal(answer.status, 201);
+      assert.match(String(answer.body.pairing), /^slp_/);
+      assert.ok(
+        ![begun, waiting].some(
+          ({ pairing, code }) => pairing === answer.body.pairing || code === answer.body.code,
+        ),
+      );
     }
   });
 

@@ -62,11 +62,16 @@ export function createAndroidSluice(): AndroidSluice {
       mobile.attach(context);
       mobile.start('init', appId);
     },
-    track: (event, properties) => run('track', (client) => client.track(event, toTextProperties(properties))),
+    track: (event, properties) =>
+      run('track', (client) => client.track(event, toTextProperties(properties, client.warn))),
     addUserProperties: (properties) =>
-      run('addUserProperties', (client) => client.addUserProperties(toPlainProperties(properties))),
+      run('addUserProperties', (client) =>
+        client.addUserProperties(toPlainProperties(properties, client.warn)),
+      ),
     addEventProperties: (properties) =>
-      run('addEventProperties', (client) => client.addEventProperties(toTextProperties(properties))),
+      run('addEventProperties', (client) =>
+        client.addEventProperties(toTextProperties(properties, client.warn)),
+      ),
     startEVPairing: mobile.startPairing,
     stopEVPairing: mobile.stopPairing,
     disableVisualizerPairingGesture: mobile.disableGesture,

@@ -248,7 +248,15 @@ export type DeletionInput = Static<typeof deletionSchema>;
 const pairedAppId = Type.String({ description: 'Environment ID of one of your environments.' });
 
 /** `POST /api/visualizer/pairings`. */
-export const pairingRequestSchema = Type.Object({ app_id: pairedAppId });
+export const pairingRequestSchema = Type.Object({
+  app_id: pairedAppId,
+  pairing: Type.Optional(
+    Type.String({
+      description:
+        'The secret of a pairing that began before: while it waits or lives it is answered again, and no other begins.',
+    }),
+  ),
+});
 
 /** `POST /api/visualizer/pairings/stop`. */
 export const pairingStopSchema = Type.Object({

@@ -31,11 +31,21 @@ export const visualizerPart: OpenApiPart = {
         operationId: 'beginPairing',
         tags: [tag],
         summary: 'Begin a pairing',
-        description: `The device shows the code; an administrator enters it on the page within ${visualizer.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${visualizer.liveMsMax / 3_600_000} hours. At most ${visualizer.waitingPerAppMax} pairings of an environment and ${visualizer.waitingPerAddressMax} of an address wait at a time.`,
+        description: `The device shows the code; an administrator enters it on the page within ${visualizer.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${visualizer.liveMsMax / 3_600_000} hours. At most ${visualizer.waitingPerAppMax} pairings of an environment and ${visualizer.waitingPerAddressMax} of an address wait at a time. A device that has a secret already sends it along, and learns its code again or, when that pairing has ended, gets another one.`,
         security: [{}],
         parameters: [contentEncoding],
         requestBody: body(ref('PairingRequest'), { app_id: '1' }),
         responses: {
+          200: {
+            description:
+              'The pairing of the secret still waits or lives. Its code is good for so long at least.',
+            content: json(ref('Pairing'), {
+              again: {
+                summary: 'Asked for again',
+                value: { pairing: secret, code: 'K7P-3XM', expires_in: 340 },
+              },
+            }),
+          },
           201: {
             description: 'It waits for its code to be entered.',
             content: json(ref('Pairing'), {

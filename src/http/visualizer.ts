@@ -1,5 +1,5 @@
 // The devices' side of the Event Visualizer, on the public port and open to pages: a device begins a pairing
-// and shows the code that it gets; it ends the pairing by the secret that only it has.
+// and shows the code that it gets; by the secret that only it has, it asks for the code again, and ends it.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { Environments } from '../accounts/environments.js';
@@ -9,7 +9,7 @@ import { parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import type { Channel } from '../visualizer/channel.js';
-import { beginPairing, endPairing, idOfSecret } from '../visualizer/pairings.js';
+import { type Begun, beginPairing, endPairing, findPairing, idOfSecret } from '../visualizer/pairings.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { readJsonBody, typesOfBrowsers } from './body.js';
 import { openRoutes, openToPages } from './cors.js';
@@ -64,6 +64,10 @@ async function begin(
   if ('code' in environment) return exchange.refuse(environment);
   const fault = refuseNumericAppId(environment, value);
   if (fault !== undefined) return exchange.refuse(fault);
+  const { pairing: former } = value;
+  if (former !== undefined && typeof former !== 'string') return exchange.refuse(noText);
+  const known = former === undefined ? undefined : await findPairing(redis, former, appId);
+  if (known !== undefined) return tell(exchange, 200, known);
   const secret = environments.deployment()?.secret;
   if (secret === undefined) return exchange.refuse(notLoaded);
   const begun = await beginPairing(redis, secret, appId, address);
@@ -73,8 +77,11 @@ async function begin(
       ['Retry-After', '60'],
     ]);
   }
-  const { pairing, code, expiresInSeconds } = begun;
-  exchange.reply(201, JSON.stringify({ pairing, code, expires_in: expiresInSeconds }), [
+  tell(exchange, 201, begun);
+}
+
+function tell(exchange: Exchange, status: 200 | 201, { pairing, code, expiresInSeconds }: Begun): void {
+  exchange.reply(status, JSON.stringify({ pairing, code, expires_in: expiresInSeconds }), [
     ['Cache-Control', 'no-store'],
   ]);
 }
@@ -83,9 +90,7 @@ async function stop({ redis, channel }: PairingOptions, exchange: Exchange, fiel
   const { pairing } = fields.value;
   if (typeof pairing !== 'string') {
     return exchange.refuse(
-      pairing === undefined
-        ? rejection('missing_field', 'pairing is missing.', 'pairing')
-        : rejection('invalid_type', 'pairing must be a string.', 'pairing'),
+      pairing === undefined ? rejection('missing_field', 'pairing is missing.', 'pairing') : noText,
     );
   }
   const id = idOfSecret(pairing);
@@ -96,6 +101,7 @@ async function stop({ redis, channel }: PairingOptions, exchange: Exchange, fiel
   exchange.ok();
 }
 
+const noText = rejection('invalid_type', 'pairing must be a string.', 'pairing');
 const unavailable = rejection('overloaded', 'The visualizer is not available now.');
 
 function readFields(body: Buffer): Fields | Rejection {

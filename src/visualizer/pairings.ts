@@ -61,6 +61,16 @@ export async function beginPairing(
   return 'full';
 }
 
+/** A device's pairing that still waits or lives, by its secret, with the time that its code is good for at least. */
+export async function findPairing(redis: Redis, pairing: string, appId: string): Promise<Begun | undefined> {
+  const id = idOfSecret(pairing);
+  if (id === undefined) return undefined;
+  const key = visualizerKeys.pairing(id);
+  const [[of, code], leftMs] = await Promise.all([redis.hmget(key, 'app_id', 'code'), redis.pttl(key)]);
+  if (of !== appId || typeof code !== 'string' || leftMs <= 0) return undefined;
+  return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
+}
+
 /** The id of the pairing that waits with a code, or lives by it, as somebody typed it; undefined for none. */
 export async function findCode(redis: Redis, text: string): Promise<string | undefined> {
   const code = readCode(text);

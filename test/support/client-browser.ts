@@ -3,7 +3,14 @@
 
 import { webcrypto } from 'node:crypto';
 import type { Browser, FetchResponse, PageEvent, WebStorage } from '../../src/client/web/browser.js';
-import { createTestClock, createTestServer, type TestClock, type TestServer } from './client-world.js';
+import {
+  createTestClock,
+  createTestServer,
+  rememberVisit,
+  type TestClock,
+  type TestServer,
+  type Visit,
+} from './client-world.js';
 
 export type TestWindow = Browser & {
   readonly warnings: string[];
@@ -44,12 +51,13 @@ export type WindowOptions = {
   readonly more?: Partial<Browser>;
 };
 
-export function createTestBrowser(): TestBrowser {
+export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
   const clock = createTestClock();
   const server = createTestServer();
   const cookies = new Map<string, string>();
   const cookieWrites: string[] = [];
   const storage = new Map<string, string>();
+  rememberVisit(visit, storage);
   const windows: { win: TestWindow; listeners: Map<string, ((event: PageEvent) => void)[]> }[] = [];
   const locks = createLocks();
 

@@ -98,6 +98,58 @@ export function createSharedStorage() {
   };
 }
 
+/**
+ * Storage that tabs of different processes share: each sees its own writes at once and the others' after `ms`, with
+ * one order of all writes for all of them.
+ */
+export function createLateStorage(clock: Clock, ms: () => number) {
+  type View = {
+    readonly texts: Map<string, string>;
+    readonly pending: Map<string, number>;
+    readonly listeners: ((key: string) => void)[];
+  };
+  const kept = new Map<string, string>();
+  const views = new Set<View>();
+  let lastAt = 0;
+
+  function write(from: View, key: string, text: string | undefined): void {
+    put(from.texts, key, text);
+    from.pending.set(key, (from.pending.get(key) ?? 0) + 1);
+    // None overtakes another.
+    lastAt = Math.max(lastAt, clock.now() + ms());
+    clock.setTimer(lastAt - clock.now(), () => {
+      put(kept, key, text);
+      from.pending.set(key, (from.pending.get(key) ?? 0) - 1);
+      for (const view of views) {
+        // What a tab has written itself since comes later in the order.
+        if (view === from || (view.pending.get(key) ?? 0) > 0) continue;
+        put(view.texts, key, text);
+        for (const tell of view.listeners) tell(key);
+      }
+    });
+  }
+
+  return {
+    kept,
+    view(): KeyValueStorage {
+      const own: View = { texts: new Map(kept), pending: new Map(), listeners: [] };
+      views.add(own);
+      return {
+        get: (key) => own.texts.get(key),
+        set: (key, text) => write(own, key, text),
+        remove: (key) => write(own, key, undefined),
+        keys: (prefix) => [...own.texts.keys()].filter((key) => key.startsWith(prefix)),
+        onChange: (listener) => void own.listeners.push(listener),
+      };
+    },
+  };
+}
+
+function put(texts: Map<string, string>, key: string, text: string | undefined): void {
+  if (text === undefined) texts.delete(key);
+  else texts.set(key, text);
+}
+
 export type ReceivedRequest = {
   readonly url: string;
   readonly body: string;
@@ -174,11 +226,20 @@ export type World = {
   open(options?: Partial<Adapters> & { ready?: boolean }): TestPage;
 };
 
+/** Who visits: somebody without a user, of whom nothing is sent at once, or users of the apps 1 to 3. */
+export type Visit = 'first' | 'later';
+
+export function rememberVisit(visit: Visit, texts: Map<string, string>): void {
+  if (visit === 'first') return;
+  for (const app of [1, 2, 3]) texts.set(`sluice:${app}:user`, `{"id":"900719925474099${app}"}`);
+}
+
 /** Pages over one storage, one server and one clock. */
-export function createWorld(): World {
+export function createWorld(visit: Visit = 'later'): World {
   const clock = createTestClock();
   const server = createTestServer();
   const shared = createSharedStorage();
+  rememberVisit(visit, shared.texts);
   let seed = 1;
   const randomBytes = (count: number): Uint8Array =>
     Uint8Array.from({ length: count }, () => {

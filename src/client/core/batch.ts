@@ -17,6 +17,8 @@ export type BatchBounds = {
   readonly messagesMax: number;
   /** Of the messages with the commas between them. The first message goes whatever its size. */
   readonly bytesMax: number;
+  /** A message of more bytes stays behind, and others pass it where the order does not matter. */
+  readonly messageBytesMax: number;
   /** Milliseconds that a message is being sent by somebody, for at most. */
   readonly held: ReadonlyMap<string, number>;
   /** Milliseconds that the server wants no message of this kind and user. */
@@ -43,6 +45,10 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
       continue;
     }
     const size = utf8Bytes(text) + 1;
+    if (size > bounds.messageBytesMax) {
+      block(blocked, message, 1, true);
+      continue;
+    }
     if (messages.length >= bounds.messagesMax || (bytes > 0 && bytes + size > bounds.bytesMax)) break;
     keys.push(key);
     messages.push(message);

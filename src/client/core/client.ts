@@ -152,6 +152,7 @@ export function createClient(adapters: Adapters): Client {
     );
     storage.onChange?.((key) =>
       guarded(() => {
+        recorder?.agree();
         for (const appId of appsWithMessages([key])) outboxOf(appId).sender.watch();
       }),
     );

@@ -25,8 +25,17 @@ export const clientLimits = {
   holdMs: 22_000,
   /** The same for one sent when the page was hidden, whose answer may never be seen. */
   exitHoldMs: 5_000,
+  /** A tab that is shown sends after this: the one that was hidden for it sends at once what it has. */
+  resumeMs: 250,
   /** A tab without the browser's locks that sends says so again within this time. */
   leaseMs: 6_000,
+  /**
+   * Nothing of a first user is sent before: until then tabs that open at once agree on one, where each sees within
+   * a third of it what another one wrote (browsers take some milliseconds).
+   */
+  settleMs: 1_000,
+  /** For this long at most a tab does not see what another one wrote, however busy the device is. */
+  unseenMs: 10_000,
   backoffMsMin: 1_000,
   backoffMsMax: 5 * 60_000,
   /** A longer `Retry-After` counts as this. */
@@ -62,6 +71,7 @@ function assertRelations(): void {
   relation(queueBytesMax <= 2560 * KiB, 'the queue must leave the page half of its five million units');
   relation(clientLimits.exitBytesMax < 64 * KiB, 'browsers refuse more when a page ends');
   relation(clientLimits.holdMs > clientLimits.requestMsMax, 'nobody resends a batch that is under way');
+  relation(clientLimits.settleMs <= clientLimits.webIntervalMs, 'a first visit waits no longer than others');
   relation(
     clientLimits.webSessionIdleMs > clientLimits.backoffMsMin &&
       clientLimits.pairedIntervalMs >= clientLimits.intervalMsMin,

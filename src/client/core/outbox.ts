@@ -27,12 +27,19 @@ export type Outbox = {
   add(message: Message): void;
   /** Adds user properties, joined to those of the same user that wait and were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
+  /**
+   * Gives what this page added and nobody sent yet to another user or session. The ids stay, so that nothing is
+   * stored twice should another tab send it at this moment.
+   */
+  reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
   clear(): void;
   isOptedOut(): boolean;
   /** Remembers the user's choice. */
   setOptedOut(optedOut: boolean): void;
   /** What is so as long as the user has not chosen. */
   setOptedOutByDefault(optedOut: boolean): void;
+  /** Called before anything is sent; answers for how many milliseconds it has to wait yet. */
+  setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
 };
 
@@ -42,6 +49,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   const newId = (): string => randomMessageId(randomBytes);
   let optedOutByDefault = false;
   let baseUrl: string | undefined;
+  let beforeSending = (): number => 0;
   /** The last user properties that this page added. */
   let waiting: { readonly key: string; readonly message: UserPropertiesMessage } | undefined;
 
@@ -66,6 +74,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     intervalMs: options.intervalMs,
     pairing: () => options.pairing(appId),
     isStopped: isOptedOut,
+    beforeSending: () => beforeSending(),
     onDropped: options.onDropped,
     onAnswer: (answer, pairing) => options.onAnswer(appId, answer, pairing),
     warn: options.warn,
@@ -119,11 +128,22 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     },
     add,
     addUserProperties,
+    reassign(field, from, to) {
+      const held = holds.current();
+      queue.rewrite((message, key) =>
+        message[field] !== from || sender.wasSent(key) || held.has(key)
+          ? undefined
+          : { ...message, [field]: to },
+      );
+    },
     clear: () => queue.clear(),
     isOptedOut,
     setOptedOut: (optedOut) => storage.set(keys.consent, optedOut ? 'out' : 'in'),
     setOptedOutByDefault(optedOut) {
       optedOutByDefault = optedOut;
+    },
+    setBeforeSending(called) {
+      beforeSending = called;
     },
     sender,
   };

@@ -19,6 +19,11 @@ export type Queue = {
   /** The message's text, or undefined when it is gone or damaged (and then removed). */
   read(key: string): { readonly text: string; readonly message: Message } | undefined;
   remove(key: string): void;
+  /**
+   * Puts other messages of about the same size in the place of those that wait and that this page added, except
+   * where `change` answers undefined. Only its own: two tabs that change a message undo each other's change.
+   */
+  rewrite(change: (message: Message, key: string) => Message | undefined): void;
   /** Whether a message waits under the key, with none of the same type behind it. */
   isLastOfItsType(key: string): boolean;
   clear(): void;
@@ -49,10 +54,13 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   let count = 0;
   let bytes = 0;
   let addedSinceLook = lookEvery;
+  /** The keys of what this page added and nobody was seen to remove. */
+  const own = new Set<string>();
 
   function keys(): string[] {
     const all = storage.keys(prefix).sort();
     count = all.length;
+    if (count === 0) own.clear();
     bytes = 0;
     for (const key of all) bytes += bytesOf(key);
     addedSinceLook = 0;
@@ -91,8 +99,19 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
 
   function remove(key: string): void {
     storage.remove(key);
+    own.delete(key);
     count--;
     bytes -= bytesOf(key);
+  }
+
+  function read(key: string): { text: string; message: Message } | undefined {
+    const text = storage.get(key);
+    if (text === undefined) return undefined;
+    const message = parseMessage(text);
+    if (message !== undefined) return { text, message };
+    remove(key);
+    onDropped(1, 'its text in storage is damaged');
+    return undefined;
   }
 
   function bytesOf(key: string): number {
@@ -114,22 +133,23 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       makeRoom(size);
       const key = `${prefix}${nextOrder()}.${size.toString(36)}.${message.type[0]}.${message.id}`;
       storage.set(key, text);
+      own.add(key);
       count++;
       bytes += size;
       addedSinceLook++;
       return { key, bytes: size };
     },
     keys,
-    read(key) {
-      const text = storage.get(key);
-      if (text === undefined) return undefined;
-      const message = parseMessage(text);
-      if (message !== undefined) return { text, message };
-      remove(key);
-      onDropped(1, 'its text in storage is damaged');
-      return undefined;
-    },
+    read,
     remove,
+    rewrite(change) {
+      for (const key of Array.from(own)) {
+        const message = read(key)?.message;
+        const changed = message && change(message, key);
+        if (changed !== undefined) storage.set(key, JSON.stringify(changed));
+        if (message === undefined) own.delete(key);
+      }
+    },
     isLastOfItsType(key) {
       const same = keys().filter((other) => kindOf(other) === kindOf(key));
       return same[same.length - 1] === key;

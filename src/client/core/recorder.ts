@@ -21,6 +21,8 @@ export type Recorder = {
   event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
   identify(identity: string, atMs: number): void;
   userProperties(properties: Properties, atMs: number): void;
+  /** Takes over the user and session on which the tabs agreed, also for what waits and was not sent yet. */
+  agree(): void;
 };
 
 export function createRecorder(
@@ -32,10 +34,33 @@ export function createRecorder(
 ): Recorder {
   const { storage, clock, randomBytes } = adapters;
   const keys = keysOf(appId);
-  const user = createUserState(storage, keys.user, randomBytes);
-  const session = createSession(storage, keys.session, clock, randomBytes, sessionIdleMs);
+  const user = createUserState({
+    storage,
+    key: keys.user,
+    clock,
+    randomBytes,
+    onReplaced: (lost, kept) => outbox.reassign('user_id', lost, kept),
+  });
+  const session = createSession({
+    storage,
+    key: keys.session,
+    clock,
+    randomBytes,
+    idleMs: sessionIdleMs,
+    onReplaced: (lost, kept) => outbox.reassign('session_id', lost, kept),
+  });
   const store = adapters.propertyStore ?? inStorage(adapters);
   const eventProperties = createEventProperties(store, appId, warn);
+
+  function agree(): void {
+    user.peek();
+    session.look();
+  }
+
+  outbox.setBeforeSending(() => {
+    agree();
+    return user.unsettledMs();
+  });
 
   function common(atMs: number) {
     const { id, identity } = user.current();
@@ -67,6 +92,7 @@ export function createRecorder(
       if (outbox.isOptedOut()) return;
       outbox.addUserProperties({ type: 'user_properties', ...common(atMs), properties });
     },
+    agree,
   };
 }
 

@@ -69,25 +69,29 @@ export function faultOfText(text: unknown, max: number): string | undefined {
 /** The properties that may be sent; null and undefined have none. */
 export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn): Properties {
   if (input === undefined || input === null) return {};
-  if (typeof input !== 'object' || Array.isArray(input)) {
-    warn('the properties are dropped: they are no object.');
-    return {};
-  }
   let keys: string[];
   try {
-    keys = Object.keys(input);
+    keys = keysOfProperties(input);
   } catch {
-    warn('the properties are dropped: their keys cannot be read.');
+    warn('the properties are dropped: they are no object whose keys can be read.');
     return {};
   }
   const collected = collectProperties(warn);
   for (const key of keys) {
-    const value = readValue(input, key, rules);
+    const value = readValue(input as object, key, rules);
     const reason = faultOfKey(key, rules) ?? faultOfValue(value, rules);
     if (reason === undefined) collected.put(key, value as PropertyValue);
     else warn(dropped(key, reason));
   }
   return collected.properties;
+}
+
+/** Throws where there are none to read: at an array or a text, and at a map or a date, which hold theirs elsewhere. */
+function keysOfProperties(input: unknown): string[] {
+  if (typeof input !== 'object' || Array.isArray(input)) throw input;
+  const keys = Object.keys(input as object);
+  if (keys.length === 0 && Object.prototype.toString.call(input) !== '[object Object]') throw input;
+  return keys;
 }
 
 /** The event's own properties with the global ones that it does not override, as many as fit. */

@@ -20,6 +20,8 @@ export type SenderOptions = DeliveryOptions & {
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
   readonly isStopped: () => boolean;
+  /** Called before anything is chosen to be sent; answers for how many milliseconds it has to wait yet. */
+  readonly beforeSending: () => number;
 };
 
 export type Sender = {
@@ -90,7 +92,15 @@ export function createSender(options: SenderOptions): Sender {
     wokenMessages = 0;
     wokenBytes = 0;
     if (isBackedOff() || queue.keys().length === 0) return;
+    await settled();
     await options.turn.take(options.turnName, sendAll);
+  }
+
+  async function settled(): Promise<void> {
+    // Another tab's user may have come meanwhile, and be younger.
+    for (let ms = options.beforeSending(); ms > 0; ms = options.beforeSending()) {
+      await new Promise<void>((resolve) => void clock.setTimer(ms, resolve));
+    }
   }
 
   /** Whether nothing may be sent: there is no address, or the user opted out. */
@@ -119,9 +129,14 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  function choose(bytesMax: number, held: ReadonlyMap<string, number>): Batch {
+  function choose(
+    bytesMax: number,
+    held: ReadonlyMap<string, number>,
+    messageBytesMax = Number.POSITIVE_INFINITY,
+  ): Batch {
+    options.beforeSending();
     const { messagesMax, limitedMs } = delivery;
-    return chooseBatch(queue, { messagesMax: messagesMax(), bytesMax, held, limitedMs });
+    return chooseBatch(queue, { messagesMax: messagesMax(), bytesMax, messageBytesMax, held, limitedMs });
   }
 
   async function send(batch: Batch): Promise<void> {
@@ -176,7 +191,9 @@ export function createSender(options: SenderOptions): Sender {
     const envelopeBytes = utf8Bytes(bodyOf([]));
     let used = 0;
     for (;;) {
-      const batch = choose(bytesMax - used - envelopeBytes, held);
+      // What never fits the end of a page waits for the next one, and keeps nothing else from going.
+      const messageBytesMax = clientLimits.exitBytesMax - envelopeBytes;
+      const batch = choose(bytesMax - used - envelopeBytes, held, messageBytesMax);
       if (batch.messages.length === 0) break;
       const bytes = sendAtExit(batch, bytesMax - used);
       if (bytes === 0) break;
@@ -221,7 +238,7 @@ export function createSender(options: SenderOptions): Sender {
     flush: run,
     resume() {
       backoff.hurry();
-      void run();
+      arm(clientLimits.resumeMs);
     },
     exit,
     wasSent: delivery.wasSent,

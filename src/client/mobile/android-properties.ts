@@ -10,41 +10,55 @@ export type AndroidEventProperties =
   | ReadonlyMap<string | number | boolean | bigint, AndroidValue>
   | { readonly [key: string]: AndroidValue };
 
+type Warn = (line: string) => void;
+type Entry = readonly [key: unknown, value: unknown];
+
 /**
- * The map with its keys and values as text. What has no text of its own (objects, numbers that are not finite,
- * what cannot be read) stays none, so that it is refused with a warning like on every surface.
+ * The map with its keys and values as text, without nulls. What has no text of its own (objects, numbers that are
+ * not finite, what cannot be read) is refused with a warning like on every surface: a key here, a value later.
  */
-export function toTextProperties(map: unknown): Properties {
-  if (typeof map !== 'object' || map === null || Array.isArray(map)) return map as Properties;
+export function toTextProperties(map: unknown, warn: Warn): Properties {
+  const entries = entriesOf(map);
+  if (entries === undefined) return map as Properties;
+  const present = entries.filter(([key, value]) => isPresent(key) && isPresent(value));
   return toObject(
-    entriesOf(map)
-      .filter(([key, value]) => isPresent(key) && isPresent(value))
-      .map(([key, value]) => [String(key), toText(value)]),
+    present.map(([key, value]) => [key, toText(value)]),
+    warn,
   );
 }
 
-/** A map as an object; anything else unchanged. */
-export function toPlainProperties(map: unknown): Properties {
-  return map instanceof Map ? toObject(Array.from(map)) : (map as Properties);
+/** A map as an object, its values as they are. */
+export function toPlainProperties(map: unknown, warn: Warn): Properties {
+  const entries = entriesOf(map);
+  return entries === undefined ? (map as Properties) : toObject(entries, warn);
 }
 
-function toObject(entries: readonly (readonly [key: unknown, value: unknown])[]): Properties {
+function toObject(entries: readonly Entry[], warn: Warn): Properties {
   const object = {};
   for (const [key, value] of entries) {
-    // Defined, not assigned, so that `__proto__` is a key like any other.
-    Object.defineProperty(object, String(key), {
-      value,
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
+    const text = toText(key);
+    if (typeof text === 'string') {
+      // Defined, not assigned, so that `__proto__` is a key like any other.
+      Object.defineProperty(object, text, { value, enumerable: true, configurable: true, writable: true });
+    } else {
+      warn('a property is dropped: its key is neither a number nor a string.');
+    }
   }
   return object;
 }
 
-function entriesOf(map: object): [key: unknown, value: unknown][] {
-  if (map instanceof Map) return Array.from(map);
-  return Object.keys(map).map((key) => [key, readValue(map as Record<string, unknown>, key)]);
+/** Undefined for what has none or cannot be read, of which the core says what is the matter. */
+function entriesOf(map: unknown): readonly Entry[] | undefined {
+  try {
+    if (map instanceof Map) return Array.from(map);
+    if (typeof map !== 'object' || map === null || Array.isArray(map)) return undefined;
+    const keys = Object.keys(map);
+    return keys.length === 0
+      ? undefined
+      : keys.map((key) => [key, readValue(map as Record<string, unknown>, key)]);
+  } catch {
+    return undefined;
+  }
 }
 
 function readValue(object: Record<string, unknown>, key: string): unknown {

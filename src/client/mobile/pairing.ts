@@ -1,6 +1,7 @@
-// Pairing with the Event Visualizer: the server gives a secret and a short code, the code is shown until it is
-// entered or too old, and the batches of the app carry the secret until one side ends it. The device is not
-// told when the code is entered; it learns from the answers to its batches whether the pairing still lives.
+// Pairing with the Event Visualizer: the server gives a secret and a short code, the code is shown until it is too
+// old, and the batches of the app carry the secret until one side ends it. The device is not told when the code is
+// entered, nor when the pairing ends: it learns that from the answers to its batches, and when it asks for a code
+// once more.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import type { Client } from '../core/client.js';
@@ -9,7 +10,7 @@ import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
 export type Pairing = {
-  /** Asks for a code and shows it; while one is shown or the pairing is known to live, nothing new begins. */
+  /** Asks for a code and shows it. While the pairing waits or lives, the server answers with the same one. */
   start(target: PairingTarget): void;
   /** Ends the pairing here and at the server, also one that is just being asked for. */
   stop(): void;
@@ -28,11 +29,11 @@ export type PairingOptions = {
 
 /** One pairing, from the question to its end. */
 type Current = PairingTarget & {
+  asking: boolean;
   secret?: string;
   /** While it is shown. */
   code?: string;
-  /** Whether an answer since the code became too old showed that the pairing lives. */
-  alive: boolean;
+  stopTimer: () => void;
 };
 
 const requestMs = 10_000;
@@ -46,34 +47,34 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
   let current: Current | undefined;
 
   function start(target: PairingTarget): void {
-    if (current?.appId === target.appId) {
-      if (current.code !== undefined) show(current.code);
-      const goesOn = current.secret === undefined || current.code !== undefined || current.alive;
-      if (goesOn) return;
-    }
-    stop();
-    const asked: Current = { ...target, alive: false };
-    current = asked;
-    void ask(asked);
+    if (current?.appId !== target.appId) stop();
+    current ??= { ...target, asking: false, stopTimer: () => {} };
+    if (current.code !== undefined) show(current.code);
+    if (!current.asking) void ask(current);
   }
 
   async function ask(asked: Current): Promise<void> {
-    const answer = await post(asked, '', { app_id: asked.appId });
+    const { appId, secret } = asked;
+    asked.asking = true;
+    const answer = await post(asked, '', { app_id: appId, ...(secret !== undefined && { pairing: secret }) });
+    asked.asking = false;
     const opened = readOpened(answer);
+    if (current !== asked) {
+      if (opened !== undefined) endAtServer({ ...asked, secret: opened.secret });
+      return;
+    }
     if (opened === undefined) {
-      if (current !== asked) return;
-      current = undefined;
+      // One that there was before may live on.
+      if (secret === undefined) current = undefined;
       client.warn(`pairing with the Event Visualizer failed: ${reasonOf(answer)}.`);
       return;
     }
+    if (opened.secret !== secret) client.setPairing(opened.secret);
     asked.secret = opened.secret;
-    if (current !== asked) {
-      endAtServer(asked);
-      return;
-    }
+    asked.stopTimer();
+    asked.stopTimer = clock.setTimer(opened.codeMs, () => hide(asked));
+    if (opened.code === asked.code) return;
     asked.code = opened.code;
-    clock.setTimer(opened.codeMs, () => hide(asked));
-    client.setPairing(opened.secret);
     show(opened.code);
   }
 
@@ -112,6 +113,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
   function hide(paired: Current): void {
     if (paired.code === undefined) return;
     delete paired.code;
+    paired.stopTimer();
     attempt(client.warn, 'hidePairingCode', () => display()?.hidePairingCode?.());
   }
 
@@ -121,8 +123,8 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
     onAnswer(answer, secret) {
       // Answers to batches of former pairings may still come.
       if (current === undefined || secret === undefined || secret !== current.secret) return;
-      if (answer.pairing === 'ended') leave();
-      else if (current.code === undefined) current.alive = true;
+      // A device that asks once more is about to get another one.
+      if (answer.pairing === 'ended' && !current.asking) leave();
     },
   };
 }

@@ -14,6 +14,9 @@ export function createCookieStore(browser: Browser, warn: (line: string) => void
   let warned = false;
 
   function read(appId: string): string | undefined {
+    const kept = memory.get(appId);
+    // The cookie that is there still is an older one.
+    if (kept !== undefined) return kept;
     const name = nameOf(appId);
     for (const cookie of allCookies().split(/;\s*/)) {
       if (cookie.lastIndexOf(`${name}=`, 0) !== 0) continue;
@@ -21,7 +24,7 @@ export function createCookieStore(browser: Browser, warn: (line: string) => void
       renewed.add(appId);
       return cookie.slice(name.length + 1);
     }
-    return memory.get(appId);
+    return undefined;
   }
 
   function allCookies(): string {

@@ -1,5 +1,5 @@
 // What tabs of one origin share, in `localStorage`; where it is denied or full, in the page's memory, with one
-// warning. So nothing is lost as long as the page lives.
+// warning, until there is room. So nothing is lost as long as the page lives.
 
 import type { KeyValueStorage } from '../core/adapters.js';
 import type { Browser, WebStorage } from './browser.js';
@@ -27,29 +27,47 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     }
   }
 
-  function remove(key: string): void {
+  function store(key: string, text: string): boolean {
+    const stored = attempt((found) => {
+      found.setItem(key, text);
+      return true;
+    });
+    return stored === true;
+  }
+
+  function discard(key: string): void {
     memory.delete(key);
     attempt((found) => found.removeItem(key));
+  }
+
+  /** Stores what had to stay in memory, now that there may be room, but not over what another tab stored since. */
+  function putBack(): void {
+    if (memory.size === 0) return;
+    for (const [key, text] of Array.from(memory)) {
+      const others = attempt((found) => found.getItem(key)) ?? undefined;
+      if (others === undefined && !store(key, text)) return;
+      memory.delete(key);
+    }
   }
 
   return {
     get: (key) => memory.get(key) ?? attempt((found) => found.getItem(key)) ?? undefined,
     set(key, text) {
-      const stored = attempt((found) => {
-        found.setItem(key, text);
-        return true;
-      });
-      if (stored) {
+      if (store(key, text)) {
         memory.delete(key);
+        putBack();
         return;
       }
-      remove(key);
+      discard(key);
       memory.set(key, text);
       if (warned) return;
       warned = true;
       warn('localStorage is full or denied: what is recorded here does not outlive this page.');
     },
-    remove,
+    remove(key) {
+      discard(key);
+      putBack();
+    },
     keys(prefix) {
       // Four times as fast as asking for each key by its index: 2 ms for 5,000 of them.
       const stored = attempt((found) => Object.keys(found)) ?? [];

@@ -28,9 +28,13 @@ export function watchPageViews(browser: Browser, onPageView: (properties: Proper
   browser.addEventListener?.('popstate', lookSoon);
   const pushState = history?.pushState;
   if (history === undefined || typeof pushState !== 'function') return;
-  history.pushState = function (this: unknown, ...args: unknown[]) {
-    const result: unknown = pushState.apply(history, args);
-    lookSoon();
-    return result;
-  };
+  try {
+    history.pushState = function (this: unknown, ...args: unknown[]) {
+      const result: unknown = pushState.apply(history, args);
+      lookSoon();
+      return result;
+    };
+  } catch {
+    // The page has frozen its history: what it makes of itself is one view.
+  }
 }

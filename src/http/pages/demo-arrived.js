@@ -16,6 +16,9 @@ const identities = [];
 const before = [];
 let timer;
 let asking = false;
+let failures = 0;
+/** So many questions may fail before the page says so. */
+const failuresMax = 2;
 
 /** Asks for a user too from now on; what is absent or empty is nobody. */
 export function rememberUser(userId, identity) {
@@ -37,18 +40,31 @@ export function askNow() {
 async function ask() {
   if (asking || document.hidden) return;
   asking = true;
-  let answered = true;
   try {
     for (const look of before) look();
     if (userIds.length > 0) await refresh();
-  } catch {
-    answered = false;
-    say('the service does not answer');
+    failures = 0;
+    showFault();
+  } catch (error) {
+    failures += 1;
+    if (failures > failuresMax) showFault(error.name === 'Error' ? error.message : noAnswer);
   } finally {
     asking = false;
     clearTimeout(timer);
-    timer = setTimeout(ask, answered && isWaiting() ? everyMsWhileWaiting : everyMs);
+    timer = setTimeout(ask, failures === 0 && isWaiting() ? everyMsWhileWaiting : everyMs);
   }
+}
+
+const noAnswer =
+  'The service does not answer: is it running? What you do meanwhile is kept, and sent when it is back.';
+
+/** Says what is the matter, once; nothing when all is well. */
+function showFault(words = '') {
+  const shown = document.getElementById('fault');
+  if (shown.textContent !== words) shown.textContent = words;
+  shown.hidden = words === '';
+  document.getElementById('freshness').textContent =
+    words === '' ? '· the latest, refreshed each second' : '· not refreshed now';
 }
 
 async function refresh() {
@@ -65,7 +81,6 @@ async function refresh() {
   showEvents(answer.events);
   showUsers(answer.users);
   settleCalls(answer);
-  say('the latest, refreshed each second');
 }
 
 function remember(list, id) {
@@ -74,10 +89,6 @@ function remember(list, id) {
   if (at >= 0) list.splice(at, 1);
   list.unshift(id);
   list.length = Math.min(list.length, idsMax);
-}
-
-function say(words) {
-  document.getElementById('freshness').textContent = `· ${words}`;
 }
 
 document.addEventListener('visibilitychange', () => void ask());

@@ -7,6 +7,14 @@ const waitMsMax = 20_000;
 const list = document.getElementById('calls');
 const waiting = new Set();
 
+/** What the library has said in the console since a call began. */
+let told = [];
+const { warn } = console;
+console.warn = (line, ...more) => {
+  warn.call(console, line, ...more);
+  if (String(line).startsWith('Sluice: ')) told.push(String(line).slice('Sluice: '.length));
+};
+
 let callCount = 0;
 
 /** A value by which this page finds its own message again. */
@@ -15,23 +23,35 @@ export function mark() {
   return `${Date.now().toString(36)}-${callCount}`;
 }
 
+/** To be called before the library is: what it says from now on belongs to the call that is noted next. */
+export function beginCall() {
+  told = [];
+}
+
+/** Whether the library has refused something of the call, as its words begin. */
+export function wasRefused(beginning = '') {
+  return told.some((line) => line.startsWith(beginning));
+}
+
 /**
- * Notes a call. `arrived` says, from what ClickHouse answered, whether the call can be seen there; without it
- * the call sends nothing, and `words` say what it does.
+ * Notes a call, with what the library said of it. `arrived` says, from what ClickHouse answered, whether the call
+ * can be seen there; without it the call sends nothing, and `words` say what it does.
  */
 export function noteCall(code, arrived, words) {
   const item = document.createElement('li');
-  const shown = document.createElement('code');
-  shown.textContent = code;
   const chip = document.createElement('span');
-  item.append(shown, chip);
+  item.append(element('code', '', code), chip);
+  for (const line of told.splice(0)) item.append(element('p', 'told', line));
   list.prepend(item);
   while (list.children.length > callsMax) list.lastElementChild.remove();
   document.getElementById('no-calls').hidden = true;
-  if (arrived === undefined) return setChip(chip, '', words);
+  if (arrived === undefined) return setChip(chip, words === refused ? 'bad' : '', words);
   setChip(chip, 'accent', 'on its way…');
-  waiting.add({ chip, arrived, calledAt: performance.now() });
+  waiting.add({ chip, arrived, calledAt: performance.now(), isLate: false });
 }
+
+/** Said of a call of which nothing is left. */
+export const refused = 'refused';
 
 /** Looks which calls have arrived. */
 export function settleCalls(answer) {
@@ -39,14 +59,25 @@ export function settleCalls(answer) {
   for (const call of waiting) {
     const tookMs = now - call.calledAt;
     if (call.arrived(answer)) setChip(call.chip, 'good', `queryable after ${(tookMs / 1000).toFixed(1)} s`);
-    else if (tookMs > waitMsMax) setChip(call.chip, 'warn', 'not there after 20 s');
-    else continue;
+    else if (call.chip.isConnected) {
+      // Made offline, it may still come.
+      if (tookMs > waitMsMax && !call.isLate) setChip(call.chip, 'warn', 'not there after 20 s');
+      call.isLate = tookMs > waitMsMax;
+      continue;
+    }
     waiting.delete(call);
   }
 }
 
 export function isWaiting() {
-  return waiting.size > 0;
+  return [...waiting].some((call) => !call.isLate);
+}
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  made.className = className;
+  made.textContent = text;
+  return made;
 }
 
 function setChip(chip, tone, words) {

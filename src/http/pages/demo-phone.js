@@ -3,7 +3,7 @@
 
 import { createIosSluice } from '/demo/sluice-ios.js';
 import { askNow, beforeAsking, rememberUser } from './demo-arrived.js';
-import { mark, noteCall } from './demo-calls.js';
+import { beginCall, mark, noteCall } from './demo-calls.js';
 
 const { appId, baseUrl } = document.body.dataset;
 const by = (id) => document.getElementById(id);
@@ -56,6 +56,10 @@ phone.configure({
   onOnline: (listener) => addEventListener('online', listener),
   showPairingCode,
   hidePairingCode,
+  warn(line) {
+    console.warn(line);
+    by('phone-words').textContent = line.replace(/^Sluice: /, '');
+  },
 });
 phone.changeInterval(1);
 phone.setAppId(appId);
@@ -64,6 +68,7 @@ hidePairingCode();
 by('unpair').addEventListener('click', () => phone.stopEVPairing());
 by('tap').addEventListener('click', () => {
   const call = mark();
+  beginCall();
   phone.track('Bought', { item: 'A-113', price: 12.5, call });
   noteCall('phone: track("Bought", …)', ({ events }) =>
     events.some((event) => event.properties.call === call),

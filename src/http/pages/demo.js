@@ -1,7 +1,7 @@
 // The demo page: buttons for the operations of the client library.
 
 import { askNow, beforeAsking, rememberUser } from './demo-arrived.js';
-import { mark, noteCall } from './demo-calls.js';
+import { beginCall, mark, noteCall, refused, wasRefused } from './demo-calls.js';
 
 const { sluice } = window;
 
@@ -23,14 +23,19 @@ function noteMessage(code, arrived) {
   noteCall(code, arrived);
 }
 
+/** Notes a call that sends nothing. */
+function noteEffect(code, words) {
+  noteCall(code, undefined, wasRefused() ? refused : words);
+}
+
 const operations = {
   track() {
     const call = mark();
     const properties = { [value('event-key') || 'amount']: typed(value('event-value')), call };
     sluice.track(value('event'), properties);
-    noteMessage(`track(${json(value('event'))}, ${json(properties)})`, ({ events }) =>
-      events.some((event) => event.properties.call === call),
-    );
+    const code = `track(${json(value('event'))}, ${json(properties)})`;
+    if (wasRefused('an event is dropped')) return noteCall(code, undefined, refused);
+    noteMessage(code, ({ events }) => events.some((event) => event.properties.call === call));
   },
   identify() {
     const identity = value('identity-value');
@@ -40,8 +45,7 @@ const operations = {
     const { userId } = sluice;
     const code = `identify(${json(identity)})`;
     if (sluice.identity === before && userId === userIdBefore && userId !== undefined && !isOptedOut()) {
-      const words = identity === before ? 'has this identity already' : 'refused, see the console';
-      return noteCall(code, undefined, words);
+      return noteEffect(code, 'has this identity already');
     }
     noteMessage(code, ({ users }) =>
       users.some((user) => user.identity === identity && user.user_ids.includes(userId)),
@@ -63,7 +67,7 @@ const operations = {
   addEventProperties() {
     const properties = { [value('global-key')]: typed(value('global-value')) };
     sluice.addEventProperties(properties);
-    noteCall(`addEventProperties(${json(properties)})`, undefined, 'kept in a cookie');
+    noteEffect(`addEventProperties(${json(properties)})`, 'kept in a cookie');
   },
   removeEventProperty() {
     sluice.removeEventProperty(value('global-key'));
@@ -104,6 +108,7 @@ for (const button of document.querySelectorAll('button[data-call]')) {
 }
 
 function call(name) {
+  beginCall();
   operations[name]();
   showUser();
   askNow();

@@ -14,6 +14,8 @@ let appId = '';
 let held = [];
 let counts = {};
 let missed = 0;
+/** Since when a page that was paired has had no connection. */
+let lostAt;
 
 function setState(state, words) {
   document.body.dataset.state = state;
@@ -37,14 +39,21 @@ const heard = {
   connecting: () => setState('connecting', 'Connecting…'),
   paired: ({ app_id: pairedApp }) => {
     appId = pairedApp;
+    // Who is somewhere in the list when the connection is back stays there.
+    const focusIsFree = !form.hidden;
     form.hidden = true;
     by('session').hidden = false;
     by('end').hidden = false;
     by('again').hidden = true;
     by('environment').textContent = `Environment ${appId}`;
-    showText('notice');
+    showText(
+      'notice',
+      lostAt &&
+        `No connection from ${lostAt} to ${clockTime()}: what the device sent meanwhile is not shown.`,
+    );
+    lostAt = undefined;
     setWaiting();
-    by('pause').focus();
+    if (focusIsFree) by('pause').focus();
   },
   batch: ({ messages, at, left_out: leftOut }) => {
     setState('live', 'Paired · live');
@@ -62,6 +71,9 @@ const heard = {
   gap: () =>
     showText('notice', 'The service was cut off from Redis for a moment: some events may be missing here.'),
   lost: ({ stopping, unavailable, wasPaired, retryInMs }) => {
+    if (wasPaired) lostAt ??= clockTime();
+    // Another code or token may be tried meanwhile.
+    else by('connect').disabled = false;
     const why = stopping
       ? 'The service is stopping.'
       : unavailable
@@ -72,12 +84,14 @@ const heard = {
     setState('lost', `${why} Connecting again in ${Math.ceil(retryInMs / 1000)} s…`);
   },
   refused: ({ reason, message }) => {
+    lostAt = undefined;
     setState('refused', 'Not paired');
     by('session').hidden = list.children.length === 0;
     showForm(message);
     by(reason === 'wrong_code' ? 'code' : 'token').select();
   },
   ended: ({ message }) => {
+    lostAt = undefined;
     setState('ended', 'Pairing ended');
     showText('notice', message);
     by('end').hidden = true;
@@ -85,6 +99,10 @@ const heard = {
     by('again').focus();
   },
 };
+
+function clockTime() {
+  return new Date().toTimeString().slice(0, 8);
+}
 
 function setWaiting() {
   if (list.children.length === 0) setState('waiting', 'Paired · waiting for events');
