@@ -1,9 +1,12 @@
-// Does an event cost the same whatever is there already? With more and more stored events, and spread over more
-// and more environments.
+// Does an event cost the same whatever is there already? With more and more stored events, each time in turns with a
+// deployment beside it that stays as empty as the first, and spread over more and more environments.
 
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
 import { columns } from '../src/clickhouse/tables.js';
 import type { Context } from './context.js';
-import type { Deployment } from './deployment.js';
+import { type Deployment, startDeployment } from './deployment.js';
 import { deploymentSubject } from './deployment-subject.js';
 import { eventOf } from './events.js';
 import { figure } from './figures.js';
@@ -13,13 +16,13 @@ import { mergesEnded } from './stored.js';
 import { runThroughput } from './throughput.js';
 import { sluiceWays, type Way } from './ways.js';
 
+type FlatRuns = { readonly single: readonly Run[]; readonly bulk: readonly Run[] };
+
+export type FlatLevel = FlatRuns & { readonly events: number; readonly reference: FlatRuns };
+
 export type FlatResult = {
-  /** The runs of each way with so many stored events. */
-  readonly byEvents: readonly {
-    readonly events: number;
-    readonly single: readonly Run[];
-    readonly bulk: readonly Run[];
-  }[];
+  /** The runs of each way with so many stored events, and the reference's, which has as many as the first level. */
+  readonly byEvents: readonly FlatLevel[];
   /** Single events, spread over so many environments. */
   readonly byEnvironments: readonly { readonly environments: number; readonly single: readonly Run[] }[];
 };
@@ -46,25 +49,62 @@ export async function runFlat(context: Context): Promise<FlatResult> {
     }
     byEnvironments.push({ environments, single });
   }
-  const byEvents: FlatResult['byEvents'][number][] = [];
-  for (const events of options.flatEvents) {
-    await fill(deployment, events, progress);
-    await mergesEnded(deployment);
-    byEvents.push({
-      events,
-      single: await runWay(context, 'single'),
-      bulk: await runWay(context, 'bulk-500'),
-    });
-  }
-  return { byEvents, byEnvironments };
+  return { byEvents: await runByEvents(context), byEnvironments };
 }
 
-async function runWay(context: Context, name: 'single' | 'bulk-500'): Promise<Run[]> {
-  const { deployment, options } = context;
+async function runByEvents(context: Context): Promise<FlatLevel[]> {
+  const { deployment, options, progress } = context;
+  const byEvents: FlatLevel[] = [];
+  const [least = 0] = options.flatEvents;
+  for (const events of options.flatEvents) {
+    await fill(deployment, events, progress);
+    // A new one each time: the runs themselves store some million events.
+    const reference = await startDeployment(options);
+    const redis = new Redis(reference.redisUrl);
+    try {
+      await fill(reference, least, progress);
+      await Promise.all([mergesEnded(deployment), mergesEnded(reference)]);
+      // What filling left for the disk would hold up the first commits.
+      await promisify(execFile)('sync');
+      const both = [context, { ...context, deployment: reference, redis }] as const;
+      await warmUp(both);
+      const [single, referenceSingle] = await runInTurns(both, 'single');
+      const [bulk, referenceBulk] = await runInTurns(both, 'bulk-500');
+      byEvents.push({ events, single, bulk, reference: { single: referenceSingle, bulk: referenceBulk } });
+    } finally {
+      redis.disconnect();
+      await reference.stop();
+    }
+  }
+  return byEvents;
+}
+
+type Both = readonly [grown: Context, reference: Context];
+
+async function warmUp(both: Both): Promise<void> {
+  for (const context of both) {
+    for (const name of ['single', 'bulk-500'] as const) {
+      const [appId = ''] = await context.deployment.addEnvironments(1, wayOf(name).limits);
+      await runOne(context, wayOf(name), deploymentSubject(context.deployment), appId);
+    }
+  }
+}
+
+/** The grown deployment and the reference, one after the other, so that a slow minute meets both. */
+async function runInTurns(both: Both, name: 'single' | 'bulk-500'): Promise<[Run[], Run[]]> {
   const way = wayOf(name);
-  const appIds = await deployment.addEnvironments(options.repeats, way.limits);
-  const runs: Run[] = [];
-  for (const appId of appIds) runs.push(await runOne(context, way, deploymentSubject(deployment), appId));
+  const { repeats } = both[0].options;
+  const appIds = await Promise.all(
+    both.map(({ deployment }) => deployment.addEnvironments(repeats, way.limits)),
+  );
+  const runs: [Run[], Run[]] = [[], []];
+  for (let repeat = 0; repeat < repeats; repeat += 1) {
+    for (const which of [0, 1] as const) {
+      const context = both[which];
+      const subject = deploymentSubject(context.deployment);
+      runs[which].push(await runOne(context, way, subject, appIds[which]?.[repeat] ?? ''));
+    }
+  }
   return runs;
 }
 

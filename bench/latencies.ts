@@ -1,15 +1,18 @@
 // The latencies of a session: at 30, 50 and 70 % of the highest rate of single events, half of it five times, each
-// beside the floor of HTTP at the same rate.
+// beside two floors at the same rate: a server that only answers, and one that answers what it has synced to the
+// disk.
 
 import type { Context } from './context.js';
 import { deploymentSubject } from './deployment-subject.js';
 import { figure } from './figures.js';
 import { type LatencyRun, runLatency } from './latency.js';
+import type { Subject } from './measure.js';
 import type { Peers } from './peers/start.js';
 import type { LatencyRuns, WayRuns } from './results.js';
 import { runThroughput } from './throughput.js';
 import { sluiceWays } from './ways.js';
 
+const subjects = ['sluice', 'uws', 'uws-synced'] as const;
 /** How often each share is measured when what targets are about is repeated. */
 const shares = [
   { share: 0.3, runs: 1 },
@@ -32,17 +35,18 @@ export async function runLatencies(
       : [{ share: undefined, ratePerSecond: options.rate, runs: options.repeats }];
   const all: LatencyRuns[] = [];
   for (const { share, ratePerSecond, runs } of plan) {
-    const sluice: LatencyRun[] = [];
-    const floor: LatencyRun[] = [];
+    const found = new Map<string, LatencyRun[]>();
     for (let run = 1; run <= runs; run += 1) {
-      sluice.push(await runSluice(context, ratePerSecond));
-      say(context, `latency at ${ratePerSecond}/s ${run}/${runs}`, sluice.at(-1) as LatencyRun);
-      if (peers === undefined) continue;
-      floor.push(await runFloor(context, peers, ratePerSecond, run));
-      say(context, `uws at ${ratePerSecond}/s ${run}/${runs}`, floor.at(-1) as LatencyRun);
+      for (const subject of peers === undefined ? (['sluice'] as const) : subjects) {
+        const measured =
+          subject === 'sluice'
+            ? await runSluice(context, ratePerSecond)
+            : await runFloor(context, await (peers as Peers).subject(subject), ratePerSecond, run);
+        found.set(subject, [...(found.get(subject) ?? []), measured]);
+        say(context, `latency of ${subject} at ${ratePerSecond}/s ${run}/${runs}`, measured);
+      }
     }
-    all.push({ subject: 'sluice', share, ratePerSecond, runs: sluice });
-    if (floor.length > 0) all.push({ subject: 'uws', share, ratePerSecond, runs: floor });
+    for (const [subject, measured] of found) all.push({ subject, share, ratePerSecond, runs: measured });
   }
   return all;
 }
@@ -92,13 +96,12 @@ async function runSluice(context: Context, ratePerSecond: number): Promise<Laten
 
 async function runFloor(
   context: Context,
-  peers: Peers,
+  subject: Subject,
   ratePerSecond: number,
   run: number,
 ): Promise<LatencyRun> {
-  const subject = await peers.subject('uws');
   const { seconds } = context.options;
-  return runLatency(context, { subject, appId: `uws-latency-${run}`, ratePerSecond, seconds });
+  return runLatency(context, { subject, appId: `latency-${run}`, ratePerSecond, seconds });
 }
 
 function say({ progress }: Context, name: string, { latency, queryable, othersShare }: LatencyRun): void {

@@ -2,20 +2,22 @@
 // and as a page. Fails when what was acknowledged is not what is stored.
 
 import { relative } from 'node:path';
+import { addAgain, planAgain } from './again.js';
 import { deletion, deletionUsage } from './deletion.js';
 import { BenchError } from './failure.js';
-import { optionsUsage, readOptions } from './options.js';
+import { type Options, optionsUsage, readOptions } from './options.js';
 import { createProgress } from './progress.js';
 import { compareResults } from './report/compare.js';
 import { drawPage } from './report/draw.js';
 import { makePage } from './report/page.js';
 import { summary } from './report/summary.js';
-import { readResults, usualPath, writeFiles } from './results.js';
+import { type Results, readResults, usualPath, writeFiles } from './results.js';
 import { allScenarios, scenariosUsage, selectScenarios } from './scenarios.js';
 import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures some
 npm run bench -- all [OPTION]…                     measures all, which takes about 20 minutes on two cores
+npm run bench -- again RESULTS.json                runs what failed in a session once more, and adds it
 npm run bench -- compare A.json B.json             says what changed between two sessions
 npm run bench -- page RESULTS.json                 draws the page and the plots of results again
 npm run bench -- deletion [OPTION]…                measures deletions, which takes about 15 minutes
@@ -45,16 +47,36 @@ async function run(command: string, args: readonly string[]): Promise<void> {
     process.stdout.write(compareResults(readResults(a), readResults(b)));
     return;
   }
-  const all = command === 'all';
+  if (command === 'again') {
+    const [file, ...more] = args;
+    if (file === undefined || more.length > 0) throw new BenchError('again takes one file');
+    const session = readResults(file);
+    const { names, args: former } = planAgain(session);
+    const found = await measureScenarios(names, session.command, readOptions(former, isAll(session.command)));
+    return write(file.replace(/\.json$/, ''), addAgain(session, found));
+  }
+  const all = isAll(command);
   const options = readOptions(args, all);
   const elsewhere = options.elsewhere !== undefined;
   const given = all ? (options.only ?? allScenarios(elsewhere)) : command.split(',');
   const names = selectScenarios(given, elsewhere);
+  const results = await measureScenarios(names, [command, ...args].join(' '), options);
+  const standard = options.standard && !elsewhere && all;
+  await write(options.out ?? usualPath(command.replaceAll(',', '+'), standard), results);
+}
+
+function isAll(command: string): boolean {
+  return command.split(' ')[0] === 'all';
+}
+
+function measureScenarios(names: readonly string[], command: string, options: Options): Promise<Results> {
   const progress = createProgress((line) => process.stdout.write(line));
   progress.say(`measures ${names.join(', ')}`);
-  const results = await runSession(names, [command, ...args].join(' '), options, progress);
-  const standard = options.standard && !elsewhere && all;
-  const path = options.out ?? usualPath(command.replaceAll(',', '+'), standard);
+  return runSession(names, command, options, progress);
+}
+
+/** Writes the results and prints their tables. Throws BenchError when some failed. */
+async function write(path: string, results: Results): Promise<void> {
   const page = await makePage(results, path);
   writeFiles(path, results, page.markdown, page.plots);
   process.stdout.write(`\n${summary(results)}\n\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);

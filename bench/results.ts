@@ -22,6 +22,8 @@ export type WayRuns = {
   /** Sluice, or what it is compared with. */
   readonly subject: string;
   readonly runs: readonly ThroughputRun[];
+  /** Absent of floors that nothing connects to. */
+  readonly connections?: number;
   /** Of bulk loads into Sluice: rows of one insert, on average; of the engine: of each. */
   readonly rowsPerInsert?: number;
 };
@@ -33,6 +35,8 @@ export type LatencyRuns = {
   readonly ratePerSecond: number;
   readonly runs: readonly LatencyRun[];
 };
+
+export type Failure = { readonly scenario: string; readonly message: string };
 
 export type Results = {
   readonly format: 1;
@@ -50,7 +54,9 @@ export type Results = {
   readonly backfill?: BackfillResult;
   readonly deletionBeside?: DeletionBesideResult;
   /** Scenarios that failed, and why. */
-  readonly failures: readonly { readonly scenario: string; readonly message: string }[];
+  readonly failures: readonly Failure[];
+  /** Those that failed in the session and did not when they ran again, at the date. */
+  readonly repeated?: readonly (Failure & { readonly date: string })[];
 };
 
 const folder = fileURLToPath(new URL('../../bench/results/', import.meta.url));

@@ -31,11 +31,12 @@ export async function runRounds(
       name: way.name,
       what: way.what,
       subject: way.subject as string,
+      connections: options.connections ?? way.connections,
       once: way.once,
       appIds: () => appIdsOf(context, way),
       run: (appId: string, round: number) => runWay(context, peers, way, appId, round),
     })),
-    ...floors,
+    ...floors.map((floor) => ({ ...floor, connections: undefined })),
   ].filter(({ name }) => wanted.has(name));
   // In turns, so that a target's two sides are measured close to each other.
   steps.sort((a, b) => place(a.name) - place(b.name));
@@ -44,12 +45,18 @@ export async function runRounds(
   const appIds = new Map<string, string[]>();
 
   for (let round = 1; round <= options.repeats; round += 1) {
-    for (const { name, what, subject, once, appIds: makeAppIds, run } of steps) {
+    for (const { name, what, subject, connections, once, appIds: makeAppIds, run } of steps) {
       if ((once && round > 1) || failures.has(name)) continue;
       try {
         const own = appIds.get(name) ?? (await makeAppIds());
         appIds.set(name, own);
-        const way: Open = ways.get(name) ?? { name, what, subject, runs: [] };
+        const way: Open = ways.get(name) ?? {
+          name,
+          what,
+          subject,
+          ...(connections === undefined ? {} : { connections }),
+          runs: [],
+        };
         ways.set(name, way);
         const result = await run(own[round - 1] ?? '', round, ways);
         way.runs.push(result.run);

@@ -43,10 +43,12 @@ export const scenarios: readonly Scenario[] = [
   ...others,
 ];
 
+const httpFloorNames = peerWays.filter(({ subject }) => subject.startsWith('uws')).map(({ name }) => name);
+
 const groups: Readonly<Record<string, readonly string[]>> = {
   ways: sluiceWays.map(({ name }) => name),
-  floors: ['uws', ...floorNames],
-  peers: peerWays.map(({ name }) => name).filter((name) => name !== 'uws'),
+  floors: [...httpFloorNames, ...floorNames],
+  peers: peerWays.map(({ name }) => name).filter((name) => !httpFloorNames.includes(name)),
 };
 
 /**

@@ -6,8 +6,8 @@ import { bulkBodies, type EventOptions, singleBodies } from './events.js';
 import { collectBodies, collected, identifyBodies, userPropertyBodies } from './records.js';
 import type { Records } from './stored.js';
 
-/** Where a way is sent to: Sluice, a floor, or one of the peers. */
-export const subjectNames = ['sluice', 'uws', 'fastify', 'node-http'] as const;
+/** Where a way is sent to: Sluice, one of the floors of HTTP, or one of the peers. */
+export const subjectNames = ['sluice', 'uws', 'uws-synced', 'fastify', 'node-http'] as const;
 export type SubjectName = (typeof subjectNames)[number];
 
 export type Way = {
@@ -33,7 +33,16 @@ export type Way = {
 const farAway = 1_000_000_000;
 
 const common = { subject: 'sluice', path: '/api/track', answer: '{}', different: false, once: true } as const;
-const single = { ...common, limits: 'default', connections: 64, records: { events: 1 } } as const;
+/** Of single events: some dozens of producers, each with a pool of several connections. */
+const manyConnections = 256;
+/** A few producers: fewer requests wait for each commit, and share what it costs. */
+const fewConnections = 64;
+const single = {
+  ...common,
+  limits: 'default',
+  connections: manyConnections,
+  records: { events: 1 },
+} as const;
 const singles = (count: number, options: EventOptions) =>
   singleBodies(count, { ...options, keyPrefix: undefined });
 
@@ -62,6 +71,13 @@ const singleKeys = { ...single, different: true, bodies: singleBodies } as const
 export const sluiceWays: readonly Way[] = [
   { ...single, name: 'single', what: 'one event a request', bodies: singles, once: false },
   { ...singleKeys, name: 'single-keys', what: 'one event a request, with keys', once: false },
+  {
+    ...single,
+    name: 'single-few',
+    what: 'one event a request, fewer connections',
+    connections: fewConnections,
+    bodies: singles,
+  },
   { ...bulk(10), name: 'bulk-10', what: 'bulk of 10' },
   { ...bulk(100), name: 'bulk-100', what: 'bulk of 100' },
   { ...bulk(500), name: 'bulk-500', what: 'bulk of 500', once: false },
@@ -111,9 +127,24 @@ export const sluiceWays: readonly Way[] = [
   },
 ];
 
-/** What the floor of HTTP and the peers are sent: the very same bodies. */
+/** What the floors of HTTP and the peers are sent: the very same bodies. */
 export const peerWays: readonly Way[] = [
   { ...single, name: 'uws', what: 'uWebSockets.js alone', subject: 'uws', bodies: singles, once: false },
+  {
+    ...single,
+    name: 'uws-few',
+    what: 'uWebSockets.js alone, fewer connections',
+    subject: 'uws',
+    connections: fewConnections,
+    bodies: singles,
+  },
+  {
+    ...single,
+    name: 'uws-synced',
+    what: 'uWebSockets.js and a synced file',
+    subject: 'uws-synced',
+    bodies: singles,
+  },
   {
     ...single,
     name: 'fastify-single',

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { addAgain, planAgain } from '../bench/again.js';
 import { figure, textTable } from '../bench/figures.js';
 import type { FlatResult } from '../bench/flat.js';
 import { makePage } from '../bench/report/page.js';
@@ -96,8 +97,9 @@ test('flat means a tenth between the least and the most, whatever the speed of t
       byEvents: costs.map((cost, i) => ({
         events: (i + 1) * 1e6,
         // Half as fast at each next level.
-        single: [{ ...runOf(cost * 2 ** i), generatorCpu: 2 ** i }],
-        bulk: [runOf(5)],
+        single: [runOf(cost * 2 ** i)],
+        bulk: [runOf(5 * 2 ** i)],
+        reference: { single: [runOf(20 * 2 ** i)], bulk: [runOf(5 * 2 ** i)] },
       })),
       byEnvironments: [],
     };
@@ -182,6 +184,32 @@ test('a session that failed says so on its page and at its end', async () => {
   const results = resultsOf({ failures: [{ scenario: 'single', message: '5 of 6' }] });
   assert.match((await makePage(results, 'all')).markdown, /\*\*This session failed:\*\*\n- single: 5 of 6/);
   assert.match(summary(results), /FAILED: single: 5 of 6/);
+});
+
+test('what failed in a session runs again with its options, and its page says so', async () => {
+  const session = resultsOf({
+    command: 'all --flat-events 1,10',
+    ways: [wayOf('single', 41)],
+    failures: [
+      { scenario: 'uws', message: '64 × 503' },
+      { scenario: 'bulk-500', message: 'lost' },
+    ],
+  });
+  assert.deepEqual(planAgain(session), { names: ['uws', 'bulk-500'], args: ['--flat-events', '1,10'] });
+  const again = resultsOf({
+    ways: [wayOf('uws', 8)],
+    failures: [{ scenario: 'bulk-500', message: 'lost again' }],
+  });
+  const both = addAgain(session, again);
+  assert.deepEqual(
+    both.ways.map(({ name }) => name),
+    ['single', 'uws'],
+  );
+  assert.deepEqual(both.failures, again.failures);
+  const { markdown } = await makePage(both, 'all');
+  assert.match(markdown, /ran again after it:\n- uws, 2026-01-02T03:04: 64 × 503\n/);
+  assert.match(markdown, /This session failed:\*\*\n- bulk-500: lost again/);
+  assert.throws(() => planAgain(resultsOf()), /nothing failed/);
 });
 
 test('figures have three digits that count', () => {

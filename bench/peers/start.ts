@@ -1,11 +1,13 @@
-// Starts the floor of HTTP and the peers as processes: on loopback ports, with a Redis of their own that is
+// Starts the floors of HTTP and the peers as processes: on loopback ports, with a Redis of their own that is
 // configured like the deployment's, and a database of their own in the deployment's ClickHouse.
 
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Child, startChild } from '../../test/support/child.js';
 import { plainEnvironment } from '../../test/support/environment.js';
 import { freePort } from '../../test/support/free-port.js';
 import type { RedisHandle } from '../../test/support/services.js';
+import { removeTempDir, tempDir } from '../../test/support/temp-dir.js';
 import type { CpuTimes, Deployment, ProcessName } from '../deployment.js';
 import { BenchError } from '../failure.js';
 import type { Subject } from '../measure.js';
@@ -27,6 +29,7 @@ export function preparePeers(deployment: Deployment): Peers {
   const { own } = deployment;
   if (own === undefined) throw new BenchError('what is compared with runs beside a deployment of the bench');
   const { clickhouse } = own.sluice;
+  const files = tempDir('peers');
   const children: Child[] = [];
   const subjects = new Map<SubjectName, Promise<Subject>>();
   let floorRedis: Promise<RedisHandle> | undefined;
@@ -64,10 +67,10 @@ export function preparePeers(deployment: Deployment): Peers {
     return child;
   }
 
-  async function startUws(): Promise<Subject> {
+  async function startUws(program: 'uws' | 'uws-synced'): Promise<Subject> {
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
-    const child = await start('uws', { PORT: String(port) }, `${url}/count`);
+    const child = await start(program, { PORT: String(port), FILE: join(files, program) }, `${url}/count`);
     const count = async () => Number(await (await fetch(`${url}/count`)).text());
     return {
       url,
@@ -117,13 +120,15 @@ export function preparePeers(deployment: Deployment): Peers {
 
   return {
     subject: (name) => {
-      const started = subjects.get(name) ?? (name === 'uws' ? startUws() : startStoring(name));
+      const started =
+        subjects.get(name) ?? (name === 'uws' || name === 'uws-synced' ? startUws(name) : startStoring(name));
       subjects.set(name, started);
       return started;
     },
     redis,
     stop: async () => {
       await Promise.all(children.map((child) => child.stop()));
+      removeTempDir(files);
       const server = await floorRedis?.catch(() => undefined);
       await server?.remove();
     },

@@ -6,6 +6,7 @@ import { describeInWords } from '../machine.js';
 import { plotFile, type Results } from '../results.js';
 import { bulkNames, plotsOf, singleNames } from './plots.js';
 import {
+  flatEnvironmentsTable,
   flatTable,
   latencyTable,
   segmentTable,
@@ -24,6 +25,7 @@ export async function makePage(results: Results, path: string): Promise<Page> {
     '# Bench',
     `Written by \`npm run bench -- ${results.command}\` in ${figure(results.seconds / 60)} min. ${describeInWords(results.machine)}`,
     results.failures.length > 0 ? failed(results) : checked,
+    ...repeated(results),
   ];
   const table = ({ head, rows }: Table) => markdownTable(head, rows);
   const plot = (name: string, alternative: string) =>
@@ -72,6 +74,7 @@ export async function makePage(results: Results, path: string): Promise<Page> {
       flatNote,
       ...plot('flat', 'CPU of an event by what is stored'),
       table(flatTable(results)),
+      table(flatEnvironmentsTable(results)),
     );
   if (results.soak !== undefined)
     parts.push(
@@ -94,6 +97,16 @@ function failed({ failures }: Results): string {
   ].join('\n');
 }
 
+function repeated({ repeated: again = [] }: Results): string[] {
+  if (again.length === 0) return [];
+  return [
+    [
+      'Failed in the session, and ran again after it:',
+      ...again.map(({ scenario, message, date }) => `- ${scenario}, ${date.slice(0, 16)}: ${message}`),
+    ].join('\n'),
+  ];
+}
+
 const targetNote = `Ratios within this session: of CPU, summed over all processes but the load generator, and of medians.`;
 
 const costNote = `Medians of the runs. CPU is in µs a record, user and system, counted until everything was stored; merges that
@@ -102,7 +115,8 @@ service, so rates are lower than they would be without it, while the CPU of a re
 "Others' share" is the part of the machine's CPU time that other programs used meanwhile: the more of it, the
 noisier.`;
 
-const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`. ClickHouse gets the same rows in blocks as large as those of
+const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`; with a synced file it appends the body to a file first, and
+what came meanwhile shares an fdatasync. ClickHouse gets the same rows in blocks as large as those of
 bulk-500, by the inserts that a worker makes, through the HTTP of the embedded process, whose CPU counts; without
 it says what that HTTP costs. Redis gets the same bytes by APPEND, as many commands at a time as a commit has requests,
 its file synced before every answer.
@@ -115,14 +129,17 @@ not synced.`;
 const latencyNote = `One event a request, sent when due whether or not earlier ones were answered. "Acknowledged" counts from the
 write of a request, or from when it was due if no connection was free then; "since due" also counts what the
 generator itself was late. "Queryable" counts from a probe's acknowledgement to the answer of ClickHouse that
-first shows it.`;
+first shows it. Two floors stand beside the service: a server that only answers, and one that appends the bodies to a file
+and answers after \`fdatasync\`, with nobody else on the machine: what the disk makes of any acknowledgement that is
+kept.`;
 
 const segmentNote = `Segments as they are sealed while ClickHouse is away: single events at 500 to 5000 a second, and bulk loads that
 fill segments. Memory is what MEMORY USAGE says, bytes of rows are STRLEN.`;
 
 const flatNote = `The same load on an emptier and a fuller table, and spread over few and many environments; medians of the runs.
-These are minutes apart, in which a shared machine may become half faster or slower. What the generator does for a
-request never changes, so single events are compared by how many times that they cost.`;
+These are minutes apart, in which a shared machine may become half faster or slower. So each run on the fuller table
+takes turns with one on a reference: a second deployment on the same machine, with as many events as the first level.
+Environments are compared by how many times an event costs what its request costs the generator, which never changes.`;
 
 function mixture({ ways }: Results): string[] {
   const run = ways.find(({ name }) => name === 'mixed')?.runs[0];

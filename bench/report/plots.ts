@@ -5,6 +5,8 @@ import { processNames } from '../deployment.js';
 import { figure, median } from '../figures.js';
 import type { Results } from '../results.js';
 import { colours, ink, renderSvg } from './svg.js';
+import { nameOfSubject } from './tables.js';
+import { costsToGenerator, toReference } from './targets.js';
 
 const width = 560;
 const powersOfTen = [0.01, 0.1, 1, 10, 100, 1000, 10_000, 100_000];
@@ -12,8 +14,11 @@ const colourOf = { domain: [...processNames], range: colours.slice(0, processNam
 
 export const singleNames = [
   'uws',
+  'uws-few',
+  'uws-synced',
   'redis-single',
   'single',
+  'single-few',
   'single-keys',
   'node-http-single',
   'fastify-single',
@@ -106,13 +111,13 @@ function nines(percent: number): number {
 function latency({ latencies }: Results): TopLevelSpec | undefined {
   const values = latencies.flatMap(({ subject, share, ratePerSecond, runs }) => {
     const at = share === undefined ? '' : ` (${Math.round(share * 100)} %)`;
-    const name = `${subject === 'uws' ? 'uWebSockets.js alone' : 'Sluice'}, ${figure(ratePerSecond)}/s${at}`;
+    const rate = `${figure(ratePerSecond)}/s${at}`;
     const percents = runs[0]?.latency.curve.map(({ percent }) => percent) ?? [];
     return percents
       .filter((percent) => percent < 100)
       .map((percent, i) => ({
-        name,
-        subject,
+        rate,
+        subject: nameOfSubject(subject),
         nines: nines(percent),
         ms: Math.max(0.01, median(runs.map((run) => run.latency.curve[i]?.ms ?? Number.NaN))),
       }));
@@ -139,12 +144,19 @@ function latency({ latencies }: Results): TopLevelSpec | undefined {
         scale: { type: 'log' },
         axis: { format: '~', values: powersOfTen },
       },
-      color: { field: 'name', type: 'nominal', sort: null, legend: { columns: 2, labelLimit: 0 } },
+      color: { field: 'rate', type: 'nominal', sort: null, legend: { labelLimit: 0 } },
       strokeDash: {
         field: 'subject',
         type: 'nominal',
-        scale: { domain: ['sluice', 'uws'], range: [[], [4, 3]] },
-        legend: null,
+        scale: {
+          domain: ['sluice', 'uws', 'uws-synced'].map(nameOfSubject),
+          range: [
+            [1, 0],
+            [4, 3],
+            [1, 2],
+          ],
+        },
+        legend: { labelLimit: 0, symbolSize: 400, symbolStrokeWidth: 2 },
       },
     },
   };
@@ -200,20 +212,18 @@ function backlog({ backlog: found }: Results): TopLevelSpec | undefined {
 
 function flat({ flat: found }: Results): TopLevelSpec | undefined {
   if (found === undefined) return undefined;
-  const cost = (runs: readonly { readonly cpuSum?: number }[]) =>
-    median(runs.flatMap(({ cpuSum }) => cpuSum ?? []));
-  const byEvents = found.byEvents.flatMap(({ events, single, bulk }) => [
-    { line: 'one event a request', x: events / 1e6, y: cost(single) },
-    { line: 'bulk of 500', x: events / 1e6, y: cost(bulk) },
+  const byEvents = found.byEvents.flatMap((level) => [
+    { line: 'one event a request', x: level.events / 1e6, y: toReference(level, 'single') ?? 0 },
+    { line: 'bulk of 500', x: level.events / 1e6, y: toReference(level, 'bulk') ?? 0 },
   ]);
   const byEnvironments = found.byEnvironments.map(({ environments, single }) => ({
     line: 'one event a request',
     x: environments,
-    y: cost(single),
+    y: median(costsToGenerator(single)),
   }));
   return lines(
-    { title: 'CPU of an event, µs, by millions of stored events', points: byEvents },
-    { title: 'and by environments', points: byEnvironments },
+    { title: "CPU of an event to the reference's, by millions stored", points: byEvents },
+    { title: "to the generator's, by environments", points: byEnvironments },
   );
 }
 

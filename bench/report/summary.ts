@@ -3,6 +3,7 @@
 import { textTable } from '../figures.js';
 import type { Results } from '../results.js';
 import {
+  flatEnvironmentsTable,
   flatTable,
   latencyTable,
   segmentTable,
@@ -20,7 +21,10 @@ export function summary(results: Results): string {
   add('Highest rates and cost', wayTable(results.ways));
   add('Latency', latencyTable(results));
   if (results.segments !== undefined) add('Backlog in Redis', segmentTable(results));
-  if (results.flat !== undefined) add('Flat', flatTable(results));
+  if (results.flat !== undefined) {
+    add('Flat', flatTable(results));
+    add('Environments', flatEnvironmentsTable(results));
+  }
   if ((results.soak?.samples.length ?? 0) > 0) add('Soak', soakTable(results));
   add('Targets', targetTable(results));
   for (const { scenario, message } of results.failures) parts.push(`FAILED: ${scenario}: ${message}`);

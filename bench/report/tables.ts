@@ -4,7 +4,8 @@ import { processNames } from '../deployment.js';
 import { figure, median } from '../figures.js';
 import type { Results, WayRuns } from '../results.js';
 import { growthOf } from '../soak.js';
-import { costsToGenerator, targetsOf } from './targets.js';
+import { peerWays } from '../ways.js';
+import { costsToGenerator, medianCost, targetsOf, toReference } from './targets.js';
 
 export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
 
@@ -27,6 +28,7 @@ export function wayTable(ways: readonly WayRuns[]): Table {
       return values.length === 0 ? undefined : median(values);
     };
   const columns: readonly (readonly [string, Value])[] = [
+    ['connections', ({ connections }) => connections],
     ['requests/s', ofRuns((run) => run.requestsPerSecond)],
     ['records/s', ofRuns((run) => run.recordsPerSecond)],
     ...processNames.map((name): [string, Value] => [name, ofRuns((run) => run.cpu[name])]),
@@ -45,6 +47,12 @@ export function wayTable(ways: readonly WayRuns[]): Table {
   };
 }
 
+/** Of what latencies are measured of. */
+export function nameOfSubject(subject: string): string {
+  if (subject === 'sluice') return 'Sluice';
+  return peerWays.find((way) => way.subject === subject)?.what ?? subject;
+}
+
 export function latencyTable({ latencies }: Results): Table {
   const rows = latencies.map(({ subject, share, ratePerSecond, runs }) => {
     const of = (value: (run: (typeof runs)[number]) => number | undefined) => {
@@ -53,7 +61,7 @@ export function latencyTable({ latencies }: Results): Table {
     };
     const at = share === undefined ? '' : `, ${Math.round(share * 100)} % of the highest rate`;
     return [
-      `${subject}${at}`,
+      `${nameOfSubject(subject)}${at}`,
       figure(ratePerSecond),
       of((run) => run.latency.acknowledgedMs.p50),
       of((run) => run.latency.acknowledgedMs.p99),
@@ -85,22 +93,28 @@ export function latencyTable({ latencies }: Results): Table {
 }
 
 export function flatTable({ flat }: Results): Table {
-  const cost = (runs: readonly { readonly cpuSum?: number }[] | undefined) =>
-    figure(runs === undefined ? undefined : median(runs.flatMap(({ cpuSum }) => cpuSum ?? [])));
   return {
-    head: ['CPU, µs an event', 'single', "to the generator's", 'bulk of 500'],
+    head: ['CPU, µs an event', 'single', "reference's", 'times', 'bulk of 500', "reference's", 'times'],
+    rows: (flat?.byEvents ?? []).map((level) => [
+      `${figure(level.events / 1e6)} million stored events`,
+      figure(medianCost(level.single)),
+      figure(medianCost(level.reference.single)),
+      figure(toReference(level, 'single')),
+      figure(medianCost(level.bulk)),
+      figure(medianCost(level.reference.bulk)),
+      figure(toReference(level, 'bulk')),
+    ]),
+  };
+}
+
+export function flatEnvironmentsTable({ flat }: Results): Table {
+  return {
+    head: ['CPU, µs', 'single', "to the generator's"],
     rows: [
-      ...(flat?.byEvents ?? []).map(({ events, single, bulk }) => [
-        `${figure(events / 1e6)} million stored events`,
-        cost(single),
-        figure(median(costsToGenerator(single))),
-        cost(bulk),
-      ]),
       ...(flat?.byEnvironments ?? []).map(({ environments, single }) => [
         `${figure(environments)} environments`,
-        cost(single),
+        figure(medianCost(single)),
         figure(median(costsToGenerator(single))),
-        cost(undefined),
       ]),
     ],
   };

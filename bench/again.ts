@@ -1,0 +1,32 @@
+// What failed in a session, run once more: a shared machine may stand still for some seconds of the half hour, and
+// one scenario that met it should not cost all others.
+
+import { BenchError } from './failure.js';
+import type { Results } from './results.js';
+
+/** The scenarios to run and the words of the options that the session had. Throws BenchError when none failed. */
+export function planAgain({ failures, command, elsewhere }: Results): { names: string[]; args: string[] } {
+  if (elsewhere) throw new BenchError('again is for sessions of a deployment of the bench');
+  if (failures.length === 0) throw new BenchError('nothing failed in this session');
+  return { names: failures.map(({ scenario }) => scenario), args: command.split(' ').slice(1) };
+}
+
+/** The session with what was found when its failed scenarios ran again; what failed again stays failed. */
+export function addAgain(session: Results, again: Results): Results {
+  const failedAgain = new Set(again.failures.map(({ scenario }) => scenario));
+  const { date } = again.machine;
+  return {
+    ...again,
+    ...session,
+    seconds: session.seconds + again.seconds,
+    ways: [...session.ways, ...again.ways],
+    latencies: session.latencies.length > 0 ? session.latencies : again.latencies,
+    failures: again.failures,
+    repeated: [
+      ...(session.repeated ?? []),
+      ...session.failures
+        .filter(({ scenario }) => !failedAgain.has(scenario))
+        .map((failure) => ({ ...failure, date })),
+    ],
+  };
+}
