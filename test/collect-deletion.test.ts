@@ -10,16 +10,16 @@ import {
   createTestAccount,
   dumpPlaces,
   getToken,
-  keysWith,
   readFound,
   submitAccepted,
   type TestAccount,
   type User,
   untilComplete,
   untilStored,
-  withRedis,
 } from './support/deletion.js';
+import { withRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
+import { keysWith } from './support/traces.js';
 
 let sluice: SluiceHandle;
 let account: TestAccount;

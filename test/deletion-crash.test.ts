@@ -11,10 +11,8 @@ import {
   createTestAccount,
   type Dump,
   dumpPlaces,
-  filesWith,
   getToken,
   type History,
-  keysWith,
   readFound,
   readStatus,
   showDeletion,
@@ -23,9 +21,9 @@ import {
   untilComplete,
   untilKnown,
   untilStored,
-  withRedis,
   writeHistory,
 } from './support/deletion.js';
+import { withRedis } from './support/redis-client.js';
 import {
   type Child,
   type ClickHouseHandle,
@@ -33,6 +31,7 @@ import {
   startClickHouse,
   startSluice,
 } from './support/services.js';
+import { filesWith, keysWith } from './support/traces.js';
 import { until } from './support/wait.js';
 
 let clickhouse: ClickHouseHandle;

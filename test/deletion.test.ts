@@ -13,9 +13,7 @@ import {
   assertExact,
   createTestAccount,
   dumpPlaces,
-  filesWith,
   getToken,
-  keysWith,
   readFound,
   readStatus,
   send,
@@ -30,10 +28,11 @@ import {
   untilComplete,
   untilKnown,
   untilStored,
-  withRedis,
   writeHistory,
 } from './support/deletion.js';
+import { withRedis } from './support/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from './support/services.js';
+import { filesWith, keysWith } from './support/traces.js';
 import { until } from './support/wait.js';
 
 let sluice: SluiceHandle;

@@ -14,9 +14,9 @@ import {
   type User,
   untilComplete,
   untilStored,
-  withRedis,
 } from './support/deletion.js';
 import { readDeployFile, readYaml, root } from './support/deploy-file.js';
+import { withRedis } from './support/redis-client.js';
 import { type Block, programsNamedIn, readBlocks, runBlock } from './support/runbook.js';
 import { type Child, type SluiceHandle, startSluice } from './support/services.js';
 import { tempDir } from './support/temp-dir.js';

@@ -6,19 +6,21 @@ import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, inserts, markerLooks, startClickHouseGate } from './support/clickhouse-gate.js';
-import {
-  assertKept,
-  connectTestRedis,
-  newProducer,
-  readMetric,
-  untilDrained,
-} from './support/fault-checks.js';
+import { assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
 import { type Producer, startLoad, whileRunning } from './support/load.js';
-import { type Child, type SluiceHandle, startSluice } from './support/services.js';
+import { connectTestRedis } from './support/redis-client.js';
+import {
+  type Child,
+  type RedisHandle,
+  type SluiceHandle,
+  startRedis,
+  startSluice,
+} from './support/services.js';
 import { until } from './support/wait.js';
 
 const backlogBytesMax = 300_000;
 
+let server: RedisHandle;
 let sluice: SluiceHandle;
 let redis: Redis;
 /** Between each of two workers and ClickHouse. */
@@ -26,7 +28,10 @@ let gates: readonly [ClickHouseGate, ClickHouseGate];
 let workers: readonly [Child, Child];
 
 before(async () => {
+  // No test here is about Redis's disk: one that stands still must not leave the outcome of a commit open.
+  server = await startRedis({ appendfsync: 'everysec' });
   sluice = await startSluice({
+    redis: server,
     workers: 0,
     env: { JOB_LOCK_MS: '1000', BACKLOG_BYTES_MAX: String(backlogBytesMax) },
   });
@@ -41,6 +46,7 @@ before(async () => {
 after(async () => {
   redis?.disconnect();
   await sluice?.stop();
+  await server?.remove();
   for (const gate of gates ?? []) await gate.close();
 });
 

@@ -8,8 +8,9 @@ import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './support/exactly-once.js';
-import { assertKept, connectTestRedis, newProducer, untilDrained } from './support/fault-checks.js';
+import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
 import { type Producer, startLoad, whileRunning } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import { type Bootstrap, type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
 

@@ -4,8 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { assertKept, connectTestRedis, newProducer, untilDrained } from './support/fault-checks.js';
+import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
 import { type Load, startLoad, whileRunning } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from './support/services.js';
 
 let sluice: SluiceHandle;

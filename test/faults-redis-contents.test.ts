@@ -5,8 +5,9 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
-import { assertKept, connectTestRedis, newProducer, untilDrained } from './support/fault-checks.js';
+import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
 import { type Load, type Request, type SentEvent, startLoad, whileRunning } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import {
   type RedisHandle,
   type SluiceHandle,

@@ -4,14 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import {
-  assertKept,
-  connectTestRedis,
-  newProducer,
-  readMetric,
-  untilDrained,
-} from './support/fault-checks.js';
+import { assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
 import { startLoad, whileRunning } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import {
   type RedisHandle,
   type SluiceHandle,

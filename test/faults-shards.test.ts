@@ -5,8 +5,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys, shardOf } from '../src/redis/keys.js';
-import { assertKept, connectTestRedis, newProducer } from './support/fault-checks.js';
+import { assertKept, newProducer } from './support/fault-checks.js';
 import type { Producer } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
 

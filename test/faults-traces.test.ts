@@ -5,9 +5,11 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
-import { assertKept, connectTestRedis, newProducer, untilDrained } from './support/fault-checks.js';
+import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
 import { type Producer, startLoad, whileRunning } from './support/load.js';
+import { connectTestRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
+import { textOf } from './support/traces.js';
 
 let sluice: SluiceHandle;
 let redis: Redis;
@@ -28,28 +30,9 @@ const segmentPrefix = '{s0}:segment:';
 async function readOutsideSegments(): Promise<Map<string, string>> {
   const contents = new Map<string, string>();
   for (const key of await redis.keys('*')) {
-    if (!key.startsWith(segmentPrefix)) contents.set(key, await readText(key));
+    if (!key.startsWith(segmentPrefix)) contents.set(key, await textOf(redis, key));
   }
   return contents;
-}
-
-async function readText(key: string): Promise<string> {
-  switch (await redis.type(key)) {
-    case 'string':
-      return (await redis.getBuffer(key))?.toString('latin1') ?? '';
-    case 'hash':
-      return JSON.stringify(await redis.hgetall(key));
-    case 'list':
-      return JSON.stringify(await redis.lrange(key, 0, -1));
-    case 'set':
-      return JSON.stringify(await redis.smembers(key));
-    case 'zset':
-      return JSON.stringify(await redis.zrange(key, '0', '-1'));
-    case 'stream':
-      return JSON.stringify(await redis.xrange(key, '-', '+'));
-    default:
-      return ''; // It expired meanwhile.
-  }
 }
 
 function assertNotIn(contents: ReadonlyMap<string, string>, mark: string): void {

@@ -4,7 +4,7 @@
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
-import { connectTestRedis } from '../support/fault-checks.js';
+import { connectTestRedis } from '../support/redis-client.js';
 import {
   type ClickHouseHandle,
   type RedisHandle,

@@ -3,13 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { type ClientRequest, request } from 'node:http';
-import { join } from 'node:path';
-import { Redis } from 'ioredis';
 import { placesInOrder } from '../../src/deletion/places.js';
 import type { DeletionRequest } from '../../src/deletion/request.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { withRedis } from './redis-client.js';
 import type { SluiceHandle } from './services.js';
 import { until } from './wait.js';
 
@@ -302,21 +300,6 @@ export async function untilStored(sluice: SluiceHandle): Promise<void> {
   );
 }
 
-export async function withRedis<Result>(
-  sluice: { readonly redisUrl: string },
-  work: (redis: Redis) => Promise<Result>,
-): Promise<Result> {
-  const redis = new Redis(sluice.redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
-  redis.on('error', () => {
-    // It tries again by itself; a test that waits for too long fails on its own deadline.
-  });
-  try {
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
-
 /** Every row of every place that holds a user, markers excepted, as sorted JSON by table. */
 export type Dump = ReadonlyMap<string, readonly string[]>;
 
@@ -448,56 +431,4 @@ export async function writeHistory(
       return { stored_events: 4, stored_user_properties: 1 };
     },
   };
-}
-
-/** The keys of Redis that hold some text, in their names or their values. */
-export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {
-  return withRedis(sluice, async (redis) => {
-    const found: string[] = [];
-    for await (const keys of redis.scanStream({ count: 500 })) {
-      for (const key of keys as string[]) {
-        const value = await redis.dumpBuffer(key);
-        if (key.includes(text) || value?.includes(text)) found.push(key);
-        else if (value !== null && (await uncompressed(redis, key)).includes(text)) found.push(key);
-      }
-    }
-    return found;
-  });
-}
-
-/** DUMP compresses long strings: their text is read as it is. */
-async function uncompressed(redis: Redis, key: string): Promise<string> {
-  switch (await redis.type(key)) {
-    case 'string':
-      return (await redis.getBuffer(key))?.toString('latin1') ?? '';
-    case 'hash':
-      return JSON.stringify(await redis.hgetall(key));
-    case 'list':
-      return JSON.stringify(await redis.lrange(key, 0, -1));
-    case 'set':
-      return JSON.stringify(await redis.smembers(key));
-    case 'zset':
-      return JSON.stringify(await redis.zrange(key, '0', '-1'));
-    case 'stream':
-      return JSON.stringify(await redis.xrange(key, '-', '+'));
-    default:
-      return '';
-  }
-}
-
-/** The files below a folder that hold some text; those that vanish meanwhile hold nothing. */
-export function filesWith(dir: string, texts: readonly string[]): string[] {
-  const found: string[] = [];
-  for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath ?? entry.path, entry.name);
-    try {
-      if (statSync(path).size === 0) continue;
-      const bytes = readFileSync(path);
-      for (const text of texts) if (bytes.includes(text)) found.push(`${path}: ${text}`);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-  }
-  return found;
 }

@@ -2,7 +2,7 @@
 // left in Redis, and no log names what was sent.
 
 import assert from 'node:assert/strict';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { shardKeys } from '../../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './exactly-once.js';
 import { countOutcomes, createProducer, type Invocation, type Producer, type Settlement } from './load.js';
@@ -10,14 +10,6 @@ import type { ApiHandle, SluiceHandle } from './services.js';
 import { until } from './wait.js';
 
 /** A connection of the test's own, which waits for Redis as long as it takes. */
-export function connectTestRedis(url: string): Redis {
-  const redis = new Redis(url, { retryStrategy: () => 50, maxRetriesPerRequest: null });
-  redis.on('error', () => {
-    // It tries again by itself; a test that waits for too long fails on its own deadline.
-  });
-  return redis;
-}
-
 let environments = 0;
 
 /** A producer for an environment of its own, in which bulk requests have no limit but those of their users. */

@@ -1,21 +1,53 @@
-// Hands out loopback ports for the servers of a test.
+// Hands out loopback ports for the servers of a test, to each test process those of a block of its own: a port
+// whose server is down between a kill and its restart is free to look at, and still nobody else's.
 
 import { randomInt } from 'node:crypto';
+import { createServer } from 'node:net';
 import { probePort } from '../../deploy/local/ports.js';
 
-const given = new Set<number>();
+/** Below the range from which the system takes the local ports of outgoing connections. */
+const first = 15_000;
+const portsPerBlock = 250;
+const blocks = 68;
+
+let block: Promise<number> | undefined;
+let given = 0;
 
 /**
- * Settles with a port that nobody uses now. It is below the range from which the system takes the local
- * ports of outgoing connections: from there, any connection of any process could take it while the server
- * that owns it is down between a kill and its restart.
+ * Settles with a port that nobody uses now and that no other test process is given while this one lives. A process
+ * that has had all of its block begins again with those that it was given first.
  */
 export async function freePort(): Promise<number> {
-  for (let attempt = 0; attempt < 100; attempt += 1) {
-    const port = randomInt(15_000, 32_000);
-    if (given.has(port) || (await probePort('127.0.0.1', port)) !== 'free') continue;
-    given.add(port);
-    return port;
+  block ??= takeBlock();
+  const from = await block;
+  for (let tried = 1; tried < portsPerBlock; tried += 1) {
+    const port = from + 1 + (given % (portsPerBlock - 1));
+    given += 1;
+    if ((await probePort('127.0.0.1', port)) === 'free') return port;
   }
   throw new Error('no free port found');
+}
+
+/** Whoever listens on the first port of a block has the others; the system gives it back with the process. */
+async function takeBlock(): Promise<number> {
+  const start = randomInt(blocks);
+  for (let tried = 0; tried < blocks; tried += 1) {
+    const from = first + ((start + tried) % blocks) * portsPerBlock;
+    if (await holdPort(from)) return from;
+  }
+  throw new Error('no free block of ports found');
+}
+
+function holdPort(port: number): Promise<boolean> {
+  return new Promise((settle, reject) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') settle(false);
+      else reject(error);
+    });
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => {
+      server.unref();
+      settle(true);
+    });
+  });
 }

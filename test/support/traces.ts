@@ -1,0 +1,60 @@
+// What is left of something in Redis and on disks: where a deletion, or what must never be kept, is looked for.
+
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
+import { withRedis } from './redis-client.js';
+
+/** The keys of Redis that hold some text, in their names or their values. */
+export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {
+  return withRedis(sluice, async (redis) => {
+    const found: string[] = [];
+    for await (const keys of redis.scanStream({ count: 500 })) {
+      for (const key of keys as string[]) {
+        const dumped = await redis.dumpBuffer(key);
+        if (dumped === null) continue;
+        // DUMP compresses long strings; reading a key as text leaves out what it knows besides its values.
+        const held = [key, dumped, await textOf(redis, key)].some((bytes) => bytes.includes(text));
+        if (held) found.push(key);
+      }
+    }
+    return found;
+  });
+}
+
+/** All that a key holds; empty when it expired meanwhile. */
+export async function textOf(redis: Redis, key: string): Promise<string> {
+  switch (await redis.type(key)) {
+    case 'string':
+      return (await redis.getBuffer(key))?.toString('latin1') ?? '';
+    case 'hash':
+      return JSON.stringify(await redis.hgetall(key));
+    case 'list':
+      return JSON.stringify(await redis.lrange(key, 0, -1));
+    case 'set':
+      return JSON.stringify(await redis.smembers(key));
+    case 'zset':
+      return JSON.stringify(await redis.zrange(key, '0', '-1'));
+    case 'stream':
+      return JSON.stringify(await redis.xrange(key, '-', '+'));
+    default:
+      return '';
+  }
+}
+
+/** The files below a folder that hold some text; those that vanish meanwhile hold nothing. */
+export function filesWith(dir: string, texts: readonly string[]): string[] {
+  const found: string[] = [];
+  for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath ?? entry.path, entry.name);
+    try {
+      if (statSync(path).size === 0) continue;
+      const bytes = readFileSync(path);
+      for (const text of texts) if (bytes.includes(text)) found.push(`${path}: ${text}`);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+  return found;
+}
