@@ -4,7 +4,14 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { withoutBrowser } from './support/browser.js';
 import { type ClientRig, libraryIn, startClientRig, userOf, warningsOf } from './support/client-page.js';
+import type { SentMessage } from './support/collect-front.js';
 import { until } from './support/wait.js';
+
+/** What was sent for an environment, in order; what was sent again counts once. */
+function sentOnce(rig: ClientRig, appId: string): SentMessage[] {
+  const messages = rig.front.batches(appId).flatMap((batch) => batch.messages);
+  return [...new Map(messages.map((message) => [message.id, message])).values()];
+}
 
 describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
   let rig: ClientRig;
@@ -62,9 +69,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       const session = Object.fromEntries(rows.map((row) => [row.event, row.session_id]));
       assert.equal(session['Ada again'], session.Ada);
       assert.notEqual(session.Other, session.Ada);
-      const identities = rig.front
-        .batches(appId)
-        .flatMap(({ messages }) => messages)
+      const identities = sentOnce(rig, appId)
         .filter(({ type }) => type === 'identify')
         .map(({ user_id, identity }) => [user_id, identity]);
       assert.deepEqual(identities, [
@@ -78,7 +83,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
           );
           return found.length === 2 && found;
         },
-        { deadlineMs: 20_000, what: 'both users are there' },
+        { deadlineMs: 40_000, what: 'both users are there' },
       );
       assert.deepEqual(
         users.map(({ identity, user_ids }) => [identity, user_ids.map(String)]),
@@ -102,7 +107,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       for (const [index, identity] of refused.entries()) {
         await page.evaluate(`sluice.identify(${identity})`);
         assert.deepEqual(await userOf(page), before, identity);
-        await until(() => warnings.length > index, { deadlineMs: 5_000, what: `a warning for ${identity}` });
+        await until(() => warnings.length > index, { deadlineMs: 20_000, what: `a warning for ${identity}` });
       }
       await page.evaluate('sluice.identify("guest")');
       assert.equal((await userOf(page)).identity, 'guest');
@@ -125,10 +130,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate('sluice.flush()');
 
       const rows = (await rig.stored(appId, 5)).sort((a, b) => Number(a.event) - Number(b.event));
-      const messages = rig.front
-        .batches(appId)
-        .flatMap((batch) => batch.messages)
-        .filter(({ type }) => type === 'event');
+      const messages = sentOnce(rig, appId).filter(({ type }) => type === 'event');
       assert.deepEqual(
         messages.map((message) => [message.event, message.user_id, message.identity]),
         [
@@ -203,7 +205,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
           );
           return found?.properties.plan === 'paid' && found.properties.age !== undefined && found;
         },
-        { deadlineMs: 20_000, what: 'the properties are stored' },
+        { deadlineMs: 40_000, what: 'the properties are stored' },
       );
       assert.deepEqual(user.properties, { plan: 'paid', age: '41', email: 'ada@example.com' });
       assert.equal(user.email, 'ada@example.com');
@@ -262,7 +264,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate(
         `sluice.addEventProperties({ small: "no", big3: '🙂'.repeat(500), kept: "changed" })`,
       );
-      await until(() => warnings.length > 0, { deadlineMs: 5_000, what: 'a warning' });
+      await until(() => warnings.length > 0, { deadlineMs: 20_000, what: 'a warning' });
       assert.equal(await bytes(), full);
       // Up to the last byte, one at a time.
       await page.evaluate(`sluice.addEventProperties({ fill: "" })`);
@@ -272,7 +274,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       assert.deepEqual(warnings, []);
       assert.equal(await bytes(), 4_096);
       await page.evaluate(`sluice.addEventProperties({ fill: 'y'.repeat(${room + 1}) })`);
-      await until(() => warnings.length > 0, { deadlineMs: 5_000, what: 'a second warning' });
+      await until(() => warnings.length > 0, { deadlineMs: 20_000, what: 'a second warning' });
 
       await page.reload();
       await libraryIn(page);
@@ -298,7 +300,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate(`
         sluice.track('a'.repeat(256)); sluice.track('🙂'.repeat(256)); sluice.track('');
         sluice.identify('b'.repeat(255)); sluice.identify('🙂'.repeat(255)); sluice.identify('');`);
-      await until(() => warnings.length >= 6, { deadlineMs: 5_000, what: 'six warnings' });
+      await until(() => warnings.length >= 6, { deadlineMs: 20_000, what: 'six warnings' });
       assert.deepEqual(await userOf(page), user);
       await page.evaluate(`sluice.identify('b'.repeat(254)); sluice.track('Last')`);
       const rows = await rig.stored(appId, 3);
@@ -362,7 +364,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
               `SELECT properties FROM users WHERE app_id = '${appId}' AND identity = 'p@x.example'`,
             )
           ).find(({ properties }) => properties.n),
-        { deadlineMs: 20_000, what: 'the properties are stored' },
+        { deadlineMs: 40_000, what: 'the properties are stored' },
       );
       const { flag, ...rest } = user.properties;
       assert.deepEqual(rest, { fits: '🙂'.repeat(255), n: '7' });
@@ -404,7 +406,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate(`sluice.load("${appId}", ${options}); sluice.optIn(); sluice.clearEventProperties();
         sluice.track("Still there", { a: 1 })`);
       await until(async () => (await rig.stored(appId, 1)).some((row) => row.event === 'Still there'), {
-        deadlineMs: 25_000,
+        deadlineMs: 60_000,
         what: 'a later event is stored',
       });
       assert.deepEqual(uncaught, []);

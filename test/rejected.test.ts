@@ -58,7 +58,7 @@ function listed(count: number): Promise<RejectedEntry[]> {
       const entries = await listRejected(redis, sluice.appId);
       return entries.length >= count && entries;
     },
-    { deadlineMs: 10_000, what },
+    { deadlineMs: 30_000, what },
   );
 }
 
@@ -72,7 +72,7 @@ test('lists a refused request with time, endpoint, code, field, size and user, a
   await listed(1);
   const [entry, ...rest] = (await sluice.admin('rejected', 'list', sluice.appId)) as RejectedEntry[];
   assert.deepEqual(rest, []);
-  assert.ok(Math.abs(Date.parse(entry?.time ?? '') - sentMs) < 5_000);
+  assert.ok(Math.abs(Date.parse(entry?.time ?? '') - sentMs) < 30_000);
   assert.deepEqual(
     { ...entry, time: '' },
     {
@@ -195,8 +195,10 @@ test('keeps the last 100 of an environment, and nothing for longer than 7 days',
   await redis.zadd(key, Date.now() - 7 * dayMs - 1, `a:${JSON.stringify(entry)}`);
   assert.deepEqual(await listRejected(redis, sluice.appId), [], 'what is too old is not shown');
 
+  const startedMs = Date.now();
   for (let round = 0; round < 3; round++) {
-    const kept = keepRejectedIn(redis, log);
+    // Two processes that note in the same millisecond have no order.
+    const kept = keepRejectedIn(redis, log, () => startedMs + round);
     for (let i = 0; i < 60; i++) kept.noteRequest(source(), refusal, {}, round * 1000 + i);
     await kept.close();
   }

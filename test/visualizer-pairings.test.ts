@@ -81,7 +81,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     name: 'redis-server',
     program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
     healthy: async () => (await redis.ping()) === 'PONG',
-    healthyDeadlineMs: 20_000,
+    healthyDeadlineMs: 60_000,
   });
   const channel = createChannel({
     redis,
@@ -123,14 +123,16 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
 });
 
 describe('what a device has sent', () => {
+  /** Far longer than a batch may be held up, and than a busy machine may stand still. */
+  const commandMsMax = 30_000;
   let server: RedisHandle;
   let redis: Redis;
   let channel: Channel;
 
   before(async () => {
     server = await startRedis();
-    redis = connect(single(server.url), log, 1_500);
-    await ready(redis, 5_000);
+    redis = connect(single(server.url), log, commandMsMax);
+    await ready(redis, 30_000);
     channel = createChannel({
       redis,
       connectForMessages: () => connectForMessages(single(server.url), log),
@@ -198,7 +200,8 @@ describe('what a device has sent', () => {
     assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
     const tookMs = performance.now() - startedAt;
     server.sigcont();
-    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < visualizer.lookupMsMax + 950, String(tookMs));
+    // It gave up by itself: Redis said nothing, and the command had not failed yet.
+    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < commandMsMax / 2, String(tookMs));
     await until(async () => (await stateOf(redis, id, '1')) === 'live', {
       deadlineMs: 20_000,
       what: 'Redis answers again',
@@ -207,7 +210,7 @@ describe('what a device has sent', () => {
     await until(() => redis.status !== 'ready', { deadlineMs: 20_000, what: 'the connection is lost' });
     assert.equal(await show(batch(pairing)), true);
     await server.restart();
-    await ready(redis, 10_000);
+    await ready(redis, 30_000);
     await endPairing(redis, id, '1');
     assert.equal(await show(batch(pairing)), false);
     for (const text of ['', 'x', pairing.slice(1), `${pairing}A`])

@@ -3,7 +3,7 @@
 export type RedisSettings = {
   readonly port: number;
   readonly dir: string;
-  readonly appendfsync: 'always' | 'everysec';
+  readonly appendfsync: 'always' | 'everysec' | 'no';
   readonly memoryBytesMax: number;
 };
 

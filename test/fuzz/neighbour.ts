@@ -6,7 +6,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 
 export type NeighbourReport = {
   readonly tookMs: readonly number[];
-  /** Answers other than 200, and what went wrong otherwise. */
+  /** Answers other than 200 and 503 `unknown`, and what went wrong otherwise. */
   readonly faults: readonly string[];
 };
 
@@ -47,9 +47,14 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
         headers: { 'Content-Type': 'application/json', 'Content-Length': body.length },
       },
       (reply) => {
-        reply.resume();
+        let text = '';
+        reply.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+        });
+        // A process that is stopped for a moment may leave the outcome of a commit open. That is late, not wrong.
+        const isOpen = () => reply.statusCode === 503 && text.includes('"code":"unknown"');
         reply.once('end', () =>
-          settle(reply.statusCode === 200 ? undefined : `answered ${reply.statusCode}`),
+          settle(reply.statusCode === 200 || isOpen() ? undefined : `answered ${reply.statusCode}: ${text}`),
         );
       },
     );

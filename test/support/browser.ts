@@ -26,7 +26,8 @@ export function withoutBrowser(): string | false {
 
 /** Starts a browser with a profile of its own; the caller closes it. */
 export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: chromiumPath, args: flags });
+  // On a busy machine it takes ten seconds to start.
+  return chromium.launch({ executablePath: chromiumPath, args: flags, timeout: 120_000 });
 }
 
 /**
@@ -56,11 +57,15 @@ export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'st
   };
 }
 
-/** Notes what goes wrong in a page: errors that nobody caught and what it writes to the console as such. */
+/**
+ * Notes what goes wrong in a page: errors that nobody caught and what it writes to the console as such. That a busy
+ * machine answered 503, after which pages ask again, is the browser's own word and no fault of theirs.
+ */
 export function faultsOf(page: Page): string[] {
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(`uncaught: ${error.message}`));
   page.on('console', (message) => {
+    if (/^Failed to load resource: the server responded with a status of 503\b/.test(message.text())) return;
     if (message.type() === 'error' || message.type() === 'warning') faults.push(message.text());
   });
   return faults;

@@ -149,7 +149,7 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
       last = await all();
       return last.length >= count;
     },
-    { deadlineMs: 25_000, everyMs: 50, what: `${count} events are stored` },
+    { deadlineMs: 50_000, everyMs: 50, what: `${count} events are stored` },
   ).catch((error: Error) => {
     const names = last.slice(0, 40).map((row) => row.event);
     throw new Error(`${error.message}, but ${last.length}: ${JSON.stringify(names)}`);
@@ -158,9 +158,9 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
   const message = event({ event: mark });
   // On a busy machine the disk may stand still for longer than a request waits; a repeat changes nothing.
   const taken = async () => (await collect(sluice.baseUrl, request(appId, [message]))).status === 200;
-  await until(taken, { deadlineMs: 25_000, everyMs: 500, what: 'the mark is taken' });
+  await until(taken, { deadlineMs: 50_000, everyMs: 500, what: 'the mark is taken' });
   await until(async () => (await sluice.rows(`SELECT 1 FROM events WHERE event = '${mark}'`)).length === 1, {
-    deadlineMs: 25_000,
+    deadlineMs: 50_000,
     everyMs: 50,
     what: 'the mark is stored',
   });

@@ -9,7 +9,6 @@ import { countOutcomes, createProducer, type Invocation, type Producer, type Set
 import type { ApiHandle, SluiceHandle } from './services.js';
 import { until } from './wait.js';
 
-/** A connection of the test's own, which waits for Redis as long as it takes. */
 let environments = 0;
 
 /** A producer for an environment of its own, in which bulk requests have no limit but those of their users. */
@@ -23,7 +22,7 @@ export async function newProducer(sluice: SluiceHandle): Promise<Producer> {
 }
 
 /** Settles when ClickHouse has everything that Redis accepted, and both Redis and the metrics say so. */
-export async function untilDrained(sluice: SluiceHandle, redis: Redis, deadlineMs = 40_000): Promise<void> {
+export async function untilDrained(sluice: SluiceHandle, redis: Redis, deadlineMs = 120_000): Promise<void> {
   await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
     deadlineMs,
     what: 'no segment is outstanding',
@@ -35,7 +34,7 @@ export async function untilDrained(sluice: SluiceHandle, redis: Redis, deadlineM
   assert.deepEqual(await redis.keys('{s0}:segment:*'), [], 'a segment outlived its place in the set');
   for (const api of sluice.api.filter(({ running }) => running)) {
     await until(async () => (await readMetric(api, 'sluice_backlog_segments')) === 0, {
-      deadlineMs: 10_000,
+      deadlineMs: 30_000,
       what: `${api.name} shows an empty backlog`,
     });
   }

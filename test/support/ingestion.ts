@@ -66,7 +66,7 @@ export async function createEnvironments(
 }
 
 /** Settles when ClickHouse has everything that the API accepted until now, whatever is sent meanwhile. */
-export async function untilStored(sluice: SluiceHandle, deadlineMs = 30_000): Promise<void> {
+export async function untilStored(sluice: SluiceHandle, deadlineMs = 60_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
   try {
     const outstanding = await redis.zrange(shardKeys.segments(0), '0', '-1');

@@ -18,7 +18,11 @@ export type RedisHandle = Child & {
 };
 
 export type RedisOptions = {
-  readonly appendfsync?: 'always' | 'everysec';
+  /**
+   * `always` unless told. With `no` what was written still outlives the process, and no answer waits for a disk: for
+   * tests of something else, since a disk that stands still for longer than a commit may take leaves its outcome open.
+   */
+  readonly appendfsync?: 'always' | 'everysec' | 'no';
   /** Bytes; 1 GiB unless told. */
   readonly maxmemory?: number;
   readonly port?: number;

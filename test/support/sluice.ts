@@ -22,7 +22,7 @@ export type SluiceOptions = {
   /** The same for one kind: for a `REDIS_URL` that leads through a proxy, say. */
   readonly apiEnv?: NodeJS.ProcessEnv;
   readonly workerEnv?: NodeJS.ProcessEnv;
-  /** Services to share instead of starting own ones; `stop` leaves them running. */
+  /** Services to share instead of starting own ones; `stop` leaves them running. An own Redis waits for no disk. */
   readonly redis?: RedisHandle;
   readonly clickhouse?: ClickHouseHandle;
 };
@@ -72,7 +72,7 @@ let deployments = 0;
 export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHandle> {
   const dataDir = tempDir('data');
   const [redis, clickhouse] = await Promise.all([
-    options.redis ?? startRedis(),
+    options.redis ?? startRedis({ appendfsync: 'no' }),
     options.clickhouse ?? startClickHouse(),
   ]);
   deployments += 1;

@@ -1,6 +1,6 @@
 // What is left of something in Redis and on disks: where a deletion, or what must never be kept, is looked for.
 
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
 import { withRedis } from './redis-client.js';
@@ -42,19 +42,24 @@ export async function textOf(redis: Redis, key: string): Promise<string> {
   }
 }
 
-/** The files below a folder that hold some text; those that vanish meanwhile hold nothing. */
+/** The files below a folder that hold some text; files and folders that vanish meanwhile hold nothing. */
 export function filesWith(dir: string, texts: readonly string[]): string[] {
-  const found: string[] = [];
-  for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath ?? entry.path, entry.name);
-    try {
-      if (statSync(path).size === 0) continue;
+  return unlessGone(() => readdirSync(dir, { withFileTypes: true })).flatMap((entry) => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return filesWith(path, texts);
+    if (!entry.isFile()) return [];
+    return unlessGone(() => {
       const bytes = readFileSync(path);
-      for (const text of texts) if (bytes.includes(text)) found.push(`${path}: ${text}`);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
+      return texts.filter((text) => bytes.includes(text)).map((text) => `${path}: ${text}`);
+    });
+  });
+}
+
+function unlessGone<T>(read: () => T[]): T[] {
+  try {
+    return read();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
   }
-  return found;
 }

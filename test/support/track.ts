@@ -88,7 +88,7 @@ async function untilValidation(
         return (code === 'missing_user') === (wanted === 'lenient');
       });
     },
-    { deadlineMs: 10_000, what: `environment ${appId} is ${wanted}` },
+    { deadlineMs: 30_000, what: `environment ${appId} is ${wanted}` },
   );
 }
 
@@ -129,7 +129,7 @@ export async function untilStored(
       );
       return Number(row?.stored) >= count;
     },
-    { deadlineMs: 15_000, what: `${count} events are stored` },
+    { deadlineMs: 60_000, what: `${count} events are stored` },
   );
   return storedEvents(sluice, appId);
 }
