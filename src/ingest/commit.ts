@@ -177,7 +177,9 @@ export function createCommitter(options: CommitterOptions): Committer {
   async function attempt(args: (string | number | Buffer)[], leftMs: number): Promise<Reply> {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error('no reply in time')), Math.min(leftMs, commits.attemptMs));
+      const giveUp = () => reject(new Error('no reply in time'));
+      // Timers come before what has arrived: a process that was stopped for a while first looks at its replies.
+      timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commits.attemptMs));
     });
     try {
       const reply = runScript(redis, scripts.commit, keys, args);

@@ -40,12 +40,14 @@ const withoutResending: ClusterOptions = {
 
 /**
  * The connection of commits: fails at once when there is no connection, never queues, never resends, and
- * gives up a reply after `attemptMs` (without that a promise may never settle after a drop).
+ * gives up a reply (without that a promise may never settle after a drop). That is long after `attemptMs`, when
+ * whoever sends a commit gives it up, having looked at what has arrived.
  */
 export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
-  const options = { ...shared, commandTimeout: attemptMs };
-  // A silent node of a cluster is left alone, so that commits of other shards go on.
-  return open(address, options, { ...withoutResending, redisOptions: { socketTimeout: attemptMs } }, log);
+  const options = { ...shared, commandTimeout: 10 * attemptMs };
+  // A silent node of a cluster is left alone, so that commits of other shards go on. It is asked for, too.
+  const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
+  return open(address, options, { ...withoutResending, redisOptions }, log);
 }
 
 /**
