@@ -389,7 +389,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
   gate.hold(inserts);
   try {
     await sendEvents(sluice, main, 'go', [{ identity: 'undead' }, { identity: 'undead' }]);
-    await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the worker wants to insert' });
+    await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker wants to insert' });
     zombie.sigstop();
     worker.sigcont();
     await untilStored(sluice);
@@ -420,7 +420,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
   const identity = randomBytes(24).toString('base64url');
   try {
     const requestId = await submitNow([{ identity }]);
-    await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the worker keeps the targets' });
+    await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker keeps the targets' });
     zombie.sigstop();
     worker.sigcont();
     await untilComplete(sluice, token, requestId);
@@ -432,7 +432,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
       async () =>
         (await sluice.rows(`SELECT 1 FROM ${targetTable} WHERE identity = '${identity}'`)).length === 0,
       // Strays are looked for twice a minute.
-      { deadlineMs: 60_000, what: 'the target is gone from the kept targets', everyMs: 200 },
+      { deadlineMs: 120_000, what: 'the target is gone from the kept targets', everyMs: 200 },
     );
   } finally {
     worker.sigcont();

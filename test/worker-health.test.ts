@@ -17,7 +17,7 @@ before(async () => {
   url = `http://127.0.0.1:${port}`;
   worker = await sluice.addWorker({ WORKER_ADMIN_PORT: String(port) });
   await until(async () => (await get('/health/ready')).status === 200, {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the worker is ready',
   });
 });
@@ -25,7 +25,7 @@ before(async () => {
 after(() => sluice?.stop());
 
 async function get(path: string, from = url): Promise<{ status: number; text: string }> {
-  const reply = await fetch(`${from}${path}`, { signal: AbortSignal.timeout(5_000) });
+  const reply = await fetch(`${from}${path}`, { signal: AbortSignal.timeout(15_000) });
   return { status: reply.status, text: await reply.text() };
 }
 
@@ -34,7 +34,7 @@ test('tells its own metrics, which the API process then does not', async () => {
   await until(
     async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
     {
-      deadlineMs: 10_000,
+      deadlineMs: 30_000,
       what: 'the worker tells of the row that it stored',
     },
   );
@@ -42,7 +42,7 @@ test('tells its own metrics, which the API process then does not', async () => {
   const sharing = await sluice.addWorker();
   const shared = /^sluice_rows_quarantined_total\{table="events"\} 0$/m;
   await until(async () => shared.test((await get('/metrics', sluice.adminUrl)).text), {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the API process tells the metrics of the worker without a port',
   });
   const { text } = await get('/metrics', sluice.adminUrl);
@@ -66,14 +66,14 @@ test('answers other paths with 404 and other methods with 405', async () => {
 test('is not ready while Redis is away, and lives all the same', async () => {
   await sluice.redis.stop();
   await until(async () => (await get('/health/ready')).status === 503, {
-    deadlineMs: 10_000,
+    deadlineMs: 30_000,
     what: 'the worker is not ready',
   });
   assert.equal((await get('/health/ready')).text, '{"ready":false,"missing":["redis"]}');
   assert.equal((await get('/health/live')).status, 200);
   await sluice.redis.restart();
   await until(async () => (await get('/health/ready')).status === 200, {
-    deadlineMs: 10_000,
+    deadlineMs: 30_000,
     what: 'the worker is ready again',
   });
 });
@@ -87,7 +87,7 @@ test('lives, and is not ready, while the state is not loaded', async () => {
   });
   const other = `http://127.0.0.1:${port}`;
   await until(async () => (await get('/health/ready', other)).text.includes('"state:'), {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'it says that the state is missing',
   });
   assert.equal((await get('/health/ready', other)).status, 503);

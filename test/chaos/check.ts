@@ -24,6 +24,8 @@ export type Evidence = {
   readonly environments: readonly Environment[];
   readonly submissions: readonly Submission[];
   readonly emptied: readonly Emptied[];
+  /** How long Redis's clock stood after it was set back; 0 unless told. */
+  readonly clockStoodMs?: number;
   /** Some API process was ended, stopped or started anew: its callers may go without an answer. */
   readonly apiDisturbed: boolean;
 };
@@ -38,7 +40,7 @@ export type Counts = {
 
 /** What is wrong; empty when every promise was kept. */
 export function findBroken(evidence: Evidence): Broken[] {
-  const { account, environments, emptied, apiDisturbed } = evidence;
+  const { account, environments, emptied, clockStoodMs, apiDisturbed } = evidence;
   const submissions = evidence.submissions.map((submission) => asKnown(submission, emptied));
   const circumstances = {
     emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
@@ -53,7 +55,7 @@ export function findBroken(evidence: Evidence): Broken[] {
         what: marker,
         detail,
       })),
-      ...findExceeded(history, rows, emptied.length > 0),
+      ...findExceeded(history, rows, emptied.length > 0, clockStoodMs),
       ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
     ];
   });

@@ -36,6 +36,8 @@ export type World = Deployment & {
   /** Whose environments they are. */
   readonly account: TestAccount;
   readonly emptied: Emptied[];
+  /** How long Redis's clock stood after it was set back, all times together. */
+  clockStoodMs: number;
   /** API processes that a fault ended, stopped or started anew: their callers may go without an answer. */
   readonly disturbedApis: Set<string>;
 };

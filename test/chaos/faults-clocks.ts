@@ -24,9 +24,12 @@ const clocks: readonly (readonly [name: string, parts: readonly Part[]])[] = [
 const redisSetBack: Fault = {
   name: 'clock of redis set back',
   touches: ['redis'],
-  run: async ({ redis }, random) => {
+  run: async (world, random) => {
+    const { redis } = world;
     const [seconds] = await redis.time();
-    await redis.hset(shardKeys.state(0), 'clock_us', (Number(seconds) + random.int(1, 5)) * 1_000_000);
+    const ahead = random.int(1, 5);
+    await redis.hset(shardKeys.state(0), 'clock_us', (Number(seconds) + ahead) * 1_000_000);
+    world.clockStoodMs += ahead * 1000;
     await hold(random.int(500, 1_500));
     return true;
   },

@@ -17,11 +17,15 @@ const limits: Partial<Record<string, Limit>> = {
   'bulk event': { name: 'bulk_identity', max: bulkIdentityMax, windowMs: 60_000 },
 };
 
-/** Windows with more than their limit. A Redis that was emptied forgot what it had accepted. */
+/**
+ * Windows with more than their limit. A Redis that was emptied forgot what it had accepted. `clockStoodMs`: so long
+ * the clock that stamps records stood after it was set back, while that of limits went on.
+ */
 export function findExceeded(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],
   emptied: boolean,
+  clockStoodMs = 0,
 ): Broken[] {
   if (emptied) return [];
   const endpoints = new Map<string, Endpoint>();
@@ -39,10 +43,9 @@ export function findExceeded(
     times.set(user, found);
   }
   return [...times].flatMap(([what, { limit, ms }]) => {
-    const most = mostIn(ms, limit.windowMs);
-    return most > limit.max
-      ? [{ kind: 'limit exceeded', what, detail: `${most} in ${limit.windowMs} ms` }]
-      : [];
+    const windowMs = limit.windowMs - clockStoodMs;
+    const most = mostIn(ms, windowMs);
+    return most > limit.max ? [{ kind: 'limit exceeded', what, detail: `${most} in ${windowMs} ms` }] : [];
   });
 }
 

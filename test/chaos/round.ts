@@ -160,7 +160,14 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     random,
     everyMs: crashes ? 300 : 1_200,
   });
-  const world: World = { ...deployment, producer: main, account, emptied: [], disturbedApis: new Set() };
+  const world: World = {
+    ...deployment,
+    producer: main,
+    account,
+    emptied: [],
+    clockStoodMs: 0,
+    disturbedApis: new Set(),
+  };
   return {
     world,
     account,
@@ -178,6 +185,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
       ),
       submissions: clients.submissions,
       emptied: world.emptied,
+      clockStoodMs: world.clockStoodMs,
       apiDisturbed: world.disturbedApis.size > 0,
     }),
   };

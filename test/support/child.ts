@@ -7,6 +7,7 @@ import { launch, type Program } from '../../deploy/local/launch.js';
 import { until, within } from './wait.js';
 
 const outputCharsMax = 1_000_000;
+const lastWordsMsMax = 200;
 
 export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
@@ -62,7 +63,13 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     const exited = new Promise<Exit>((settle) => {
       spawned.once('exit', (code, signal) => {
         if (spawned.pid !== undefined) runningPids.delete(spawned.pid);
-        settle({ code, signal });
+        // What it wrote last is read first, as long as no child of its own holds the pipes open.
+        const end = () => settle({ code, signal });
+        const late = setTimeout(() => setImmediate(end), lastWordsMsMax);
+        spawned.once('close', () => {
+          clearTimeout(late);
+          end();
+        });
       });
       spawned.once('error', (error) => {
         output += `${error.message}\n`;

@@ -149,7 +149,8 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
       last = await all();
       return last.length >= count;
     },
-    { deadlineMs: 50_000, everyMs: 50, what: `${count} events are stored` },
+    // Longer than a batch is held for a page that is gone, or waits for the interval of one that is left.
+    { deadlineMs: 90_000, everyMs: 50, what: `${count} events are stored` },
   ).catch((error: Error) => {
     const names = last.slice(0, 40).map((row) => row.event);
     throw new Error(`${error.message}, but ${last.length}: ${JSON.stringify(names)}`);

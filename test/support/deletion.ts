@@ -131,7 +131,7 @@ export async function untilKnown(sluice: SluiceHandle, appId: string): Promise<v
       });
       return !(await reply.text()).includes('unknown_app_id');
     },
-    { deadlineMs: 10_000, what: 'the API knows the environment', everyMs: 60 },
+    { deadlineMs: 30_000, what: 'the API knows the environment', everyMs: 60 },
   );
 }
 
@@ -194,7 +194,7 @@ export async function untilComplete(
   sluice: SluiceHandle,
   token: string,
   requestId: string,
-  deadlineMs = 30_000,
+  deadlineMs = 60_000,
 ): Promise<void> {
   let last = '';
   try {
@@ -294,7 +294,7 @@ let failedLines = 0;
 export async function untilStored(sluice: SluiceHandle): Promise<void> {
   await withRedis(sluice, (redis) =>
     until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'no segment is outstanding',
     }),
   );

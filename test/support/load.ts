@@ -89,7 +89,8 @@ export function createMark(): string {
 export function createProducer(appId: string, mark = createMark()): Producer {
   const file = join(tempDir('history'), 'history.jsonl');
   const descriptor = openSync(file, 'a');
-  const agent = new Agent({ keepAlive: true });
+  // Idle connections end here before the service ends them, which could happen while one is used again.
+  const agent = new Agent({ keepAlive: true, timeout: 5_000 });
   const settled: Request[] = [];
   let requests = 0;
   let events = 0;
@@ -296,7 +297,7 @@ export function startLoad(producer: Producer, options: LoadOptions): Load {
 
   const running = Promise.all(Array.from({ length: clients }, client));
   return {
-    more: async (count, { outcomes = ['acknowledged'], deadlineMs = 30_000 } = {}) => {
+    more: async (count, { outcomes = ['acknowledged'], deadlineMs = 60_000 } = {}) => {
       const counted = () => producer.settled.filter(({ outcome }) => outcomes.includes(outcome)).length;
       const enough = counted() + count;
       await until(() => counted() >= enough, {

@@ -36,7 +36,8 @@ export async function startRedisCluster(): Promise<RedisClusterHandle> {
         // One master that is away stops its own shards only.
         'cluster-require-full-coverage no',
       ];
-      masters.push(await startRedis({ more }));
+      // What is tried here are processes, and no disk.
+      masters.push(await startRedis({ appendfsync: 'no', more }));
     }
     const addresses = masters.map(({ port }) => `127.0.0.1:${port}`);
     await promisify(execFile)('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-yes']);
