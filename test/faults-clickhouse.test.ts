@@ -47,12 +47,13 @@ afterEach(async () => {
   }
 });
 
-/** Sends 30 events in three requests, which are acknowledged. */
+/** Sends 30 events in three requests, which are acknowledged; more for those whose outcome a pause left open. */
 async function sendSome(producer: Producer): Promise<void> {
-  for (let request = 0; request < 3; request += 1) {
+  for (let acknowledged = 0, requests = 0; acknowledged < 3; requests += 1) {
     const events = Array.from({ length: 10 }, () => producer.nextEvent());
     const { outcome, code } = await producer.send(sluice.baseUrl, events);
-    assert.equal(outcome, 'acknowledged', code);
+    if (outcome === 'acknowledged') acknowledged += 1;
+    else assert.ok(outcome === 'unknown' && requests < 10, code);
   }
 }
 
