@@ -6,6 +6,7 @@
 import { resolve } from 'node:path';
 import type { Child } from '../test/support/child.js';
 import { type RedisHandle, type SluiceHandle, startRedis, startSluice } from '../test/support/services.js';
+import { untilValidation } from '../test/support/track.js';
 import { BenchError } from './failure.js';
 import { cpuMicroseconds, memoryBytes } from './processes.js';
 import { readStored, type Store } from './stored.js';
@@ -55,8 +56,6 @@ export type DeploymentOptions = {
 /** The embedded Redis of a start has as much; above 2 GiB of backlog the API refuses anyway. */
 const redisMemoryBytesMax = 6 * 1024 ** 3;
 const limitNames = ['track', 'user_properties', 'bulk_identity', 'bulk_app'];
-/** API processes read the registry twice a second. */
-const registryReadMs = 1_500;
 /** A request of the administration has a body of at most 64 KiB. */
 const environmentsPerRequest = 2_000;
 
@@ -118,7 +117,12 @@ async function addEnvironments(sluice: SluiceHandle, count: number, limits: Limi
     const body = { limits: limits === 'none' ? all : limits };
     for (const appId of appIds) await administrate(sluice, 'PATCH', `/environments/${appId}`, body);
   }
-  await new Promise((settle) => setTimeout(settle, registryReadMs));
+  // Of limits nothing shows from outside; the validation does, and what was set before it is known with it.
+  for (const validation of ['lenient', 'strict'] as const) {
+    const last = appIds.at(-1) ?? '';
+    await administrate(sluice, 'PATCH', `/environments/${last}`, { validation });
+    await untilValidation(sluice, last, validation);
+  }
   return appIds;
 }
 

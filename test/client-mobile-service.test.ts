@@ -141,13 +141,13 @@ test('what React Native records arrives once, though replies are lost and the ap
   before.identify('ada@example.com');
   before.addUserProperties({ email: 'ada@example.com', age: 36 });
   before.track('Order Paid');
-  const userId = await until(() => before.userId, { deadlineMs: 5_000, what: 'the storage is loaded' });
+  const userId = await until(() => before.userId, { deadlineMs: 30_000, what: 'the storage is loaded' });
   proxy.dropReplies();
   first.leaveFront();
   const rows = await untilStored(appId, 3);
   before.track('Left Alone');
   await until(async () => (await device.getAllKeys()).length >= 7, {
-    deadlineMs: 5_000,
+    deadlineMs: 30_000,
     what: 'the queue is in the storage',
   });
   first.kill();
@@ -159,7 +159,7 @@ test('what React Native records arrives once, though replies are lost and the ap
   again.configure({ baseUrl, ...second.adapters, ...second.runtime });
   again.setAppId(appId);
   again.track('Back Again');
-  await until(() => again.userId, { deadlineMs: 5_000, what: 'the storage is loaded' });
+  await until(() => again.userId, { deadlineMs: 30_000, what: 'the storage is loaded' });
   assert.deepEqual([again.userId, again.identity], [userId, 'ada@example.com']);
   second.leaveFront();
   // The first run's last requests may still be under way, as far as the second knows; then it sends them again.
@@ -168,7 +168,7 @@ test('what React Native records arrives once, though replies are lost and the ap
       second.comeToFront();
       return !(await device.getAllKeys()).some((key) => key.includes(':q:'));
     },
-    { deadlineMs: 30_000, everyMs: 500, what: 'the queue is empty' },
+    { deadlineMs: 90_000, everyMs: 500, what: 'the queue is empty' },
   );
 
   const stored = await untilStored(appId, 5);
@@ -228,7 +228,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   ios.configure({ baseUrl: sluice.baseUrl, ...run.adapters, ...run.runtime });
   ios.setAppId(appId);
   ios.startEVPairing();
-  const code = await until(() => run.codes[0], { deadlineMs: 5_000, what: 'the code is shown' });
+  const code = await until(() => run.codes[0], { deadlineMs: 30_000, what: 'the code is shown' });
   const page = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code });
   pages.push(page);
   await page.heard('paired');
@@ -248,7 +248,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   assert.deepEqual(run.codes, [code, '']);
 
   ios.startEVPairing();
-  const next = await until(() => run.codes[2], { deadlineMs: 5_000, what: 'another code is shown' });
+  const next = await until(() => run.codes[2], { deadlineMs: 30_000, what: 'another code is shown' });
   const second = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code: next });
   pages.push(second);
   await second.heard('paired');
@@ -256,7 +256,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   await second.untilClosed();
   ios.track('Is Anybody There');
   await until(() => run.codes[3] === '', {
-    deadlineMs: 10_000,
+    deadlineMs: 30_000,
     what: 'the device learns that the page ended the pairing',
   });
   assert.deepEqual(run.warnings, []);

@@ -126,11 +126,11 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
   await hurryRounds();
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   const accepted = await prepared.history.returnToService();
-  await until(() => !killed.running, { deadlineMs: 20_000, what: `the worker passes ${point}` });
+  await until(() => !killed.running, { deadlineMs: 60_000, what: `the worker passes ${point}` });
   assert.equal((await killed.exited).signal, 'SIGKILL');
   await hurryRounds();
   survivor.sigcont();
-  await untilComplete(sluice, token, requestId, 20_000);
+  await untilComplete(sluice, token, requestId, 60_000);
   await assertDeleted(prepared, requestId, accepted);
 }
 
@@ -146,7 +146,7 @@ async function submitUntil(users: History['users'], statement: string): Promise<
   await hurryRounds();
   gate.hold(({ sql }) => sql.trimStart().startsWith(statement));
   const requestId = await submitAccepted(sluice, token, users);
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `a worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `a worker wants to ${statement}` });
   return requestId;
 }
 
@@ -165,11 +165,11 @@ for (const statement of statements) {
     gate.forget();
     gate.pass();
     await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-      deadlineMs: 15_000,
+      deadlineMs: 60_000,
       what: 'the request says what it waits for',
     });
     await clickhouse.restart();
-    await untilComplete(sluice, token, requestId, 20_000);
+    await untilComplete(sluice, token, requestId, 60_000);
     await assertDeleted(prepared, requestId, accepted);
   });
 }
@@ -181,7 +181,7 @@ test('completes a deletion exactly when Redis is killed during it', async () => 
   await sluice.redis.kill9();
   gate.pass();
   await sluice.redis.restart();
-  await untilComplete(sluice, token, requestId, 20_000);
+  await untilComplete(sluice, token, requestId, 60_000);
   await assertDeleted(prepared, requestId, accepted);
 });
 
@@ -191,12 +191,12 @@ test('accepts a deletion while ClickHouse is down, says what it waits for, and c
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   const accepted = await prepared.history.returnToService();
   await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-    deadlineMs: 15_000,
+    deadlineMs: 60_000,
     what: 'the request says what it waits for',
   });
   assert.equal((await readStatus(sluice, token, requestId)).text.includes('"pending"'), true);
   await clickhouse.restart();
-  await untilComplete(sluice, token, requestId, 20_000);
+  await untilComplete(sluice, token, requestId, 60_000);
   await assertDeleted(prepared, requestId, accepted);
 });
 
@@ -207,7 +207,7 @@ test('completes other deletions when the targets of one are lost', async () => {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(lost)));
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   survivor.sigcont();
-  await untilComplete(sluice, token, requestId, 20_000);
+  await untilComplete(sluice, token, requestId, 60_000);
   await assertDeleted(prepared, requestId, {});
   assert.equal((await readStatus(sluice, token, lost)).text.includes('"pending"'), true);
 });
@@ -226,7 +226,7 @@ test('completes a deletion after Redis was emptied, and still finds the complete
       const statusOf = (id: string) => documents.find((it) => it.deletion_request_id === id)?.status;
       return statusOf(earlier) === 'complete' && statusOf(requestId) === 'pending';
     },
-    { deadlineMs: 20_000, what: 'ClickHouse has the second copies' },
+    { deadlineMs: 60_000, what: 'ClickHouse has the second copies' },
   );
   survivor.sigstop();
   await withRedis(sluice, (redis) => redis.flushall());
@@ -236,7 +236,7 @@ test('completes a deletion after Redis was emptied, and still finds the complete
   await untilKnown(sluice, account.appIds[0] ?? '');
   // Tokens are not kept twice.
   token = await getToken(sluice, account);
-  await untilComplete(sluice, token, requestId, 20_000);
+  await untilComplete(sluice, token, requestId, 60_000);
   const status = JSON.parse((await readStatus(sluice, token, earlier)).text) as { status: string };
   assert.equal(status.status, 'complete');
   await untilStored(sluice);
@@ -255,7 +255,7 @@ test('rewrites the append-only file even when the worker is killed right after i
   await until(
     () => filesWith(join(sluice.redis.dir, 'appendonlydir'), [prepared.history.marker]).length === 0,
     {
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
       what: 'the append-only file does not hold the identity',
       everyMs: 500,
     },

@@ -456,8 +456,12 @@ describe('an INSERT', () => {
 
   test('is in system.processes under its id as long as it runs', async () => {
     await run('CREATE TABLE slow (a UInt64, b UInt8 DEFAULT sleepEachRow(0.05)) ENGINE = Null');
-    const parameters = { query: 'INSERT INTO slow (a) FORMAT TSV', query_id: 'slow insert' };
-    const reply = ask('POST', parameters, '1\n'.repeat(40));
+    const parameters = {
+      query: 'INSERT INTO slow (a) FORMAT TSV',
+      query_id: 'slow insert',
+      function_sleep_max_microseconds_per_block: '10000000',
+    };
+    const reply = ask('POST', parameters, '1\n'.repeat(100));
     await until(async () => (await running('slow insert')) === 1, {
       deadlineMs: 10_000,
       what: 'the INSERT runs',
@@ -691,11 +695,11 @@ describe('a large result', () => {
   });
 
   test('whose client leaves before its first byte does not hold its session for ever', async () => {
-    const { outgoing } = begin('POST', { query_id: 'early' }, 'SELECT sleep(0.5), number FROM numbers(10)');
+    const { outgoing } = begin('POST', { query_id: 'early' }, 'SELECT sleep(3), number FROM numbers(10)');
     await until(async () => (await running('early')) === 1, { deadlineMs: 10_000, what: 'the query runs' });
     outgoing.destroy();
     await until(async () => (await running('early')) === 0, {
-      deadlineMs: 10_000,
+      deadlineMs: 30_000,
       what: 'the query has ended',
     });
   });

@@ -45,7 +45,7 @@ test('an API process and a worker take and store records all the same', async ()
   const api = await startWithFullLog('src/main.js', { PORT: String(port), ADMIN_PORT: String(adminPort) });
   const worker = await startWithFullLog('workers/main.js', {});
   await until(async () => (await fetch(`${baseUrl}/health/ready`)).status === 200, {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the API is ready',
   });
   const reply = await track(baseUrl, { body: { app_id: sluice.appId, event: 'Unlogged', identity: 'ada' } });

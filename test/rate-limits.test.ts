@@ -16,6 +16,7 @@ import { type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
 
 const windowMs = 30_000;
+const driftMs = 50;
 
 let sluice: SluiceHandle;
 /** With the limits of the contract. */
@@ -44,10 +45,20 @@ before(async () => {
 after(() => sluice?.stop());
 
 let sent = 0;
-/** Sends to the API processes in turn. */
-function send(path: string, body: object): Promise<Answer> {
+/**
+ * Sends to the API processes in turn. What a busy machine is too slow for is refused as overloaded, which stores and
+ * counts nothing, and is sent again.
+ */
+async function send(path: string, body: object): Promise<Answer> {
   sent += 1;
-  return post(sluice.api[sent % sluice.api.length]?.baseUrl ?? '', path, body);
+  const baseUrl = sluice.api[sent % sluice.api.length]?.baseUrl ?? '';
+  return until(
+    async () => {
+      const answer = await post(baseUrl, path, body);
+      return answer.code === 'overloaded' ? undefined : answer;
+    },
+    { deadlineMs: 20_000, what: 'the service has time', everyMs: 500 },
+  );
 }
 
 function track(appId: string, user: object, more: object = {}): Promise<Answer> {
@@ -117,17 +128,20 @@ async function countEvents(appId: string, condition: string): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** Lets time pass that the contract itself tells a client to wait. */
+/**
+ * Lets time pass that the contract itself tells a client to wait, and some milliseconds in which the clocks of this
+ * process and of Redis may drift apart.
+ */
 async function wait(ms: number): Promise<void> {
-  const endsAt = performance.now() + ms;
+  const endsAt = performance.now() + ms + driftMs;
   while (performance.now() < endsAt) {
     await new Promise((settle) => setTimeout(settle, endsAt - performance.now()));
   }
 }
 
-// All at the same time, each with users or an environment of its own, since some wait for a window of 30 s to
-// pass.
-describe('limits', { concurrency: true }, () => {
+// Many at the same time, each with users or an environment of its own, since some wait for a window of 30 s to
+// pass; not all, since their bursts together would be more than a small machine commits in time.
+describe('limits', { concurrency: 8 }, () => {
   test('accepts exactly 30 of 200 parallel requests of an identity over three processes', async () => {
     const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
 
@@ -206,8 +220,6 @@ describe('limits', { concurrency: true }, () => {
     }
     await Promise.all(repeat(3, attempt));
 
-    // Some milliseconds in which the clocks of this process and of Redis may drift apart.
-    const driftMs = 50;
     const accepted = tries.filter((one) => one.accepted);
     assert.ok(accepted.length >= 31, 'the first request left the window');
     for (const first of accepted) {
@@ -237,6 +249,7 @@ describe('limits', { concurrency: true }, () => {
       { identity: 'é' },
       { identity: 'e\u0301' },
     ];
+    const began = performance.now();
     for (const user of users) {
       assert.equal(countAccepted(await Promise.all(repeat(32, () => track(contract, user)))), 30);
     }
@@ -250,8 +263,14 @@ describe('limits', { concurrency: true }, () => {
       ),
     );
     assertAccepted(await send(paths.identify, { app_id: contract, user_id: '7', identity: 'seven' }));
-    assert.equal((await track(contract, { identity: '7' })).status, 429);
-    assert.equal((await track(contract, { user_id: '7' })).status, 429, 'whoever it was merged into');
+    const still = [await track(contract, { identity: '7' }), await track(contract, { user_id: '7' })];
+    if (performance.now() - began < windowMs) {
+      assert.deepEqual(
+        still.map(({ status }) => status),
+        [429, 429],
+        'whoever it was merged into',
+      );
+    }
   });
 
   test('does not limit identifications', async () => {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { constants, deflateRawSync, gzipSync } from 'node:zlib';
+import { cpuMicroseconds } from '../bench/processes.js';
 import { bodies } from '../src/contract/limits.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { type Sent, track } from './support/track.js';
@@ -538,9 +539,11 @@ describe('JSON', () => {
 });
 
 describe('bodies that cost much', () => {
-  const answeredMsMax = 1_000;
+  const cpuMsMax = 1_000;
 
-  test('answers them within a second', async () => {
+  // Not by the clock: a machine that does other things too may take long for what costs little.
+  test('answers them, each for less than a second of the processor', async () => {
+    const cpuMs = () => cpuMicroseconds(sluice.api[0]?.pid as number) / 1000;
     const event = JSON.stringify(ledger.newEvent('costly'));
     const many = (count: number, item: (index: number) => string) =>
       Array.from({ length: count }, (_, k) => item(k));
@@ -567,11 +570,11 @@ describe('bodies that cost much', () => {
       ),
     };
     for (const [name, body] of Object.entries(costly)) {
-      const startedMs = performance.now();
+      const beforeMs = cpuMs();
       const reply = await track(sluice.baseUrl, { body });
-      const tookMs = performance.now() - startedMs;
+      const tookMs = cpuMs() - beforeMs;
       assert.ok([400, 413].includes(reply.status), `${name}: ${reply.status} ${reply.text}`);
-      assert.ok(tookMs < answeredMsMax, `${name} took ${Math.round(tookMs)} ms`);
+      assert.ok(tookMs < cpuMsMax, `${name} took ${tookMs} ms`);
     }
   });
 

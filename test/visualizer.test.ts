@@ -59,6 +59,12 @@ function event(name: string, fields: object = {}) {
 
 const send = (messages: readonly object[], pairing?: string) =>
   collect(device.baseUrl, sluice.appId, messages, pairing);
+/** An answer that waits for too long for Redis does not say whether the pairing lives; a later one does. */
+const untilEnded = (pairing: string, appId = sluice.appId) =>
+  until(
+    async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
+    { deadlineMs: 20_000, what: 'the device is told that the pairing has ended' },
+  );
 const keyOf = (pairing: string) => visualizerKeys.pairing(String(idOfSecret(pairing)));
 
 async function forgetFailures(): Promise<void> {
@@ -162,11 +168,12 @@ describe('a device', () => {
     const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
     assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
     assert.equal((await send([event('no pairing')])).body.pairing, undefined);
-    assert.equal((await collect(device.baseUrl, other, [event('other')], pairing)).body.pairing, 'ended');
-    assert.equal((await send([event('unknown')], `slp_${'A'.repeat(43)}`)).body.pairing, 'ended');
+    await untilEnded(pairing, other);
+    await untilEnded(`slp_${'A'.repeat(43)}`);
     await stopPairing(device.baseUrl, sluice.appId, pairing);
+    await untilEnded(pairing);
     const { status, body } = await send([event('stopped')], pairing);
-    assert.deepEqual([status, body.pairing], [200, 'ended']);
+    assert.equal(status, 200);
     assert.equal((body.messages as { status: string }[])[0]?.status, 'stored');
   });
 });
@@ -306,7 +313,7 @@ describe('a paired page', () => {
     page.socket.send(JSON.stringify({ type: 'end' }));
     assert.equal((await second.heard('ended')).reason, 'page');
     await page.untilClosed();
-    assert.equal((await send([event('ended')], pairing)).body.pairing, 'ended');
+    await untilEnded(pairing);
     assert.deepEqual(await redis.exists(keyOf(pairing), visualizerKeys.code(code)), 0);
   });
 
@@ -330,12 +337,12 @@ describe('a paired page', () => {
       deadlineMs: 20_000,
       what: 'it ends',
     });
-    assert.equal((await send([event('too late')], pairing)).body.pairing, 'ended');
+    await untilEnded(pairing);
   });
 
   test('renews its pairing, and is told within seconds when it has expired', async () => {
     const { pairing, page } = await pair();
-    await redis.pexpire(keyOf(pairing), 20_000);
+    await redis.pexpire(keyOf(pairing), 45_000);
     await until(async () => (await redis.pttl(keyOf(pairing))) > 50_000, {
       deadlineMs: visualizer.renewEveryMs + 15_000,
       what: 'it is renewed',
@@ -435,26 +442,27 @@ describe('who is no administrator with a code', () => {
   });
 
   test('gets no connection beyond the two hundred that a process serves', async () => {
+    // With a code, so that those that are served stay, however long it takes until all are.
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const more = Array.from({ length: visualizer.pagesMax + 20 }, () =>
-      openLivePage(admin.adminUrl, undefined),
+      openLivePage(admin.adminUrl, { token: sluice.adminToken, code }),
     );
     try {
-      const isOpen = ({ socket }: LivePage) => socket.readyState === socket.OPEN;
-      await until(() => more.every((page) => isOpen(page) || page.closed() !== undefined), {
-        deadlineMs: visualizer.helloMsMax - 500,
+      const isPaired = ({ said }: LivePage) => said.some(({ type }) => type === 'paired');
+      await until(() => more.every((page) => isPaired(page) || page.closed() !== undefined), {
+        deadlineMs: 60_000,
         what: 'each is served or refused',
       });
-      const served = more.filter(isOpen).length;
+      const served = more.filter(isPaired).length;
       assert.ok(
         served <= visualizer.pagesMax && served >= visualizer.pagesMax - pages.length,
         String(served),
       );
-      assert.ok(more.every((page) => isOpen(page) || page.closed()?.code === 1006));
+      assert.ok(more.every((page) => isPaired(page) || page.closed()?.code === 1006));
     } finally {
       for (const { socket } of more) socket.terminate();
       await Promise.all(more.map((page) => page.untilClosed()));
     }
-    const { code } = await beginPairing(device.baseUrl, sluice.appId);
     await openPage(code).heard('paired');
   });
 
@@ -503,34 +511,41 @@ test('nothing of what is shown stays in Redis, in memory or on disk', async () =
 
 test('a page that does not read costs the service no more than its bound, and is told what it missed', async () => {
   const { pairing, page } = await pair();
-  await send([event('small')], pairing);
-  await page.untilShown(1);
   const memory = () =>
     Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${admin.pid}/status`, 'utf8'))?.[1]);
-  const beforeKiB = memory();
-  page.socket.pause();
   const batches = 300;
   const properties = Object.fromEntries(Array.from({ length: 190 }, (_, i) => [`k${i}`, 'v'.repeat(1000)]));
-  for (let i = 0; i < batches; i++) await send([event('large', { properties })], pairing);
+  // On a machine whose disk stands still a batch may be refused; then nobody is shown it.
+  let taken = 0;
+  const sendOne = async (name: string, fields = {}) => {
+    if ((await send([event(name, fields)], pairing)).status === 200) taken += 1;
+  };
+  const told = () =>
+    page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
+  const untilAllTold = () =>
+    until(() => page.shown().length + told() === taken, {
+      deadlineMs: 60_000,
+      what: 'every message is shown or counted',
+    });
+  // Passing them on to a page that reads costs the process its memory for that.
+  for (let i = 0; i < batches; i++) await sendOne('read', { properties });
+  await untilAllTold();
+  const toldBefore = told();
+  const beforeKiB = memory();
+  page.socket.pause();
+  for (let i = 0; i < batches; i++) await sendOne('large', { properties });
   const grownKiB = memory() - beforeKiB;
   assert.ok(grownKiB < 48 * 1024, `60 MB were sent, the memory grew by ${grownKiB} KiB`);
   page.socket.resume();
-  let lasts = 0;
   await until(
     async () => {
-      await send([event('last')], pairing);
-      lasts += 1;
+      await sendOne('last');
       return page.shown().some(({ event: name }) => name === 'last');
     },
     { deadlineMs: 20_000, what: 'the page has caught up' },
   );
-  const told = () =>
-    page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
-  assert.ok(told() > batches / 2, `${told()} missed`);
-  await until(() => page.shown().length + told() === 1 + batches + lasts, {
-    deadlineMs: 20_000,
-    what: 'every message is shown or counted',
-  });
+  assert.ok(told() - toldBefore > batches / 2, `${told() - toldBefore} missed`);
+  await untilAllTold();
 });
 
 test('a batch that is too large for one message is cut, and the rest counted', async () => {

@@ -112,7 +112,7 @@ function serveShard(shard: number): {
   const storeWorker = new Worker<Segment>(
     storeQueueName,
     async (job: Job<Segment>) => {
-      await store(job.data, isFresh(job.data, job.attemptsStarted, Date.now()));
+      await store(job.data, isFresh(job.data, job.attemptsStarted, Date.now(), config.segmentAgeMsMax));
     },
     { ...options, concurrency: config.storeConcurrency },
   );

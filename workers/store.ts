@@ -5,6 +5,7 @@ import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.j
 import { stampRows } from '../src/clickhouse/stamps.js';
 import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
+import { commits } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
 import { insertRows, insertSeconds, tokensBurnt } from '../src/metrics.js';
@@ -29,17 +30,20 @@ export type StoreResult = 'stored' | 'found' | 'gone';
 
 const attemptsMax = 10;
 
-/** Far below the time in which ClickHouse forgets a token: 100,000 inserts. */
-const freshMsMax = 10 * 60_000;
-
 /**
  * Whether a job's first try may spare the look for the marker before its insert, a third of its statements:
- * had another call stored so young a segment, ClickHouse would know the token and take nothing twice. A wrong
- * clock only costs the look.
+ * had another call stored so young a segment, ClickHouse would know the token and take nothing twice. Not so of one
+ * that is overdue: a power cut may have brought it back without its end (`appendfsync everysec`), and so under another
+ * token than it was stored with. A clock that is ahead only costs the look.
  */
-export function isFresh(segment: Segment, triesStarted: number, nowMs: number): boolean {
+export function isFresh(
+  segment: Segment,
+  triesStarted: number,
+  nowMs: number,
+  segmentAgeMsMax: number,
+): boolean {
   const ageMs = nowMs - Number(segment.number) / 1000;
-  return triesStarted <= 1 && ageMs >= 0 && ageMs < freshMsMax;
+  return triesStarted <= 1 && ageMs >= 0 && ageMs < segmentAgeMsMax + commits.overdueSegmentMsMax;
 }
 
 export async function storeSegment(

@@ -10,8 +10,15 @@ import { removeTempDir, tempDir } from '../support/temp-dir.js';
 import { until } from '../support/wait.js';
 
 export type PowerCut = {
-  /** Settles when the process is dead and its files hold only what was synced, with the bytes that were lost. */
-  cut(kill: () => Promise<unknown>): Promise<{ readonly lostBytes: number; readonly syncs: number }>;
+  /** The bytes that a cut would take now. */
+  unsyncedBytes(): number;
+  /**
+   * Settles when the process is dead and its files hold only what was synced, with the bytes that were lost. What was
+   * written before `syncedMs`, when the last completed sync began, was none of them; in ms since 1970.
+   */
+  cut(
+    kill: () => Promise<unknown>,
+  ): Promise<{ readonly lostBytes: number; readonly syncs: number; readonly syncedMs: number }>;
 };
 
 /**
@@ -24,7 +31,7 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
   const tracer = spawn(
     'strace',
     [
-      ...['-f', '-y', '-qq', '-p', String(pid), '-o', file],
+      ...['-f', '-y', '-qq', '-ttt', '-p', String(pid), '-o', file],
       ...['-e', 'trace=write,fdatasync,fsync', '-e', `inject=fdatasync:delay_enter=${syncMs * 1000}`],
     ],
     { stdio: 'ignore' },
@@ -36,16 +43,20 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
     what: 'strace sees Redis sync its append-only file',
   });
   return {
+    unsyncedBytes: () => sumOf(readTrace(read(file)).unsynced),
     cut: async (kill) => {
       await kill();
       await ended;
-      const { unsynced, syncs } = readTrace(read(file));
+      const { unsynced, syncs, syncedMs } = readTrace(read(file));
       for (const [path, bytes] of unsynced) truncateSync(path, statSync(path).size - bytes);
       removeTempDir(dir);
-      const lostBytes = [...unsynced.values()].reduce((sum, bytes) => sum + bytes, 0);
-      return { lostBytes, syncs };
+      return { lostBytes: sumOf(unsynced), syncs, syncedMs };
     },
   };
+}
+
+function sumOf(bytes: ReadonlyMap<string, number>): number {
+  return [...bytes.values()].reduce((sum, some) => sum + some, 0);
 }
 
 /** Whether strace can trace another process here. */
@@ -74,17 +85,27 @@ const isAppendOnly = /<([^>]*\.aof)>/;
 
 /**
  * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written
- * before it began: calls of two threads that overlap come in two lines each, "unfinished" and "resumed".
+ * before it began: calls of two threads that overlap come in two lines each, "unfinished" and "resumed". Times are
+ * those of `strace -ttt`, when a call began.
  */
-export function readTrace(trace: string): { readonly unsynced: Map<string, number>; readonly syncs: number } {
+export function readTrace(trace: string): {
+  readonly unsynced: Map<string, number>;
+  readonly syncs: number;
+  readonly syncedMs: number;
+} {
   let syncs = 0;
+  let syncedMs = 0;
   const written = new Map<string, number>();
   const synced = new Map<string, number>();
   /** The sync that a thread is in: its file, and what was written to it before. */
-  const running = new Map<string, { readonly path: string; readonly covers: number }>();
+  const running = new Map<
+    string,
+    { readonly path: string; readonly covers: number; readonly atMs: number }
+  >();
   const writing = new Map<string, string>();
   for (const line of trace.split('\n')) {
-    const [, thread = '', call = ''] = /^(\d+)\s+(.*)$/.exec(line) ?? [];
+    const [, thread = '', seconds = '0', call = ''] = /^(\d+)\s+(?:(\d+\.\d+)\s+)?(.*)$/.exec(line) ?? [];
+    const atMs = Number(seconds) * 1000;
     const path = isAppendOnly.exec(call)?.[1];
     const result = Number(/=\s(-?\d+)[^=]*$/.exec(call)?.[1] ?? -1);
     if (call.startsWith('write(') && path !== undefined) {
@@ -96,20 +117,22 @@ export function readTrace(trace: string): { readonly unsynced: Map<string, numbe
       writing.delete(thread);
     } else if (/^(?:fdatasync|fsync)\(/.test(call) && path !== undefined) {
       const covers = written.get(path) ?? 0;
-      if (call.includes('<unfinished')) running.set(thread, { path, covers });
+      if (call.includes('<unfinished')) running.set(thread, { path, covers, atMs });
       else if (result === 0) {
         synced.set(path, covers);
+        syncedMs = atMs;
         syncs += 1;
       }
     } else if (/(?:fdatasync|fsync) resumed/.test(call)) {
       const ended = running.get(thread);
       if (ended !== undefined && result === 0) {
         synced.set(ended.path, ended.covers);
+        syncedMs = ended.atMs;
         syncs += 1;
       }
       running.delete(thread);
     }
   }
   const unsynced = new Map([...written].map(([path, bytes]) => [path, bytes - (synced.get(path) ?? 0)]));
-  return { unsynced, syncs };
+  return { unsynced, syncs, syncedMs };
 }

@@ -35,7 +35,7 @@ export async function readRedisSettings(
         if (redis.status !== 'ready') await redis.connect();
         return (await redis.ping()) === 'PONG';
       },
-      { deadlineMs: 10_000, what: 'redis-server answers' },
+      { deadlineMs: 60_000, what: 'redis-server answers' },
     );
     const values = (await redis.config('GET', ...(names as [string]))) as string[];
     const found: Record<string, string> = {};

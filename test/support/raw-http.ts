@@ -31,7 +31,7 @@ export type RawConnection = {
   destroy(): void;
 };
 
-const replyDeadlineMs = 10_000;
+const replyDeadlineMs = 30_000;
 
 /** Connects to the host and port of a base URL; settles when it is connected. Strings go out as UTF-8. */
 export async function openRaw(baseUrl: string): Promise<RawConnection> {

@@ -73,11 +73,14 @@ export async function addEnvironment(
   return app_id;
 }
 
-/** An event that both refuse, the lenient one for the user that is missing without the null. */
-async function untilValidation(
-  sluice: SluiceHandle,
+/**
+ * Settles when every API process validates so, and knows all that was set before: it reads all settings at once.
+ * Asks with an event that both refuse, the lenient one for the user that is missing without the null.
+ */
+export async function untilValidation(
+  sluice: Pick<SluiceHandle, 'api'>,
   appId: string,
-  wanted: 'strict' | 'lenient',
+  wanted: Validation,
 ): Promise<void> {
   const body = { app_id: appId, event: 'x', identity: null };
   await until(
