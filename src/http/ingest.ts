@@ -9,9 +9,18 @@ import type { CommitResult, Committer } from '../ingest/commit.js';
 import { type Document, parseDocument } from '../ingest/document.js';
 import type { LimitKeys } from '../ingest/limit-key.js';
 import type { Mending } from '../ingest/mend.js';
-import { type ElementError, isBulk, type PrepareContext, prepare, type Ready } from '../ingest/prepare.js';
+import type { PlainEvents } from '../ingest/plain-events.js';
+import {
+  type ElementError,
+  isBulk,
+  type PrepareContext,
+  prepare,
+  preparePlain,
+  type Ready,
+} from '../ingest/prepare.js';
 import type { Checked, RecordKind } from '../ingest/record-kind.js';
 import type { RejectedRecords, RejectedSource } from '../ingest/rejected-records.js';
+import type { NamedLimit } from '../ingest/request-limits.js';
 import {
   recordsAccepted,
   recordsRejected,
@@ -48,7 +57,22 @@ export function ingest<T extends Checked>(
 
   function handle(res: HttpResponse, req: HttpRequest): void {
     const exchange = new Exchange(res, req);
-    readJsonBody(exchange, bytesMax, (body) => receive(exchange, body));
+    readJsonBody(exchange, bytesMax, (body, owned) => {
+      if (!receivePlain(exchange, body, owned)) receive(exchange, body);
+    });
+  }
+
+  /** The short way of usual requests; answers false, and has done nothing, when this is not one of them. */
+  function receivePlain(exchange: Exchange, body: Buffer, owned: boolean): boolean {
+    const ingestion = options.ingestion();
+    const nowMs = Date.now();
+    const events = kind.readPlain?.(body, owned, nowMs);
+    const environment = events && environments.get(events.appId);
+    if (environment === undefined || environment.lenient || ingestion === undefined) return false;
+    const context = { environment, limitKeys: ingestion.limitKeys, nowMs, strictBulk: false };
+    const prepared = preparePlain(kind, events as PlainEvents, context);
+    if (prepared !== undefined) submit(exchange, prepared, environment, ingestion);
+    return prepared !== undefined;
   }
 
   function receive(exchange: Exchange, body: Buffer): void {
@@ -98,6 +122,15 @@ export function ingest<T extends Checked>(
       return refuse(exchange, prepared.reason, prepared.errors);
     }
     if (prepared.errors.length > 0) noteElements(environment, prepared.errors, document);
+    submit(exchange, prepared, environment, ingestion);
+  }
+
+  function submit(
+    exchange: Exchange,
+    prepared: Ready,
+    environment: LiveEnvironment,
+    ingestion: Ingestion,
+  ): void {
     ingestion
       .committerOf(environment.shard)
       .submit(prepared.group, (result) => answer(exchange, prepared, result, environment));
@@ -137,14 +170,13 @@ export function ingest<T extends Checked>(
   }
 
   function limited(exchange: Exchange, prepared: Ready, limitIndex: number, waitMs: number): void {
-    const name = prepared.limitNames[limitIndex] as Ready['limitNames'][number];
-    const check = prepared.group.limits[limitIndex] as Ready['group']['limits'][number];
+    const { name, limit } = prepared.group.limits[limitIndex] as NamedLimit;
     requestsLimited.inc({ endpoint, limit: name });
     const waitSeconds = Math.max(1, Math.ceil(waitMs / 1000));
     // @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
     const headers: Headers = [
       ['Retry-After', String(waitSeconds)],
-      ['RateLimit-Policy', `"${name}";q=${check.limit.max};w=${check.limit.windowMs / 1000}`],
+      ['RateLimit-Policy', `"${name}";q=${limit.max};w=${limit.windowMs / 1000}`],
       ['RateLimit', `"${name}";r=0;t=${waitSeconds}`],
     ];
     exchange.refuse(

@@ -13,7 +13,7 @@ import { explain } from './explain.js';
 import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
-import { type Group, type IngestRecord, packedBytesMax } from './pack.js';
+import { encodedRecords, type Group, type IngestRecord, packedBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
 import { readInstant } from './timestamp.js';
 
@@ -104,7 +104,8 @@ function groupMessages(
   const groups: Group[] = [];
   let run: IngestRecord[] = [];
   const endRun = () => {
-    if (run.length > 0) groups.push({ limits: [], records: run, bytes: packedBytesMax([], run) });
+    const records = encodedRecords(run);
+    if (run.length > 0) groups.push({ limits: [], records, bytes: packedBytesMax([], records) });
     run = [];
   };
   for (const { record, user, setsUserProperties } of accepted) {
@@ -114,7 +115,7 @@ function groupMessages(
     }
     endRun();
     const limits = [{ digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
-    const records = [record];
+    const records = encodedRecords([record]);
     groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
   }
   endRun();

@@ -10,6 +10,7 @@ import { eventIdOfKey, uniqueEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';
 import { mendEvent } from './mend.js';
 import type { IngestRecord } from './pack.js';
+import { readPlainEvents } from './plain-events.js';
 import { checkProperties, encodeProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import { readTimestamp, timestampAdvice } from './timestamp.js';
@@ -33,6 +34,7 @@ export const eventKind: RecordKind<CheckedEvent> = {
   mend: mendEvent,
   check: checkEvent,
   encode: encodeEvent,
+  readPlain: readPlainEvents,
   singleLimit: 'track',
   bulk: { field: 'events', validator: Compile(bulkEventsSchema) },
 };

@@ -32,12 +32,28 @@ export type IngestRecord = {
   readonly claim: string | undefined;
 };
 
+/** Records in their order, as far as packing looks at them. */
+export type Records = {
+  readonly length: number;
+  /** Upper bound of the bytes that `write` writes for all of them. */
+  readonly rowBytesMax: number;
+  /** Index in `tables` of `clickhouse/tables.ts`. */
+  tableOf(index: number): number;
+  /** The event id to claim (32 hexadecimal digits), or undefined when nothing is claimed. */
+  claimOf(index: number): string | undefined;
+  /**
+   * Writes the rows of some records one after another, each ended by its number in the commit and a line feed;
+   * answers where they end.
+   */
+  write(into: Buffer, at: number, first: number, end: number, firstNumber: number): number;
+};
+
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
   readonly limits: readonly LimitCheck[];
   /** When all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
-  readonly records: readonly IngestRecord[];
+  readonly records: Records;
   /** Upper bound of its packed size, for the bounds of commits. */
   readonly bytes: number;
 };
@@ -54,10 +70,26 @@ const headBytes = 4;
 const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes. */
-export function packedBytesMax(limits: readonly LimitCheck[], records: readonly IngestRecord[]): number {
-  let bytes = groupBytes + limits.length * limitBytesMax;
-  for (const record of records) bytes += runBytesMax + rowEndBytesMax + Buffer.byteLength(record.row);
-  return bytes;
+export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
+  return groupBytes + limits.length * limitBytesMax + records.length * runBytesMax + records.rowBytesMax;
+}
+
+/** Records whose rows are encoded. */
+export function encodedRecords(records: readonly IngestRecord[]): Records {
+  let rowBytesMax = 0;
+  for (const { row } of records) rowBytesMax += rowEndBytesMax + Buffer.byteLength(row);
+  return {
+    length: records.length,
+    rowBytesMax,
+    tableOf: (index) => (records[index] as IngestRecord).table,
+    claimOf: (index) => (records[index] as IngestRecord).claim,
+    write: (into, at, first, end, firstNumber) => {
+      let text = '';
+      for (let i = first; i < end; i++)
+        text += `${(records[i] as IngestRecord).row}${firstNumber + i - first}\n`;
+      return at + into.write(text, at, 'utf8');
+    },
+  };
 }
 
 export type Packed = {
@@ -92,19 +124,20 @@ export function packGroups(groups: readonly Group[]): Packed {
     const runsAt = at;
     let runs = 0;
     at += 2;
-    for (let first = 0; first < group.records.length; ) {
-      const { table, claim } = group.records[first] as IngestRecord;
-      const end = claim === undefined ? endOfRun(group.records, first) : first + 1;
-      let text = '';
-      for (let i = first; i < end; i++) text += `${(group.records[i] as IngestRecord).row}${rowNumber++}\n`;
+    const { records } = group;
+    for (let first = 0; first < records.length; ) {
+      const table = records.tableOf(first);
+      const hasClaim = records.claimOf(first) !== undefined;
+      const end = hasClaim ? first + 1 : endOfRun(records, first);
       rows[table] ??= Buffer.allocUnsafe(bytesMax);
       const start = rowsAt[table] ?? 0;
-      const bytes = (rows[table] as Buffer).write(text, start, 'utf8');
-      rowsAt[table] = start + bytes;
+      const rowsEnd = records.write(rows[table] as Buffer, start, first, end, rowNumber);
+      rowsAt[table] = rowsEnd;
+      rowNumber += end - first;
       runs += 1;
-      at = packed.writeUInt8(claim === undefined ? table : table + 128, at);
+      at = packed.writeUInt8(hasClaim ? table + 128 : table, at);
       at = packed.writeUInt16BE(end - first, at);
-      at = packed.writeUInt32BE(bytes, at);
+      at = packed.writeUInt32BE(rowsEnd - start, at);
       first = end;
     }
     packed.writeUInt16BE(runs, runsAt);
@@ -134,8 +167,9 @@ function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
 
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   let at = from + 2;
-  for (const group of groups) {
-    for (const { claim } of group.records) {
+  for (const { records } of groups) {
+    for (let i = 0; i < records.length; i++) {
+      const claim = records.claimOf(i);
       if (claim !== undefined) at += packed.write(claim, at, claimBytes, 'hex');
     }
   }
@@ -143,9 +177,10 @@ function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   return at;
 }
 
-function endOfRun(records: readonly IngestRecord[], first: number): number {
-  const { table } = records[first] as IngestRecord;
+function endOfRun(records: Records, first: number): number {
+  const table = records.tableOf(first);
   let end = first + 1;
-  while (end < records.length && records[end]?.table === table && records[end]?.claim === undefined) end += 1;
+  while (end < records.length && records.tableOf(end) === table && records.claimOf(end) === undefined)
+    end += 1;
   return end;
 }

@@ -2,14 +2,16 @@
 // encoded. Pure but for the unique ids of events without a key; what it cannot accept it answers with reasons.
 
 import type { LiveEnvironment } from '../accounts/environments.js';
-import type { LimitName, RateLimit } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
 import type { LimitKeys } from './limit-key.js';
 import type { Mending } from './mend.js';
-import { type Group, type IngestRecord, type LimitCheck, packedBytesMax } from './pack.js';
+import { encodedRecords, type Group, packedBytesMax, type Records } from './pack.js';
+import type { PlainEvents } from './plain-events.js';
+import { recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
+import { bulkLimits, type NamedLimit, singleLimits } from './request-limits.js';
 
 /** What a request comes to before its commit. */
 export type Prepared =
@@ -23,9 +25,7 @@ export type Prepared =
 
 export type Ready = {
   readonly kind: 'ready';
-  readonly group: Group;
-  /** Names of the group's limits, in its order. */
-  readonly limitNames: readonly LimitName[];
+  readonly group: Group & { readonly limits: readonly NamedLimit[] };
   /** Bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
   readonly mendings: ReadonlyMap<Mending, number>;
@@ -67,20 +67,14 @@ function prepareSingle<T extends Checked>(
   document: Document,
   context: PrepareContext,
 ): Prepared {
-  const { environment, limitKeys } = context;
   const mendings = mendingsOf(document);
-  const checked = checkOne(kind, document.value, checkContext(document, context), environment, mendings);
+  const checks = checkContext(document, context);
+  const checked = checkOne(kind, document.value, checks, context.environment, mendings);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
-  const limit = kind.singleLimit === undefined ? undefined : environment.limits[kind.singleLimit];
-  const limits: LimitCheck[] = [];
-  if (limit !== undefined) {
-    limits.push({ digest: limitKeys.ofUser(kind.name, environment.appId, checked), cost: 1, limit });
-  }
-  const records = [kind.encode(environment.appId, checked)];
-  const group = { limits, records, bytes: packedBytesMax(limits, records) };
-  const limitNames = limit === undefined ? [] : [kind.singleLimit as LimitName];
-  return { kind: 'ready', group, limitNames, errors: [], mendings };
+  const limits = singleLimits(kind, checked, context);
+  const records = encodedRecords([kind.encode(context.environment.appId, checked)]);
+  return ready(records, limits, [], mendings);
 }
 
 function prepareBulk<T extends Checked>(
@@ -110,11 +104,35 @@ function prepareBulk<T extends Checked>(
     return { kind: 'refused', reason: rejection(first.code, first.message, path), errors };
   }
 
-  const { limits, limitNames, never } = bulkLimits(kind, accepted, field, context);
-  if (never !== undefined) return { kind: 'refused', reason: never };
-  const records: IngestRecord[] = accepted.map((checked) => kind.encode(environment.appId, checked));
+  const limits = bulkLimits(kind, accepted.length, () => accepted, context);
+  const never = limits.find(({ cost, limit }) => cost > limit.max);
+  if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never, field) };
+  const records = encodedRecords(accepted.map((checked) => kind.encode(environment.appId, checked)));
+  return ready(records, limits, errors, mendings);
+}
+
+/** Prepares a request of plain events; undefined when one of its limits can never let it pass. */
+export function preparePlain(
+  kind: Pick<RecordKind, 'name' | 'singleLimit'>,
+  events: PlainEvents,
+  context: PrepareContext,
+): Ready | undefined {
+  const users = () => usersOf(events);
+  const limits = events.isBulk
+    ? bulkLimits(kind, events.count, users, context)
+    : singleLimits(kind, users()[0] as Checked, context);
+  if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
+  return ready(recordsOf(events), limits, [], new Map());
+}
+
+function ready(
+  records: Records,
+  limits: readonly NamedLimit[],
+  errors: Ready['errors'],
+  mendings: Ready['mendings'],
+): Ready {
   const group = { limits, records, bytes: packedBytesMax(limits, records) };
-  return { kind: 'ready', group, limitNames, errors, mendings };
+  return { kind: 'ready', group, errors, mendings };
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {
@@ -139,43 +157,6 @@ function checkOne<T extends Checked>(
   return kind.check(mended, context);
 }
 
-/** The limits of a bulk request: its environment's and those of every user in it, by number of records. */
-function bulkLimits(
-  kind: Pick<RecordKind, 'name'>,
-  accepted: readonly Checked[],
-  field: string,
-  { environment, limitKeys }: PrepareContext,
-) {
-  const { appId } = environment;
-  const limits: LimitCheck[] = [];
-  const limitNames: LimitName[] = [];
-  let never: Rejection | undefined;
-  const add = (name: LimitName, digest: string, cost: number, limit: RateLimit) => {
-    limits.push({ digest, cost, limit });
-    limitNames.push(name);
-    if (cost > limit.max) {
-      never ??= rejection(
-        'too_large_for_limit',
-        `The request counts ${cost}; ${name} allows ${limit.max}.`,
-        field,
-      );
-    }
-  };
-
-  const appLimit = environment.limits.bulk_app;
-  if (appLimit !== undefined) add('bulk_app', limitKeys.ofApp(kind.name, appId), accepted.length, appLimit);
-  const userLimit = environment.limits.bulk_identity;
-  if (userLimit !== undefined) {
-    const costs = new Map<string, { user: Checked; cost: number }>();
-    for (const user of accepted) {
-      const key = user.userId === undefined ? `i${user.identity}` : `u${user.userId}`;
-      const entry = costs.get(key);
-      if (entry === undefined) costs.set(key, { user, cost: 1 });
-      else entry.cost += 1;
-    }
-    for (const { user, cost } of costs.values()) {
-      add('bulk_identity', limitKeys.ofUser(`bulk ${kind.name}`, appId, user), cost, userLimit);
-    }
-  }
-  return { limits, limitNames, never };
+function tooLargeForLimit({ name, cost, limit }: NamedLimit, field: string): Rejection {
+  return rejection('too_large_for_limit', `The request counts ${cost}; ${name} allows ${limit.max}.`, field);
 }

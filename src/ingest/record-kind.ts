@@ -5,6 +5,7 @@ import type { Rejection } from '../contract/outcomes.js';
 import type { Validator } from './explain.js';
 import type { Note } from './mend.js';
 import type { IngestRecord } from './pack.js';
+import type { readPlainEvents } from './plain-events.js';
 
 /** A record that holds to the contract. */
 export type Checked = {
@@ -30,6 +31,8 @@ export type RecordKind<T extends Checked = Checked> = {
   readonly mend: (value: unknown, note: Note) => unknown;
   readonly check: (value: unknown, context: CheckContext) => T | Rejection;
   readonly encode: (appId: string, checked: T) => IngestRecord;
+  /** A shorter way for requests of the usual shape, if this kind has one. */
+  readonly readPlain?: typeof readPlainEvents;
   /** The limit of requests with one record. */
   readonly singleLimit: LimitName | undefined;
   /** The field that makes a request a bulk request, with the schema of the list; undefined: there is none. */

@@ -28,6 +28,13 @@ export function readTimestamp(value: string, nowMs: number): TimestampResult {
   return { text: `${value.slice(0, 10)} ${value.slice(11, 23)}` };
 }
 
+/** Whether bytes have the form that most producers send, and are a time that strict environments take. */
+export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number, nowMs: number): boolean {
+  if (end - start !== commonBytes) return false;
+  const epochMs = instantOfCommonBytes(bytes, start);
+  return epochMs !== undefined && epochMs >= 0 && epochMs <= nowMs + timestampAheadMsMax;
+}
+
 export const timestampAdvice =
   'timestamp must be RFC 3339 with offset and seconds, a real date from 1970 to one day ahead.';
 
@@ -65,39 +72,50 @@ export function textOfEpochMs(epochMs: number): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 23)}`;
 }
 
+/** Bytes of the form that most producers send, `2026-03-01T12:30:00.250Z`. */
+const commonBytes = 24;
+const commonText = new Uint8Array(commonBytes);
+
 /**
- * Milliseconds since 1970 of the form that most producers send, `2026-03-01T12:30:00.250Z`; undefined when the
- * timestamp has another one or is none. The expression below and the way back through a date cost four times
- * as much, a sixth of what a bulk load costs the API.
+ * Milliseconds since 1970 of that form; undefined when the timestamp has another one or is none. The expression
+ * below and the way back through a date cost four times as much, a sixth of what a bulk load costs the API.
  */
 function instantOfCommonForm(value: string): number | undefined {
+  if (value.length !== commonBytes) return undefined;
+  for (let i = 0; i < commonBytes; i++) commonText[i] = Math.min(value.charCodeAt(i), 0xff);
+  return instantOfCommonBytes(commonText, 0);
+}
+
+function instantOfCommonBytes(bytes: Uint8Array, at: number): number | undefined {
   const punctuated =
-    value.length === 24 &&
-    value[4] === '-' &&
-    value[7] === '-' &&
-    value[10] === 'T' &&
-    value[13] === ':' &&
-    value[16] === ':' &&
-    value[19] === '.' &&
-    value[23] === 'Z';
+    bytes[at + 4] === hyphen &&
+    bytes[at + 7] === hyphen &&
+    bytes[at + 10] === 0x54 &&
+    bytes[at + 13] === colon &&
+    bytes[at + 16] === colon &&
+    bytes[at + 19] === 0x2e &&
+    bytes[at + 23] === 0x5a;
   if (!punctuated) return undefined;
   return instant(
-    digitsAt(value, 0, 4),
-    digitsAt(value, 5, 2),
-    digitsAt(value, 8, 2),
-    digitsAt(value, 11, 2),
-    digitsAt(value, 14, 2),
-    digitsAt(value, 17, 2),
-    digitsAt(value, 20, 3),
+    digitsAt(bytes, at, 4),
+    digitsAt(bytes, at + 5, 2),
+    digitsAt(bytes, at + 8, 2),
+    digitsAt(bytes, at + 11, 2),
+    digitsAt(bytes, at + 14, 2),
+    digitsAt(bytes, at + 17, 2),
+    digitsAt(bytes, at + 20, 3),
   );
 }
 
+const hyphen = 0x2d;
+const colon = 0x3a;
+
 /** The number that so many decimal digits make, or NaN. */
-function digitsAt(text: string, at: number, count: number): number {
+function digitsAt(bytes: Uint8Array, at: number, count: number): number {
   let number = 0;
   for (let i = at; i < at + count; i++) {
-    const digit = text.charCodeAt(i) - 0x30;
-    if (digit < 0 || digit > 9) return Number.NaN;
+    const digit = (bytes[i] as number) - 0x30;
+    if (!(digit >= 0 && digit <= 9)) return Number.NaN;
     number = number * 10 + digit;
   }
   return number;

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { markerRows, tables } from '../../src/clickhouse/tables.js';
 import {
+  encodedRecords,
   type Group,
   type IngestRecord,
   type LimitCheck,
@@ -59,7 +60,8 @@ export async function commit(
   return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
 }
 
-export function group(records: IngestRecord[], limits: LimitCheck[] = []): Group {
+export function group(list: IngestRecord[], limits: LimitCheck[] = []): Group {
+  const records = encodedRecords(list);
   return { limits, records, bytes: packedBytesMax(limits, records) };
 }
 

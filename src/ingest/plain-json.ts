@@ -1,0 +1,88 @@
+// Plain JSON: texts without escapes, and numbers as `JSON.stringify` writes them, read from bytes that are known
+// to be UTF-8. Each function is given where to begin and answers where it ended, or `nowhere`: what is there is
+// something else, perhaps JSON all the same. Bytes past the end are undefined, which equals nothing.
+
+export const nowhere = -1;
+
+const blank = 0x20;
+const quote = 0x22;
+const minus = 0x2d;
+const point = 0x2e;
+const zero = 0x30;
+const nine = 0x39;
+
+/** Of each byte, whether it stands for itself in a text: not quotes, backslashes and control characters. */
+const standsForItself = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte >= blank && byte !== quote && byte !== 0x5c ? 1 : 0,
+);
+
+/** The first byte from here that is no white space. */
+export function skipBlanks(bytes: Uint8Array, at: number): number {
+  let byte = bytes[at];
+  while (byte === blank || byte === 0x0a || byte === 0x0d || byte === 0x09) byte = bytes[++at];
+  return at;
+}
+
+/** The closing quote of the text that opens here. */
+export function endOfText(bytes: Uint8Array, at: number): number {
+  if (bytes[at] !== quote) return nowhere;
+  do at++;
+  while (standsForItself[bytes[at] as number] === 1);
+  return bytes[at] === quote ? at : nowhere;
+}
+
+/**
+ * The byte after the number that begins here. Its digits are those that `JSON.stringify` gives for its value: up to
+ * 15 are kept by a double, and there is no zero too many, no exponent, and nothing so small as to need one.
+ */
+export function endOfNumber(bytes: Uint8Array, at: number): number {
+  const start = bytes[at] === minus ? at + 1 : at;
+  let end = skipDigits(bytes, start);
+  const whole = end - start;
+  const isZero = bytes[start] === zero;
+  if (whole === 0 || (isZero && whole > 1)) return nowhere;
+  let fraction = 0;
+  if (bytes[end] === point) {
+    const from = end + 1;
+    end = skipDigits(bytes, from);
+    fraction = end - from;
+    if (fraction === 0 || bytes[end - 1] === zero || (isZero && fraction > 6)) return nowhere;
+  } else if (isZero && start > at) {
+    return nowhere;
+  }
+  return whole + fraction > 15 ? nowhere : end;
+}
+
+function skipDigits(bytes: Uint8Array, at: number): number {
+  while ((bytes[at] as number) >= zero && (bytes[at] as number) <= nine) at++;
+  return at;
+}
+
+/** Whether these ASCII characters stand here. */
+export function standsAt(bytes: Uint8Array, at: number, text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (bytes[at + i] !== text.charCodeAt(i)) return false;
+  return true;
+}
+
+/** Whether the same bytes stand at two places. */
+export function haveSameBytes(bytes: Uint8Array, one: number, other: number, length: number): boolean {
+  for (let i = 0; i < length; i++) if (bytes[one + i] !== bytes[other + i]) return false;
+  return true;
+}
+
+/** Copies JSON without escapes, leaving out white space between its tokens; answers where the copy ends. */
+export function copyCompact(
+  from: Uint8Array,
+  start: number,
+  end: number,
+  into: Uint8Array,
+  at: number,
+): number {
+  let inText = false;
+  for (let i = start; i < end; i++) {
+    const byte = from[i] as number;
+    if (byte === quote) inText = !inText;
+    if (byte > blank || inText) into[at++] = byte;
+  }
+  return at;
+}

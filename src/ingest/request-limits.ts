@@ -1,0 +1,48 @@
+// The rate limits that a request must pass, each with the digest of what it counts. Pure.
+
+import type { LimitName } from '../contract/limits.js';
+import type { LimitCheck } from './pack.js';
+import type { PrepareContext } from './prepare.js';
+import type { Checked, RecordKind } from './record-kind.js';
+
+export type NamedLimit = LimitCheck & { readonly name: LimitName };
+
+/** The limit of a request with one record: its user's, if the kind has one. */
+export function singleLimits(
+  { name: counter, singleLimit: name }: Pick<RecordKind, 'name' | 'singleLimit'>,
+  user: Checked,
+  { environment, limitKeys }: PrepareContext,
+): NamedLimit[] {
+  const limit = name === undefined ? undefined : environment.limits[name];
+  if (name === undefined || limit === undefined) return [];
+  return [{ name, digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
+}
+
+/** The limits of a bulk request: its environment's and those of every user in it, by number of records. */
+export function bulkLimits(
+  { name: counter }: Pick<RecordKind, 'name'>,
+  count: number,
+  users: () => readonly Checked[],
+  { environment, limitKeys }: PrepareContext,
+): NamedLimit[] {
+  const { appId } = environment;
+  const { bulk_app: appLimit, bulk_identity: userLimit } = environment.limits;
+  const limits: NamedLimit[] = [];
+  if (appLimit !== undefined) {
+    limits.push({ name: 'bulk_app', digest: limitKeys.ofApp(counter, appId), cost: count, limit: appLimit });
+  }
+  if (userLimit === undefined) return limits;
+
+  const costs = new Map<string, { user: Checked; cost: number }>();
+  for (const user of users()) {
+    const key = user.userId === undefined ? `i${user.identity}` : `u${user.userId}`;
+    const entry = costs.get(key);
+    if (entry === undefined) costs.set(key, { user, cost: 1 });
+    else entry.cost += 1;
+  }
+  for (const { user, cost } of costs.values()) {
+    const digest = limitKeys.ofUser(`bulk ${counter}`, appId, user);
+    limits.push({ name: 'bulk_identity', digest, cost, limit: userLimit });
+  }
+  return limits;
+}
