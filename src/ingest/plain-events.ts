@@ -132,33 +132,33 @@ function readList(body: Buffer, at: number): number {
 }
 
 function fieldOf(body: Buffer, start: number, end: number): number {
-  switch (end - start) {
-    case 5:
-      return standsAt(body, start, 'event') ? fields.event : nowhere;
-    case 6:
-      if (standsAt(body, start, 'app_id')) return fields.appId;
-      return standsAt(body, start, 'events') ? listOfEvents : nowhere;
-    case 7:
-      return standsAt(body, start, 'user_id') ? fields.userId : nowhere;
-    case 8:
-      return standsAt(body, start, 'identity') ? fields.identity : nowhere;
-    case 9:
-      return standsAt(body, start, 'timestamp') ? fields.timestamp : nowhere;
-    case 10:
-      if (standsAt(body, start, 'properties')) return fields.properties;
-      return standsAt(body, start, 'session_id') ? fields.sessionId : nowhere;
-    case 15:
-      return standsAt(body, start, 'idempotency_key') ? fields.idempotencyKey : nowhere;
-    default:
-      return nowhere;
-  }
+  const candidates = fieldsByLength[end - start];
+  if (candidates === undefined) return nowhere;
+  for (const { name, field } of candidates) if (standsAt(body, start, name)) return field;
+  return nowhere;
+}
+
+const fieldsByLength: { readonly name: Uint8Array; readonly field: number }[][] = [];
+for (const [text, field] of [
+  ['event', fields.event],
+  ['app_id', fields.appId],
+  ['events', listOfEvents],
+  ['user_id', fields.userId],
+  ['identity', fields.identity],
+  ['timestamp', fields.timestamp],
+  ['session_id', fields.sessionId],
+  ['properties', fields.properties],
+  ['idempotency_key', fields.idempotencyKey],
+] as const) {
+  fieldsByLength[text.length] ??= [];
+  fieldsByLength[text.length]?.push({ name: Buffer.from(text), field });
 }
 
 /** A key is compared with all before it, so an object with more of them is not read here. */
 const keysMax = 32;
 const keyStarts = new Int32Array(keysMax);
 const keyEnds = new Int32Array(keysMax);
-const reservedKeys = [...reservedEventPropertyKeys];
+const reservedKeys = Array.from(reservedEventPropertyKeys, (key) => Buffer.from(key));
 
 /** The byte after the properties that open here. */
 function endOfProperties(body: Buffer, at: number): number {

@@ -58,9 +58,9 @@ function skipDigits(bytes: Uint8Array, at: number): number {
   return at;
 }
 
-/** Whether these ASCII characters stand here. */
-export function standsAt(bytes: Uint8Array, at: number, text: string): boolean {
-  for (let i = 0; i < text.length; i++) if (bytes[at + i] !== text.charCodeAt(i)) return false;
+/** Whether these bytes stand here. */
+export function standsAt(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
+  for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
   return true;
 }
 
