@@ -50,11 +50,12 @@ async function cutPower({ server }: Deployment, load: Load, awayMs: number): Pro
     everyMs: 5,
   });
   const { lostBytes, syncedMs } = await watched.cut(() => server.kill9());
-  const toMs = performance.now();
   // The trace has the time of day; some milliseconds between the two clocks.
-  const fromMs = syncedMs - (Date.now() - toMs) - 50;
+  const fromMs = syncedMs - (Date.now() - performance.now()) - 50;
   // A machine does not come back at once.
   await new Promise((settle) => setTimeout(settle, awayMs));
+  // What Redis answered before the cut may have reached a client only now.
+  const toMs = performance.now();
   await server.restart();
   return { lostBytes, fromMs, toMs };
 }
