@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { placesInOrder, targetTable } from '../src/deletion/places.js';
+import { readDeletion, updateDeletion } from '../src/deletion/request.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, inserts, startClickHouseGate } from './support/clickhouse-gate.js';
 import {
@@ -438,6 +439,24 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
     worker.sigcont();
     await zombie.stop();
     await gate.close();
+  }
+});
+
+test('completes a request that was verified while an overtaken round wrote what it knew of it', async () => {
+  worker.sigstop();
+  try {
+    const requestId = await submitNow([{ identity: 'overtaken' }]);
+    await withRedis(sluice, async (redis) => {
+      const early = await readDeletion(redis, requestId);
+      assert.ok(early);
+      // Then that round purges the targets, and a request that is not verified cannot go on without them.
+      await updateDeletion(redis, early, { resolved: true, verified_at: new Date().toISOString() });
+      await updateDeletion(redis, early, { resolved: true, state: 'deleting' });
+    });
+    worker.sigcont();
+    await untilComplete(sluice, token, requestId);
+  } finally {
+    worker.sigcont();
   }
 });
 

@@ -95,7 +95,10 @@ export async function readDeletionTargets(redis: Redis, requestId: string): Prom
   return text === null ? undefined : (JSON.parse(text) as Target[]);
 }
 
-/** Writes progress, unless the request is complete by now. Settles with the document as it stands. */
+/**
+ * Writes progress, unless the request is complete by now, or verified and the progress knows nothing of it. Settles
+ * with the changed document.
+ */
 export async function updateDeletion(
   redis: Redis,
   request: DeletionRequest,
