@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import type { LiveEnvironment } from '../src/accounts/environments.js';
-import { rateLimits } from '../src/contract/limits.js';
+import { bodies, rateLimits } from '../src/contract/limits.js';
+import { readJsonBody } from '../src/http/body.js';
+import type { Exchange } from '../src/http/exchange.js';
 import { parseDocument } from '../src/ingest/document.js';
 import { eventKind } from '../src/ingest/event.js';
 import { createLimitKeys } from '../src/ingest/limit-key.js';
@@ -13,12 +16,12 @@ import { type Prepared, prepare, preparePlain, type Ready } from '../src/ingest/
 const nowMs = Date.parse('2026-05-01T00:00:00Z');
 const limitKeys = createLimitKeys('secret');
 
-function contextOf(limits: LiveEnvironment['limits']) {
+function contextOf(limits: LiveEnvironment['limits'], lenient = false) {
   const environment: LiveEnvironment = {
     appId: '1000000001',
     accountId: '1',
     shard: 0,
-    lenient: false,
+    lenient,
     allowedIdentities: new Set(),
     limits,
   };
@@ -32,6 +35,7 @@ const unlimited = contextOf({
   bulk_app: undefined,
 });
 const limited = contextOf(rateLimits);
+const lenient = contextOf(rateLimits, true);
 
 /** The short way; undefined when the body is not for it. */
 function plainly(text: string | Buffer, context = unlimited): Ready | undefined {
@@ -63,7 +67,7 @@ function packed({ group }: Ready): object {
 /** Whether the short way took a body; when it did, it must come to what the full way comes to. */
 function agreesOn(text: string | Buffer): boolean {
   let taken = false;
-  for (const context of [unlimited, limited]) {
+  for (const context of [unlimited, limited, lenient]) {
     const plain = plainly(text, context);
     if (plain === undefined) continue;
     taken = true;
@@ -126,7 +130,10 @@ describe('leaves to the full way', () => {
       '{"app_id":"1000000001","events":[{"event":"x","identity":"a"}],"events":[{"event":"y","identity":"a"}]}',
     'a list in an event of the list':
       '{"app_id":"1000000001","events":[{"event":"x","identity":"a","events":[{"event":"y","identity":"a"}]}]}',
-    'a key that is too long': withProperties(`{"${'x'.repeat(1024)}":1}`),
+    'a key that is long to compare': withProperties(`{"${'x'.repeat(65)}":1}`),
+    'more keys than are compared': withProperties(
+      JSON.stringify(Object.fromEntries(Array.from({ length: 33 }, (_, i) => [`k${i}`, 1]))),
+    ),
     'an event in a body of more than a MiB': single(usual).padEnd(1024 * 1024 + 1),
     'a reserved key': withProperties('{"screen_name":"a"}'),
     'a key that is a number': withProperties('{"b":1,"2":1,"1":2}'),
@@ -179,6 +186,29 @@ test('keeps nothing of a body that dies: it is copied', () => {
   const before = packed(preparePlain(eventKind, events, unlimited) as Ready);
   body.fill(0x20);
   assert.deepEqual(packed(preparePlain(eventKind, events, unlimited) as Ready), before);
+});
+
+test('keeps no more memory of a compressed body than that is long', async () => {
+  const received = gzipSync(single(usual));
+  const framing = {
+    length: received.length,
+    mediaType: 'json',
+    encoding: 'gzip',
+    unsupportedEncoding: false,
+  };
+  const exchange = {
+    framing,
+    ended: false,
+    onGone: () => undefined,
+    onData: (take: (chunk: Buffer, last: boolean) => void) => take(received, true),
+  } as unknown as Exchange;
+  const events = await new Promise<ReturnType<typeof readPlainEvents>>((resolve) => {
+    readJsonBody(exchange, bodies.singleBytesMax, (body, owned) =>
+      resolve(readPlainEvents(body, owned, nowMs)),
+    );
+  });
+  // Small buffers share one.
+  assert.ok(events && events.body.buffer.byteLength <= Buffer.poolSize);
 });
 
 describe('comes to what the full way comes to, or leaves it to that:', () => {
@@ -278,7 +308,6 @@ describe('comes to what the full way comes to, or leaves it to that:', () => {
       }),
       { numRuns: runs },
     );
-    console.log(taken);
     assert.ok(taken > runs / 10, `only ${taken} of ${runs} were plain`);
   });
 

@@ -13,7 +13,7 @@ let heldBytes = 0;
 /** A body that is too large by no more than this is received, dropped and then answered. */
 const overshootBytesMax = 16 * 1024 * 1024;
 
-/** Takes a body. Unless it is `owned`, it is a view that dies when this returns. */
+/** Takes a body. Unless it is `owned`, it is a view: of memory that dies when this returns, or of much more memory. */
 export type TakeBody = (body: Buffer, owned: boolean) => void;
 
 /** What an endpoint takes as the type of a JSON body, and what it says to other types. */
@@ -109,7 +109,8 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
     { maxOutputLength: bytesMax, finishFlush: constants.Z_FINISH },
     (error, inflated) => {
       if (exchange.ended) return;
-      if (error === null) return take(inflated, true);
+      // A short one is a view of 16 KiB, which whoever kept it would hold as long.
+      if (error === null) return take(inflated, false);
       if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
         return exchange.refuseAndClose(tooLarge(bytesMax));
       }

@@ -9,7 +9,6 @@ import type { CommitResult, Committer } from '../ingest/commit.js';
 import { type Document, parseDocument } from '../ingest/document.js';
 import type { LimitKeys } from '../ingest/limit-key.js';
 import type { Mending } from '../ingest/mend.js';
-import type { PlainEvents } from '../ingest/plain-events.js';
 import {
   type ElementError,
   isBulk,
@@ -65,14 +64,17 @@ export function ingest<T extends Checked>(
   /** The short way of usual requests; answers false, and has done nothing, when this is not one of them. */
   function receivePlain(exchange: Exchange, body: Buffer, owned: boolean): boolean {
     const ingestion = options.ingestion();
+    if (ingestion === undefined) return false;
     const nowMs = Date.now();
     const events = kind.readPlain?.(body, owned, nowMs);
-    const environment = events && environments.get(events.appId);
-    if (environment === undefined || environment.lenient || ingestion === undefined) return false;
+    if (events === undefined) return false;
+    const environment = environments.get(events.appId);
+    if (environment === undefined) return false;
     const context = { environment, limitKeys: ingestion.limitKeys, nowMs, strictBulk: false };
-    const prepared = preparePlain(kind, events as PlainEvents, context);
-    if (prepared !== undefined) submit(exchange, prepared, environment, ingestion);
-    return prepared !== undefined;
+    const prepared = preparePlain(kind, events, context);
+    if (prepared === undefined) return false;
+    submit(exchange, prepared, environment, ingestion);
+    return true;
   }
 
   function receive(exchange: Exchange, body: Buffer): void {

@@ -26,7 +26,7 @@ const listOfEvents = 8;
 /** Numbers that an object takes in `spans`: where each field begins and where it ends, 0 and 0 without it. */
 export const spansEach = 16;
 
-/** The events of a request; each holds to the contract of environments that are not lenient. */
+/** The events of a request; each holds to the contract, so that lenient environments have nothing to mend. */
 export type PlainEvents = {
   readonly appId: string;
   readonly isBulk: boolean;
@@ -39,8 +39,8 @@ export type PlainEvents = {
 };
 
 /**
- * Reads a body, single event or bulk; undefined unless all of it is plain. A body that is not `owned` dies when the
- * caller returns, so it is copied. `nowMs` bounds timestamps in the future.
+ * Reads a body, single event or bulk; undefined unless all of it is plain. A body that is not `owned` is copied, since
+ * its memory may die when the caller returns. `nowMs` bounds timestamps in the future.
  */
 export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): PlainEvents | undefined {
   listed = nowhere;
@@ -96,8 +96,9 @@ function readObject(body: Buffer, at: number, base: number, isRequest: boolean):
     const name = skipBlanks(body, at + 1);
     const nameEnd = endOfText(body, name);
     const field = nameEnd === nowhere ? nowhere : fieldOf(body, name + 1, nameEnd);
+    if (field === nowhere) return nowhere;
     at = skipBlanks(body, nameEnd + 1);
-    if (field === nowhere || body[at] !== colon) return nowhere;
+    if (body[at] !== colon) return nowhere;
     at = skipBlanks(body, at + 1);
     if (field >= fields.appId && !isRequest) return nowhere;
     if (field === listOfEvents) {
@@ -154,8 +155,12 @@ for (const [text, field] of [
   fieldsByLength[text.length]?.push({ name: Buffer.from(text), field });
 }
 
-/** A key is compared with all before it, so an object with more of them is not read here. */
+/**
+ * A key is compared with all before it, so an object with more of them, or longer ones, is not read here: 32 keys of
+ * 500 bytes, alike but for their ends, in each of 1,000 events took 0.4 s.
+ */
 const keysMax = 32;
+const keyBytesMax = 64;
 const keyStarts = new Int32Array(keysMax);
 const keyEnds = new Int32Array(keysMax);
 const reservedKeys = Array.from(reservedEventPropertyKeys, (key) => Buffer.from(key));
@@ -186,7 +191,7 @@ function endOfProperties(body: Buffer, at: number): number {
 /** Whether a key is new in its object, allowed and short enough. JavaScript would sort those that are numbers. */
 function isUsable(body: Buffer, start: number, end: number, keysBefore: number): boolean {
   const length = end - start;
-  if (length > lengths.propertyKeyMax || isDigit(body[start])) return false;
+  if (length > keyBytesMax || isDigit(body[start])) return false;
   for (let i = 0; i < keysBefore; i++) {
     const other = keyStarts[i] as number;
     if ((keyEnds[i] as number) - other === length && haveSameBytes(body, start, other, length)) return false;
