@@ -1,5 +1,5 @@
 // The TypeBox schemas of the requests: types, required fields and lengths (in code points). What a schema
-// cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in `ingest/check.ts`.
+// cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in `ingest/event.ts` and its neighbours.
 
 import Type, { type Static } from 'typebox';
 import { counts, lengths } from './limits.js';
