@@ -198,8 +198,11 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         // Many more first visits, at the same millisecond, since pages seldom load as evenly.
         const users = new Set<string>();
         const judged: number[] = [];
+        const judgedMin = 5;
         for (const tab of tabs) await tab.evaluate(watchStorage);
-        for (let round = 0; round < 15; round += 1) {
+        let rounds = 0;
+        for (; rounds < 15 || (judged.length < judgedMin && rounds < 60); rounds += 1) {
+          const round = rounds;
           await tabs[0]?.evaluate('localStorage.clear()');
           await Promise.all(tabs.map((tab) => tab.waitForFunction('localStorage.length === 0')));
           const at = Date.now() + 150;
@@ -215,18 +218,18 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
           users.add((await userOf(tabs[0] as Page)).userId);
           if ((await latestSeenMs(tabs)) < clientLimits.settleMs / 3) judged.push(round);
         }
-        const all = await rig.stored(appId, 32);
-        assert.equal(all.length, 32);
-        t.diagnostic(`the tabs saw each other in time in ${judged.length} of 15 rounds`);
-        assert.ok(judged.length > 0);
-        for (let round = 0; round < 15; round += 1) {
+        const all = await rig.stored(appId, 2 + 2 * rounds);
+        assert.equal(all.length, 2 + 2 * rounds);
+        t.diagnostic(`the tabs saw each other in time in ${judged.length} of ${rounds} rounds`);
+        assert.ok(judged.length >= judgedMin);
+        for (let round = 0; round < rounds; round += 1) {
           const own = all.filter(({ event }) => event === `Round ${round}`);
           assert.equal(own.length, 2);
           if (!judged.includes(round)) continue;
           assert.equal(own[0]?.user_id, own[1]?.user_id, `one user in round ${round}`);
           assert.equal(own[0]?.session_id, own[1]?.session_id, `one session in round ${round}`);
         }
-        assert.equal(users.size, 15);
+        assert.equal(users.size, rounds);
         const sent = ids(taken(appId));
         assert.equal(sent.length, new Set(sent).size, 'no message was sent twice');
       });

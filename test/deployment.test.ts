@@ -194,7 +194,7 @@ test('refuses limits that are none', () => {
   }
 });
 
-test('an API process sees a new environment at once and a changed one soon', async () => {
+test('an API process sees a new environment at once and a changed one within a second', async () => {
   await load();
   const environments = await followEnvironments(redis, log);
   try {
@@ -205,11 +205,18 @@ test('an API process sees a new environment at once and a changed one soon', asy
     await environments.find(appId);
     await new Promise((settle) => setTimeout(settle, 60));
     assert.notEqual(await environments.find(appId), undefined, 'the new one is found');
-    await setEnvironment(redis, appId, { limits: { track: 'none' } });
-    await until(() => environments.get(appId)?.limits.track === undefined, {
-      deadlineMs: 20_000,
-      what: 'the change is seen',
-    });
+    const seenMs: number[] = [];
+    for (const max of [1, 2, 3, 4]) {
+      await setEnvironment(redis, appId, { limits: { track: max } });
+      const startedMs = performance.now();
+      await until(() => environments.get(appId)?.limits.track?.max === max, {
+        deadlineMs: 20_000,
+        what: 'the change is seen',
+      });
+      seenMs.push(performance.now() - startedMs);
+    }
+    // A machine that stands still makes some later, not the quickest.
+    assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.loaded(), true);
     await redis.flushall();
     await until(() => !environments.loaded(), { deadlineMs: 20_000, what: 'the emptied Redis is noticed' });

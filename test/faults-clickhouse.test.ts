@@ -6,8 +6,8 @@ import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, inserts, markerLooks, startClickHouseGate } from './support/clickhouse-gate.js';
-import { assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
-import { type Producer, startLoad, whileRunning } from './support/load.js';
+import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from './support/fault-checks.js';
+import { countOutcomes, type Producer, startLoad, whileRunning } from './support/load.js';
 import { connectTestRedis } from './support/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
@@ -238,6 +238,8 @@ test('takes events up to the high-water mark while ClickHouse is stopped, then r
   assert.ok(bytesAtFirst > 0.7 * backlogBytesMax, `refused at ${bytesAtFirst} bytes`);
   assert.ok(bytesAtMost < 1.3 * backlogBytesMax, `took ${bytesAtMost} bytes`);
   // A process that is stopped for a moment may leave the outcome of a commit open; a full backlog never does.
+  const { unknown } = countOutcomes(producer.settled);
+  assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
   for (const { retryAfter } of producer.settled.filter(({ status }) => status === 503)) {
     assert.match(retryAfter ?? '', /^[1-9]\d*$/);
   }

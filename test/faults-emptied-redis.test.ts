@@ -8,8 +8,8 @@ import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './support/exactly-once.js';
-import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
-import { type Producer, startLoad, whileRunning } from './support/load.js';
+import { assertKept, newProducer, unknownMax, untilDrained } from './support/fault-checks.js';
+import { countOutcomes, type Producer, startLoad, whileRunning } from './support/load.js';
 import { connectTestRedis } from './support/redis-client.js';
 import { type Bootstrap, type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
@@ -95,6 +95,8 @@ test('refuses everything after Redis was emptied until it is restored, then goes
       return outcome !== 'overloaded' && outcome !== 'unknown' && !refused;
     });
     assert.deepEqual(accepted, []);
+    const { unknown } = countOutcomes(producer.settled);
+    assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
     await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
       deadlineMs: 30_000,
       what: 'the API process says that it is not ready',

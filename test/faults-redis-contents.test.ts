@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
-import { assertKept, newProducer, untilDrained } from './support/fault-checks.js';
+import { assertKept, newProducer, unknownMax, untilDrained } from './support/fault-checks.js';
 import {
   type Load,
   type Outcome,
@@ -73,12 +73,7 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly
   return producer.settled;
 }
 
-/**
- * A disk that stands still for longer than a commit may take makes one or two requests of each client unknown. What
- * is done to Redis here is done again and again, and would show each time.
- */
-const unknownMax = 12;
-
+/** What is done to Redis here is done again and again, and would leave more requests unknown than a pause does. */
 function assertNoneUnavailable(requests: readonly Request[], more: readonly Outcome[] = []): void {
   const expected: readonly Outcome[] = ['acknowledged', 'refused', ...more];
   const others = requests.filter(({ outcome }) => !expected.includes(outcome));

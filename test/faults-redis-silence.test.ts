@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
+import { answerMsMax, assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
 import { type Request, startLoad, whileRunning } from './support/load.js';
 import { connectTestRedis } from './support/redis-client.js';
 import {
@@ -62,17 +62,15 @@ test('API and worker leave connections that died without a word, and go on', {},
       (ways[fault] as TcpProxy).blackHole();
       target.port = (ways[fault + 1] as TcpProxy).port;
       await load.more(300);
-      others = producer.settled
-        .slice(before)
-        .filter(({ outcome }) => outcome !== 'acknowledged' && outcome !== 'refused');
-      // Two attempts leave a second: where a process stands still meanwhile, what was under way is unknown.
+      others = producer.settled.slice(before).filter(({ outcome, tookMs }) => {
+        return (outcome !== 'acknowledged' && outcome !== 'refused') || tookMs > answerMsMax;
+      });
+      // Two attempts leave a second: where a process stands still meanwhile, what was under way is unknown, or late.
       if (others.length === 0) break;
     }
   });
   // What was under way was committed on a new connection, within its deadline.
   assert.deepEqual(others, []);
-  // 2 s, and four for a machine on which processes stand still for a while.
-  assert.ok(producer.settled.every(({ tookMs }) => tookMs <= 6_000));
   // The worker's connections, and those of the API on which nothing is committed.
   await untilDrained(sluice, redis);
   assert.equal(await readMetric(api, 'sluice_backlog_rows'), 0);

@@ -5,7 +5,14 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
-import { assertKept, newProducer, readMetric, untilDrained } from './support/fault-checks.js';
+import {
+  answerMsMax,
+  assertAnsweredInTime,
+  assertKept,
+  newProducer,
+  readMetric,
+  untilDrained,
+} from './support/fault-checks.js';
 import { type Load, type Outcome, type Request, startLoad, whileRunning } from './support/load.js';
 import { connectTestRedis } from './support/redis-client.js';
 import {
@@ -18,10 +25,6 @@ import {
 } from './support/services.js';
 import { until } from './support/wait.js';
 
-/** 2 s, and half a second for a machine that has other things to do. */
-const answerMsMax = 2_500;
-/** The same for what was under way while such a machine stood still. */
-const pausedAnswerMsMax = 8_000;
 const unavailable: readonly Outcome[] = ['overloaded', 'unknown'];
 
 let server: RedisHandle;
@@ -77,18 +80,8 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly
   return requests;
 }
 
-function assertAnsweredInTime(requests: readonly Request[]): void {
-  const slowest = requests.reduce((worst, request) => (request.tookMs > worst.tookMs ? request : worst));
-  assert.ok(
-    slowest.tookMs <= pausedAnswerMsMax,
-    `${slowest.outcome} ${slowest.code} after ${slowest.tookMs} ms`,
-  );
-  // A pause makes late what is under way, one request a client: of two refusals and more a client, half at most.
-  const refusedMs = requests.flatMap(({ status, tookMs }) => (status === 503 ? [tookMs] : []));
-  const quickMs = refusedMs.sort((a, b) => a - b)[Math.floor(refusedMs.length / 4)] ?? 0;
-  assert.ok(refusedMs.length < 12 || quickMs <= answerMsMax, `three quarters took ${quickMs} ms and more`);
-  const others = requests.filter(({ outcome }) => outcome === 'unanswered' || outcome === 'unexpected');
-  assert.deepEqual(others, []);
+function assertAsPromised(requests: readonly Request[]): void {
+  assertAnsweredInTime(requests);
   for (const { outcome, retryAfter } of requests.filter(({ status }) => status === 503)) {
     assert.match(retryAfter ?? '', /^[1-9]\d*$/, `${outcome} without Retry-After`);
   }
@@ -104,7 +97,7 @@ test('answers 503 in time while Redis is stopped, and goes on when it is back', 
     await load.more(12, { outcomes: unavailable });
     await server.restart();
   });
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
 });
 
 test('answers 503 in time while Redis hangs, and goes on when it does', async () => {
@@ -113,7 +106,7 @@ test('answers 503 in time while Redis hangs, and goes on when it does', async ()
     await load.more(12, { outcomes: unavailable });
     server.sigcont();
   });
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
 });
 
 test('answers 503 in time while nothing passes between API and Redis, and goes on when it does', async () => {
@@ -122,7 +115,7 @@ test('answers 503 in time while nothing passes between API and Redis, and goes o
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
   });
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
 });
 
 test('answers 503 in time while every connection to Redis is reset, and goes on when none is', async () => {
@@ -135,7 +128,7 @@ test('answers 503 in time while every connection to Redis is reset, and goes on 
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
   });
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
 });
 
 function filler(bytes: number): Record<string, string> {
@@ -232,7 +225,7 @@ test('doubles and loses nothing while replies of Redis get lost again and again'
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
   });
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
 });
 
 test('answers 503, not 400, for a known environment when an API process starts without Redis', async () => {
@@ -246,11 +239,15 @@ test('answers 503, not 400, for a known environment when an API process starts w
   const restarted = api.restart();
   const answers = async () => (await fetch(`${api.baseUrl}/health/live`)).status === 200;
   await until(answers, { deadlineMs: 60_000, what: 'the API process listens' });
-  const refused = await producer.send(api.baseUrl, [producer.nextEvent()]);
+  const refused: Request[] = [];
+  for (let request = 0; request < 3; request += 1) {
+    refused.push(await producer.send(api.baseUrl, [producer.nextEvent()]));
+  }
   await server.restart();
   await restarted;
-  assert.equal(refused.outcome, 'overloaded', `${refused.status} ${refused.code}`);
-  assertAnsweredInTime([refused]);
+  for (const { outcome, status, code } of refused) assert.equal(outcome, 'overloaded', `${status} ${code}`);
+  assertAsPromised(refused);
+  assert.ok(Math.min(...refused.map(({ tookMs }) => tookMs)) <= answerMsMax);
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer, { acknowledgedMin: 2 });
@@ -260,15 +257,17 @@ test('answers 503, not 400, for a known environment when an API process starts w
 test('answers 503, not 400, in time for an environment made while nothing passes between API and Redis', async () => {
   proxy.blackHole();
   const producer = await newProducer(sluice); // its commands reach Redis directly
-  const requests = await Promise.all(
-    Array.from({ length: 5 }, () => producer.send(sluice.baseUrl, [producer.nextEvent()])),
-  );
+  const requests: Request[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const sent = Array.from({ length: 5 }, () => producer.send(sluice.baseUrl, [producer.nextEvent()]));
+    requests.push(...(await Promise.all(sent)));
+  }
   proxy.pass();
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   await whileRunning(load, () => load.more(20));
   for (const { outcome, status, code } of requests)
     assert.ok(unavailable.includes(outcome), `${status} ${code}`);
-  assertAnsweredInTime(requests);
+  assertAsPromised(requests);
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer, { acknowledgedMin: 20 });
   producer.close();

@@ -7,6 +7,7 @@ import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
 import { launch } from '../deploy/local/launch.js';
 import { isRunning, type ProcessIdentity } from '../deploy/local/process-identity.js';
 import { plainEnvironment } from './support/environment.js';
@@ -136,6 +137,21 @@ describe('one start after another on the same data', () => {
     assert.match(output, /^ {2}API key +\S+ +\(shown only now\)$/m);
     for (const variable of ['PORT', 'ADMIN_PORT', 'REDIS_PORT', 'CLICKHOUSE_PORT']) {
       assert.match(output, new RegExp(`^ {2}.*://127\\.0\\.0\\.1:${env[variable]}\\b`, 'm'));
+    }
+  });
+
+  test('its Redis syncs every write before it is answered, and evicts nothing', async () => {
+    const redis = new Redis(Number(env.REDIS_PORT));
+    try {
+      const names = ['appendonly', 'appendfsync', 'maxmemory-policy'] as const;
+      const values = await Promise.all(names.map((name) => redis.config('GET', name)));
+      assert.deepEqual(values, [
+        ['appendonly', 'yes'],
+        ['appendfsync', 'always'],
+        ['maxmemory-policy', 'noeviction'],
+      ]);
+    } finally {
+      redis.disconnect();
     }
   });
 

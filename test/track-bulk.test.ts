@@ -20,8 +20,10 @@ import {
 } from './support/track-rows.js';
 import { until } from './support/wait.js';
 
-/** "Within the deadline", which is below 2 s, and time for a machine that stops a process now and then. */
-const answeredMsMax = 8_000;
+/** "Within the deadline", which is below 2 s, and time for a busy machine. */
+const answeredMsMax = 3_000;
+/** Where a process stands still for a while the answer to one or two requests is late, but not to all. */
+const triesMax = 4;
 
 let sluice: SluiceHandle;
 let ledger: Ledger;
@@ -404,6 +406,17 @@ describe('after all that', () => {
 });
 
 describe('while a service is away', () => {
+  /** The first answer that is in time. */
+  async function inTime<T>(ask: () => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      const startedMs = performance.now();
+      const answer = await ask();
+      const tookMs = performance.now() - startedMs;
+      if (tookMs < answeredMsMax) return answer;
+      assert.ok(tries < triesMax, `after ${Math.round(tookMs)} ms`);
+    }
+  }
+
   test('takes events without ClickHouse, and stores them when it is back', async () => {
     sluice.clickhouse.sigstop();
     const event = element('without ClickHouse');
@@ -420,11 +433,8 @@ describe('while a service is away', () => {
     const event = element('while Redis is silent', { idempotency_key: 'while Redis is silent' });
     sluice.redis.sigstop();
     try {
-      const startedMs = performance.now();
-      const reply = await single(event);
-      const tookMs = performance.now() - startedMs;
+      const reply = await inTime(() => single(event));
       assert.equal(reply.status, 503, reply.text);
-      assert.ok(tookMs < answeredMsMax, `after ${Math.round(tookMs)} ms`);
       checkRefused(reply, (reply.json as { err: { code: OutcomeCode } }).err.code);
       assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
     } finally {
@@ -442,14 +452,13 @@ describe('while a service is away', () => {
   test('answers 503 in time while Redis is down, and serves when it is back', async () => {
     const event = element('while Redis is down', { idempotency_key: 'while Redis is down' });
     await sluice.redis.kill9();
-    const startedMs = performance.now();
-    const replies = await Promise.all(sluice.api.map((_, index) => single(event, ledger, index)));
-    const tookMs = performance.now() - startedMs;
+    const replies = await inTime(() =>
+      Promise.all(sluice.api.map((_, index) => single(event, ledger, index))),
+    );
     for (const reply of replies) {
       assert.equal(reply.status, 503, reply.text);
       assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
     }
-    assert.ok(tookMs < answeredMsMax, `after ${Math.round(tookMs)} ms`);
     await sluice.redis.restart();
     await until(async () => (await single(event)).status === 200, {
       deadlineMs: 30_000,

@@ -196,12 +196,19 @@ describe('what a device has sent', () => {
     const { pairing, id } = await pair();
     assert.equal(await show(batch(pairing)), true);
     server.sigstop();
-    const startedAt = performance.now();
-    assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
-    const tookMs = performance.now() - startedAt;
+    const tookMs: number[] = [];
+    for (let tries = 0; tries < 5; tries += 1) {
+      const startedAt = performance.now();
+      assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
+      tookMs.push(performance.now() - startedAt);
+    }
     server.sigcont();
-    // It gave up by itself: Redis said nothing, and the command had not failed yet.
-    assert.ok(tookMs >= visualizer.lookupMsMax - 5 && tookMs < commandMsMax / 2, String(tookMs));
+    // A machine that stands still makes some later, not the quickest.
+    const quickestMs = Math.min(...tookMs);
+    assert.ok(
+      quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,
+      String(tookMs),
+    );
     await until(async () => (await stateOf(redis, id, '1')) === 'live', {
       deadlineMs: 20_000,
       what: 'Redis answers again',

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
 import { createEnvironments, untilStored } from '../support/ingestion.js';
 import { readOptions } from '../support/options.js';
-import { type SluiceHandle, startSluice } from '../support/services.js';
+import { type SluiceHandle, startRedis, startSluice } from '../support/services.js';
 import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
 import { plot } from './plot.js';
@@ -32,7 +32,10 @@ if (!/^\d{1,4}$/.test(values.minutes) || minutes < 2) {
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 const withProbe = { NODE_OPTIONS: `--import=${probe}` };
+// Synced as where it is deployed.
+const redis = await startRedis();
 const sluice = await startSluice({
+  redis,
   apiProcesses: 2,
   workers: 2,
   // The least budget: what is remembered stops growing after a quarter of an hour.
@@ -81,6 +84,7 @@ say(
   `${kept ? 'every event as promised' : 'EVENTS NOT AS PROMISED'}, ${flat ? 'all flat' : 'SOMETHING GROWS'}`,
 );
 await sluice.stop();
+await redis.remove();
 process.exit(kept && flat ? 0 : 1);
 
 async function report(deployment: SluiceHandle, seen: Samples, check: SoakCheck): Promise<string> {

@@ -5,7 +5,14 @@ import assert from 'node:assert/strict';
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './exactly-once.js';
-import { countOutcomes, createProducer, type Invocation, type Producer, type Settlement } from './load.js';
+import {
+  countOutcomes,
+  createProducer,
+  type Invocation,
+  type Producer,
+  type Request,
+  type Settlement,
+} from './load.js';
 import type { ApiHandle, SluiceHandle } from './services.js';
 import { until } from './wait.js';
 
@@ -49,6 +56,34 @@ export async function readMetric(api: ApiHandle, name: string): Promise<number |
   if (lines.length === 0) return undefined;
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }
+
+/** 2 s, and half a second for a machine that has other things to do. */
+export const answerMsMax = 2_500;
+/** The same for what was under way while such a machine stood still. */
+const pausedAnswerMsMax = 8_000;
+/** Of a load, each with one request at a time. */
+const clientsMax = 6;
+
+/**
+ * Asserts that every request was answered, and what was refused within the deadline. A pause makes late what is
+ * under way, one request a client: of two refusals and more a client, half at most, and fewer it may have made itself.
+ */
+export function assertAnsweredInTime(requests: readonly Request[]): void {
+  for (const { outcome, code, tookMs } of requests) {
+    assert.ok(tookMs <= pausedAnswerMsMax, `${outcome} ${code} after ${tookMs} ms`);
+    assert.ok(outcome !== 'unanswered' && outcome !== 'unexpected', `${outcome} ${code}`);
+  }
+  const refusedMs = requests.flatMap(({ status, tookMs }) => (status === 503 ? [tookMs] : []));
+  const quickMs = refusedMs.sort((a, b) => a - b)[Math.floor(refusedMs.length / 4)] ?? 0;
+  const isJudged = refusedMs.length >= 2 * clientsMax;
+  assert.ok(
+    !isJudged || quickMs <= answerMsMax,
+    `three quarters of ${refusedMs.length} took ${quickMs} ms and more`,
+  );
+}
+
+/** So many requests a machine that stands still once or twice leaves unknown. */
+export const unknownMax = 2 * clientsMax;
 
 export type CheckOptions = {
   /** Requests that must have been acknowledged, or the test showed nothing; 100 unless told. */
