@@ -34,7 +34,8 @@ const attemptsMax = 10;
  * Whether a job's first try may spare the look for the marker before its insert, a third of its statements:
  * had another call stored so young a segment, ClickHouse would know the token and take nothing twice. Not so of one
  * that is overdue: a power cut may have brought it back without its end (`appendfsync everysec`), and so under another
- * token than it was stored with. A clock that is ahead only costs the look.
+ * token than it was stored with. A clock that is ahead only costs the look; one that is behind by as much as such a
+ * segment is old spares it wrongly.
  */
 export function isFresh(
   segment: Segment,

@@ -45,7 +45,8 @@ const withoutResending: ClusterOptions = {
  */
 export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
   const options = { ...shared, commandTimeout: 10 * attemptMs };
-  // A silent node of a cluster is left alone, so that commits of other shards go on. It is asked for, too.
+  // A silent node of a cluster is left alone, so that commits of other shards go on. So there a process that stood
+  // still gives its replies up unseen, and answers `unknown`.
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
   return open(address, options, { ...withoutResending, redisOptions }, log);
 }
