@@ -121,6 +121,7 @@ function assertRelations(): void {
     counts.collectMessagesMax <= commits.recordsMax,
     'the messages of one request must fit one commit, which keeps their order',
   );
+  relation(commits.recordsMax <= 10_000, 'the number of a row has at most four digits');
   relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
   relation(

@@ -107,11 +107,9 @@ function copyBytes(from: Uint8Array, start: number, end: number, into: Uint8Arra
   return at;
 }
 
-/** Writes the decimal digits of a number below 10,000. */
+/** Writes the decimal digits of a whole number. */
 function writeNumber(number: number, into: Uint8Array, at: number): number {
-  if (number >= 1000) into[at++] = zero + Math.floor(number / 1000);
-  if (number >= 100) into[at++] = zero + (Math.floor(number / 100) % 10);
-  if (number >= 10) into[at++] = zero + (Math.floor(number / 10) % 10);
+  if (number >= 10) at = writeNumber(Math.floor(number / 10), into, at);
   into[at++] = zero + (number % 10);
   return at;
 }

@@ -5,13 +5,12 @@ import type { LiveEnvironment } from '../accounts/environments.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
-import type { LimitKeys } from './limit-key.js';
 import type { Mending } from './mend.js';
 import { encodedRecords, type Group, packedBytesMax, type Records } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
 import { recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
-import { bulkLimits, type NamedLimit, singleLimits } from './request-limits.js';
+import { bulkLimits, type LimitContext, type NamedLimit, singleLimits } from './request-limits.js';
 
 /** What a request comes to before its commit. */
 export type Prepared =
@@ -38,9 +37,7 @@ export type ElementError = {
   readonly message: string;
 };
 
-export type PrepareContext = {
-  readonly environment: LiveEnvironment;
-  readonly limitKeys: LimitKeys;
+export type PrepareContext = LimitContext & {
   readonly nowMs: number;
   /** A bulk request with one bad element is refused whole. */
   readonly strictBulk: boolean;

@@ -1,9 +1,12 @@
 // The rate limits that a request must pass, each with the digest of what it counts. Pure.
 
+import type { LiveEnvironment } from '../accounts/environments.js';
 import type { LimitName } from '../contract/limits.js';
+import type { LimitKeys } from './limit-key.js';
 import type { LimitCheck } from './pack.js';
-import type { PrepareContext } from './prepare.js';
 import type { Checked, RecordKind } from './record-kind.js';
+
+export type LimitContext = { readonly environment: LiveEnvironment; readonly limitKeys: LimitKeys };
 
 export type NamedLimit = LimitCheck & { readonly name: LimitName };
 
@@ -11,7 +14,7 @@ export type NamedLimit = LimitCheck & { readonly name: LimitName };
 export function singleLimits(
   { name: counter, singleLimit: name }: Pick<RecordKind, 'name' | 'singleLimit'>,
   user: Checked,
-  { environment, limitKeys }: PrepareContext,
+  { environment, limitKeys }: LimitContext,
 ): NamedLimit[] {
   const limit = name === undefined ? undefined : environment.limits[name];
   if (name === undefined || limit === undefined) return [];
@@ -23,7 +26,7 @@ export function bulkLimits(
   { name: counter }: Pick<RecordKind, 'name'>,
   count: number,
   users: () => readonly Checked[],
-  { environment, limitKeys }: PrepareContext,
+  { environment, limitKeys }: LimitContext,
 ): NamedLimit[] {
   const { appId } = environment;
   const { bulk_app: appLimit, bulk_identity: userLimit } = environment.limits;
