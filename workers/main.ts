@@ -6,10 +6,9 @@ import { readRegistry } from '../src/accounts/registry.js';
 import { connectClickHouse } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
 import { createCrashPoint } from '../src/crash-point.js';
+import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
-import { readPendingDeletions } from '../src/deletion/request.js';
-import { purgeStrayTargets } from '../src/deletion/round-tables.js';
-import { createLimitKeys } from '../src/ingest/limit-key.js';
+import { readPendingMembers } from '../src/deletion/request.js';
 import { createLog, describeError } from '../src/log.js';
 import { registry } from '../src/metrics.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
@@ -85,7 +84,7 @@ async function waitForDeployment() {
   }
 }
 
-const { epoch, shards, secret } = await waitForDeployment();
+const { epoch, shards } = await waitForDeployment();
 
 /** Starts the ticks and the store jobs of one shard; the function returned ends them when they are done. */
 function serveShard(shard: number): {
@@ -168,7 +167,7 @@ function serveDeletions(): {
         clickhouse,
         database: config.clickhouseDatabase,
         shards,
-        limitKeys: createLimitKeys(secret),
+        epoch,
         crash,
         log,
       });
@@ -208,8 +207,8 @@ async function everySecond(): Promise<void> {
 async function purgeStrays(): Promise<void> {
   if ((await redis.set(registryKeys.strayTargets, '1', 'PX', 30_000, 'NX')) !== 'OK') return;
   await purgeStrayTargets(clickhouse, async () => {
-    const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
-    return new Set(pending.map((request) => request.deletion_request_id));
+    const pending = await readPendingMembers(redis, epoch);
+    return new Set(pending.map(({ requestId }) => requestId));
   });
 }
 

@@ -28,6 +28,12 @@ export function queueOptions(shard: number, connection: ConnectionOptions): Queu
 }
 
 /**
+ * A killed worker's job is given to another one when its lock has ended and two looks for such jobs went by: after 9 s
+ * at most, with the usual lock of 5 s.
+ */
+const stalledLookMsMax = 2_000;
+
+/**
  * A worker killed twice on one job would by default make that job fail for good, and a removed failed job
  * would be gone: so stalls are counted without end and failed jobs stay, for the tick to drive them again.
  */
@@ -36,7 +42,7 @@ export function workerOptions(shard: number, connection: ConnectionOptions, conf
     connection,
     prefix: shardTag(shard),
     lockDuration: config.jobLockMs,
-    stalledInterval: config.jobLockMs,
+    stalledInterval: Math.min(config.jobLockMs, stalledLookMsMax),
     maxStalledCount: 1_000_000_000,
     settings: {
       backoffStrategy: (attempts) =>

@@ -57,8 +57,9 @@ export const deletions = {
   pendingPerAccountMax: 2000,
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 a minute. */
   roundEveryMs: 4_000,
-  /** Targets that one round takes on. */
+  /** Targets and requests that one round takes on. */
   targetsPerRoundMax: 50_000,
+  requestsPerRoundMax: 2_000,
 } as const;
 
 /** The Event Visualizer. */

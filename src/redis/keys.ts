@@ -54,6 +54,10 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
+  /** Set of pending requests whose targets ClickHouse does not have yet. */
+  unkeptDeletions: '{registry}:deletions_unkept',
+  /** Sorted set like that of pending ones: requests that can never be carried out, until somebody ends them. */
+  lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
   /** The targets of a request; gone when it is complete. */
