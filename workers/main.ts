@@ -13,7 +13,7 @@ import { createLimitKeys } from '../src/ingest/limit-key.js';
 import { createLog, describeError } from '../src/log.js';
 import { registry } from '../src/metrics.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
-import { sweepClaims, updateClaimWindow } from '../src/redis/claim-window.js';
+import { createClaimAging } from '../src/redis/claim-window.js';
 import { connect, connectForQueue, ready } from '../src/redis/client.js';
 import { registryKeys, type Segment, shardKeys } from '../src/redis/keys.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
@@ -108,6 +108,7 @@ function serveShard(shard: number): {
       crash,
       log,
     });
+  const ageClaims = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
   const options = workerOptions(shard, queueRedis, config);
   const storeWorker = new Worker<Segment>(
     storeQueueName,
@@ -135,8 +136,7 @@ function serveShard(shard: number): {
         if (scheduled instanceof Error) throw scheduled;
       }
       await promoteOverdelayed(redis, storeQueue, Date.now());
-      await updateClaimWindow(redis, shard, config.claimBytesMax / shards);
-      await sweepClaims(redis, shard);
+      await ageClaims();
     },
     close: async () => {
       await Promise.all([tickWorker.close(), storeWorker.close()]);

@@ -34,7 +34,7 @@ export const commits = {
   deadlineMs: 1_800,
   /** A segment that should have been sealed so long ago takes no further commit. */
   overdueSegmentMsMax: 1_000,
-  /** How long Redis keeps the answer of a process's last commit. */
+  /** How long Redis keeps the answer of a process's last commit, by the clock of claims. */
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
@@ -46,6 +46,8 @@ export const claims = {
   bytesPerClaim: 27,
   /** Of a shard, once a second and worker. */
   bucketsPerSweep: 300,
+  /** A worker's look moves the clock of claims by at most this, however long the last one is past. */
+  clockStepMsMax: 50_000,
 } as const;
 
 export const deletions = {
@@ -132,6 +134,14 @@ function assertRelations(): void {
   relation(
     claims.windowMsMin > commits.deadlineMs,
     'a key must be remembered for longer than a request may take',
+  );
+  relation(
+    claims.clockStepMsMax < 60_000,
+    'a claim lags by up to a step, and is kept a minute longer than told for it',
+  );
+  relation(
+    claims.windowMsMax / 60_000 < 2 ** 15,
+    'minutes of claims are told apart by 2 bytes, with room for segments that are outstanding for long',
   );
   relation(
     deletions.targetsPerRoundMax >= counts.deletionTargetsMax,
