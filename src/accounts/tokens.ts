@@ -30,8 +30,9 @@ export async function mintToken(
   // An unknown app_id is compared too, so that it costs the same.
   const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
   if (!right || key === undefined || environment?.main !== true) {
-    // Counted before it is answered: of many at once no more than the limit are told that they are wrong.
-    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'NX').exec();
+    // Counted before it is answered: of many at once no more than the limit are told that they are wrong. LT: a count
+    // that was begun before Redis's clock was set back lasts no longer for that.
+    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'LT').exec();
     return Number(replies?.[0]?.[1]) > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
   if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
@@ -59,7 +60,7 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
 /** Whether a token may ask for a status once more in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
   const key = registryKeys.statusRequests(digestOf(accessToken));
-  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'NX').exec();
+  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'LT').exec();
   return Number(replies?.[0]?.[1]) <= deletions.statusRequestsPerSecondMax;
 }
 
