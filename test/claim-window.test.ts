@@ -133,6 +133,21 @@ test('takes expired claims out of buckets that no commit writes, and not before 
   assert.equal(await claimAll(), 's'.repeat(200));
 });
 
+test('remembers a claim for the whole window though its minute was taken from a clock that lags', async () => {
+  for (const phaseMs of [0, 20 * secondMs, 40 * secondMs]) {
+    await connection.flushall();
+    await loadShard(connection);
+    const world = await createWorld();
+    await world.claim('starts the clock');
+    await world.work(minuteMs + phaseMs, 10 * secondMs);
+    await world.pass(claims.clockStepMsMax);
+    await world.claim('late');
+    await world.store();
+    await world.work(claims.windowMsMin - secondMs, 10 * secondMs);
+    assert.equal(await world.claim('late'), false, `${phaseMs} ms after the start`);
+  }
+});
+
 test('takes expired claims out of an idle shard, in which nothing is committed any more', async () => {
   const world = await createWorld(2 ** 30);
   await world.claim('a');
@@ -171,6 +186,7 @@ test('remembers the claims of a segment that stays outstanding, and of all after
   await world.work(2 * minuteMs);
   await world.claim('second');
   await world.work(2 * hourMs);
+  assert.ok((await world.redis.zcard(shardKeys.claimMinutes(0))) <= 4, 'idle minutes are not noted');
   await world.claim('third');
   assert.equal(await world.claim('before'), true, 'stored, and older');
   assert.deepEqual([await world.claim('first'), await world.claim('second')], [false, false]);
@@ -314,6 +330,18 @@ test('claims of an older version, by the minutes of Redis, are neither forgotten
   await world.store();
   await world.work(20 * minuteMs);
   assert.equal(await world.claimsHeld(), 0);
+});
+
+test('a commit drops no claim of an older version before a worker has looked', async () => {
+  await connection.flushall();
+  await loadShard(connection, 0, '0', 1);
+  const world = await createWorld();
+  await world.claim('old');
+  await connection.hdel(shardKeys.state(0), 'claim_clock_us');
+  await connection.del(shardKeys.claimMinutes(0));
+  await world.pass(hourMs);
+  assert.equal(await world.claim('of the same bucket'), true);
+  assert.equal(await world.claim('old'), false);
 });
 
 test('a commit repeated after a lost reply counts once though the clock jumped by days in between', async () => {

@@ -13,8 +13,11 @@ import type { ApiKey, Environment } from './documents.js';
 /** Who calls: the account, and the key by which it came. */
 export type Caller = { readonly accountId: string; readonly appId: string; readonly keyCreatedAt: string };
 
-/** A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures. */
-export type Minted = { readonly accessToken: string } | 'wrong' | 'limited';
+/**
+ * A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures, or how long to wait
+ * until one of as many live tokens as a key may have ends.
+ */
+export type Minted = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
 
 type TokenRecord = { readonly app_id: string; readonly key_hash: string };
 
@@ -38,13 +41,13 @@ export async function mintToken(
   if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
   const record: TokenRecord = { app_id: appId, key_hash: key.hash };
-  await runScript(
+  const waitMs = await runScript(
     redis,
     scripts.issueToken,
-    [registryKeys.token(digestOf(accessToken)), registryKeys.tokensOf(appId)],
-    [JSON.stringify(record), deletions.tokenMsMax, deletions.tokensPerEnvironmentMax],
+    [registryKeys.token(digestOf(accessToken)), registryKeys.liveTokens(key.hash)],
+    [JSON.stringify(record), deletions.tokenMsMax, deletions.liveTokensPerKeyMax],
   );
-  return { accessToken };
+  return waitMs === 0 ? { accessToken } : { waitMs: Number(waitMs) };
 }
 
 /** Who a token belongs to; undefined when it opens nothing, whatever the cause. */

@@ -72,7 +72,8 @@ export const registryKeys = {
   /** Counts mirrored forms of deletion requests. */
   deletionVersion: '{registry}:deletions_version',
   token: (hash: string) => `{registry}:token:${hash}`,
-  tokensOf: (appId: string) => `{registry}:tokens:${appId}`,
+  /** Sorted set of the live tokens that were issued for a key. */
+  liveTokens: (keyHash: string) => `{registry}:live_tokens:${keyHash}`,
   tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
   statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
   /** Hash of the processes' metrics by process. */
