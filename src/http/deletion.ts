@@ -46,6 +46,11 @@ function token(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest)
     if (minted === 'wrong') return unauthorized(exchange, 'Basic');
     if (minted === 'limited')
       return refuse(exchange, 'rate_limited', 'Too many failed requests.', [['Retry-After', '60']]);
+    if ('waitMs' in minted) {
+      return refuse(exchange, 'rate_limited', 'The API key has too many live tokens.', [
+        ['Retry-After', String(Math.ceil(minted.waitMs / 1000))],
+      ]);
+    }
     options.crash('token_issued');
     // The second name is that of an earlier form of the interface.
     const body = { access_token: minted.accessToken, auth_token: minted.accessToken };

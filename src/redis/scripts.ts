@@ -15,7 +15,7 @@ export const scripts = {
   commit: load('commit-3'),
   seal: load('seal-2'),
   forget: load('forget-4'),
-  sweepClaims: load('sweep-claims-2'),
+  ageClaims: load('age-claims-5'),
   quarantine: load('quarantine-4'),
   writeRegistry: load('write-registry-4'),
   readUnmirrored: load('read-unmirrored-4'),
