@@ -269,7 +269,30 @@ const beyondMending: Row[] = [
     })),
     field: 'properties.key',
   },
-  sends('an object nested 1,000 deep', 'too_long', (event) => ({
+  sends('objects whose keys are too long together', 'too_long', (event) => ({
+    body: withProperty(
+      JSON.stringify(event),
+      'deep',
+      `{"${'k'.repeat(50)}":`.repeat(30) + 1 + '}'.repeat(30),
+    ),
+  })),
+  sends('objects of 120 kB that would flatten to 400 MB of keys', 'too_long', (event) => ({
+    body: {
+      ...event,
+      properties: {
+        ['k'.repeat(50_000)]: Object.fromEntries(Array.from({ length: 8_000 }, (_, i) => [i, 1])),
+      },
+    },
+  })),
+  sends('nested objects of 1 MB with 100,000 values', 'too_many_properties', (event) => ({
+    body: {
+      ...event,
+      properties: {
+        ['k'.repeat(1_000)]: Object.fromEntries(Array.from({ length: 90_000 }, (_, i) => [i, 1])),
+      },
+    },
+  })),
+  sends('an object nested 1,000 deep', 'too_deep', (event) => ({
     body: withProperty(JSON.stringify(event), 'deep', '{"a":'.repeat(1000) + 1 + '}'.repeat(1000)),
   })),
   sends('an object nested 100,000 deep', 'too_deep', (event) => ({

@@ -3,6 +3,7 @@
 // be counted. Pure; never changes the value it was given, and never touches an identity's text.
 
 import {
+  counts,
   lengths,
   reservedAutocapturedPropertyKeys,
   reservedEventPropertyKeys,
@@ -126,22 +127,31 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
 
 function mendProperties(properties: object, rules: PropertyRules, note: Note): Record<string, unknown> {
   const mended: Record<string, unknown> = Object.create(null);
+  let count = 0;
+  /** What is kept already is refused for its number or a key: keys of a flattened object repeat what is above them. */
+  let refused = false;
+  const keep = (key: string, value: unknown): void => {
+    if (!(key in mended)) count += 1;
+    mended[key] = value;
+    refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
+  };
   const put = (key: string, value: unknown): void => {
+    if (refused) return;
     if (value === null) {
       note('null_property');
     } else if (typeof value === 'boolean') {
       note('boolean_property');
-      mended[key] = String(value);
+      keep(key, String(value));
     } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax)) {
       note('long_property');
-      mended[key] = cutToCodePoints(value, rules.valueMax);
+      keep(key, cutToCodePoints(value, rules.valueMax));
     } else if (Array.isArray(value)) {
       putArray(key, value);
     } else if (isObject(value)) {
       note('nested_property');
       for (const [inner, element] of Object.entries(value)) put(`${key}.${inner}`, element);
     } else {
-      mended[key] = value;
+      keep(key, value);
     }
   };
   /** Keeps an array of scalars one value; one that holds objects or arrays is flattened by index. */
@@ -153,10 +163,10 @@ function mendProperties(properties: object, rules: PropertyRules, note: Note): R
     }
     const scalars = array.flatMap((element) => mendElement(element, note));
     if (rules.arrays) {
-      mended[key] = scalars;
+      keep(key, scalars);
     } else {
       note('joined_array');
-      mended[key] = cutToCodePoints(joinArray(scalars), rules.valueMax);
+      keep(key, cutToCodePoints(joinArray(scalars), rules.valueMax));
     }
   };
   for (const [key, value] of Object.entries(properties)) {
