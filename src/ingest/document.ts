@@ -5,11 +5,15 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { counts } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import { beginsNumeral, endOfNumeral, endOfText } from './json-text.js';
+import { keepNumerals, type Read } from './numerals.js';
 
 export type Document = {
   readonly value: unknown;
   /** Whether an escape in it may have made a lone surrogate; then every string needs a look. */
   readonly surrogates: boolean;
+  /** Digits of numbers that are too long for some property: they are never cut. */
+  readonly longNumerals: Read['longNumerals'];
 };
 
 /** Parses a whole body. The bytes may be a view that dies when the caller returns: nothing keeps it. */
@@ -17,16 +21,20 @@ export function parseDocument(body: Buffer): Document | Rejection {
   const ascii = isAscii(body);
   if (!ascii && !isUtf8(body)) return rejection('invalid_json', 'The body is not valid UTF-8.');
   const text = ascii ? body.toString('latin1') : body.toString('utf8');
-  if (isTooDeep(text)) return tooDeep;
+  const found = scan(text);
+  if (found === 'too_deep') return tooDeep;
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     return notJson;
   }
-  return { value, surrogates: text.includes('\\ud') || text.includes('\\uD') };
+  const surrogates = text.includes('\\ud') || text.includes('\\uD');
+  if (found === 'nothing') return { value, surrogates, longNumerals: none };
+  return { ...keepNumerals(text, value), surrogates };
 }
 
+const none: Document['longNumerals'] = new Set();
 const notJson = rejection('invalid_json', 'The body is not a JSON document.');
 const tooDeep = rejection(
   'too_deep',
@@ -34,41 +42,40 @@ const tooDeep = rejection(
 );
 
 const quote = 0x22;
-const backslash = 0x5c;
+
+/** A double holds every number of so many digits. */
+const digitsHeld = 15;
 
 /**
- * Whether arrays and objects are nested beyond the bound. It reads a text as JSON.parse does, as far as that goes, and
- * JSON.parse refuses the rest. For a usual event of 335 bytes it takes 0.5 µs (1.6 ns a byte, in bulk 1.1), where
- * JSON.parse takes 1.5 µs or more; plain events, which cannot nest, do not come here.
+ * Whether arrays and objects are nested beyond the bound, and else whether there may be numbers that a double does not
+ * hold: with an exponent, or with more digits, signs and points. It reads a text as JSON.parse does, as far as that goes,
+ * and JSON.parse refuses the rest. It takes 0.5 µs for a usual event of 272 bytes, 1.5 to 2 ns a byte, and in bulk about
+ * 1.2; plain events, which cannot nest, do not come here.
  */
-function isTooDeep(json: string): boolean {
+function scan(json: string): 'too_deep' | 'numerals' | 'nothing' {
   let depth = 0;
+  let numerals = false;
   for (let at = 0; at < json.length; at++) {
     const unit = json.charCodeAt(at);
     if (unit === quote) {
       at = endOfText(json, at);
-      if (at < 0) return false;
+      if (at < 0) break;
+    } else if (beginsNumeral(unit)) {
+      const end = endOfNumeral(json, at);
+      if (end - at > digitsHeld || hasExponent(json, at, end)) numerals = true;
+      at = end - 1;
     } else if (unit === 0x5b || unit === 0x7b) {
       depth++;
-      if (depth > counts.documentDepthMax) return true;
+      if (depth > counts.documentDepthMax) return 'too_deep';
     } else if (unit === 0x5d || unit === 0x7d) {
       depth--;
-      if (depth < 0) return false;
+      if (depth < 0) break;
     }
   }
+  return numerals ? 'numerals' : 'nothing';
+}
+
+function hasExponent(json: string, at: number, end: number): boolean {
+  for (let i = at; i < end; i++) if (json.charCodeAt(i) > 0x39) return true;
   return false;
-}
-
-/** The closing quote of the text that opens here; -1 when there is none. */
-function endOfText(json: string, at: number): number {
-  let end = json.indexOf('"', at + 1);
-  while (end > 0 && isEscaped(json, end)) end = json.indexOf('"', end + 1);
-  return end;
-}
-
-/** Whether an odd number of backslashes stands before this place. */
-function isEscaped(json: string, at: number): boolean {
-  let from = at;
-  while (json.charCodeAt(from - 1) === backslash) from--;
-  return (at - from) % 2 === 1;
 }

@@ -33,6 +33,9 @@ export type Mending = (typeof mendings)[number];
 /** Counts one mending. */
 export type Note = (mending: Mending) => void;
 
+/** Mends a value of a document. `longNumerals`: the document's, which are refused and not cut. */
+export type Mend = (value: unknown, note: Note, longNumerals: ReadonlySet<string>) => unknown;
+
 type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
   readonly valueMax: number;
@@ -69,27 +72,32 @@ const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reserve
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
 /** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
-export function mendEvent(value: unknown, note: Note): unknown {
-  return mendRecord(value, eventRules, note);
+export function mendEvent(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, eventRules, note, longNumerals);
 }
 
 /** The same for a call that sets user properties, where arrays are joined here. */
-export function mendUserProperties(value: unknown, note: Note): unknown {
-  return mendRecord(value, userRules, note);
+export function mendUserProperties(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, userRules, note, longNumerals);
 }
 
 /** An event of the client library; one that it captured by itself may name its screen. */
-export function mendEventMessage(value: unknown, note: Note): unknown {
+export function mendEventMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
   const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
-  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note);
+  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note, longNumerals);
 }
 
 /** A message of the client library that sets user properties. */
-export function mendUserPropertiesMessage(value: unknown, note: Note): unknown {
-  return mendRecord(value, userMessageRules, note);
+export function mendUserPropertiesMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, userMessageRules, note, longNumerals);
 }
 
-function mendRecord(value: unknown, rules: RecordRules, note: Note): unknown {
+function mendRecord(
+  value: unknown,
+  rules: RecordRules,
+  note: Note,
+  longNumerals: ReadonlySet<string>,
+): unknown {
   if (!isObject(value)) return value;
   const { timeField } = rules;
   const record: Record<string, unknown> = Object.create(null);
@@ -106,7 +114,8 @@ function mendRecord(value: unknown, rules: RecordRules, note: Note): unknown {
     note('numeric_user_id');
   }
   if (record[timeField] !== undefined) record[timeField] = mendTimestamp(record[timeField], note);
-  if (isObject(record.properties)) record.properties = mendProperties(record.properties, rules, note);
+  if (isObject(record.properties))
+    record.properties = mendProperties(record.properties, rules, note, longNumerals);
   return record;
 }
 
@@ -125,7 +134,12 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
-function mendProperties(properties: object, rules: PropertyRules, note: Note): Record<string, unknown> {
+function mendProperties(
+  properties: object,
+  rules: PropertyRules,
+  note: Note,
+  longNumerals: ReadonlySet<string>,
+): Record<string, unknown> {
   const mended: Record<string, unknown> = Object.create(null);
   let count = 0;
   /** What is kept already is refused for its number or a key: keys of a flattened object repeat what is above them. */
@@ -142,7 +156,7 @@ function mendProperties(properties: object, rules: PropertyRules, note: Note): R
     } else if (typeof value === 'boolean') {
       note('boolean_property');
       keep(key, String(value));
-    } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax)) {
+    } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax) && !longNumerals.has(value)) {
       note('long_property');
       keep(key, cutToCodePoints(value, rules.valueMax));
     } else if (Array.isArray(value)) {
