@@ -10,7 +10,7 @@ import { commits, overloadedRetrySeconds } from '../src/contract/limits.js';
 import { outcomes } from '../src/contract/outcomes.js';
 import { readJsonBody } from '../src/http/body.js';
 import { isOwnFault } from '../src/http/fault.js';
-import { listen, type Route, type Server } from '../src/http/server.js';
+import { listen, type Route, type Server, withoutBody } from '../src/http/server.js';
 import { type CommitResult, type Committer, createCommitter } from '../src/ingest/commit.js';
 import type { Group } from '../src/ingest/pack.js';
 import { createLog } from '../src/log.js';
@@ -43,6 +43,8 @@ const handlers: Readonly<Record<string, Route['handle']>> = {
     broken();
   },
   '/half-answered': (exchange) => exchange.reply(200, '{}', [['X', Symbol('no text') as unknown as string]]),
+  '/half-answered-behind': (exchange) =>
+    withoutBody(exchange).reply(200, '{}', [['X', Symbol('no text') as unknown as string]]),
   '/right': (exchange) => readJsonBody(exchange, bodyMax, () => exchange.ok()),
 };
 
@@ -125,15 +127,22 @@ describe('an error of ours', () => {
     assert.equal(lines.length, 1);
   });
 
-  test('in the middle of an answer closes the connection, and others are served', async () => {
-    const connection = await openRaw(baseUrl);
-    await connection.send(
-      'POST /half-answered HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
-    );
-    await connection.untilClosed();
-    assert.ok(lines.length > 0);
-    assert.equal((await post('/right')).status, 200);
-  });
+  for (const [when, path, framing, body] of [
+    ['at once', '/half-answered', 'Content-Length: 2', '{}'],
+    ['in a later turn', '/half-answered', 'Transfer-Encoding: chunked', '2\r\n{}\r\n0\r\n\r\n'],
+    ['behind the body', '/half-answered-behind', 'Content-Length: 2', '{}'],
+  ] as const) {
+    test(`in the middle of an answer, sent ${when}, closes the connection, and others are served`, async () => {
+      const connection = await openRaw(baseUrl);
+      await connection.send(
+        `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${framing}\r\n\r\n`,
+      );
+      await connection.send(body);
+      await connection.untilClosed();
+      assert.ok(lines.length > 0);
+      assert.equal((await post('/right')).status, 200);
+    });
+  }
 
   test('is told from a fault of Redis or the network', () => {
     for (const fault of [

@@ -221,12 +221,17 @@ async function reduce(
   return { what, seed, caseNumber: first.number, name: first.name, bytes, shown: 'once', before: [] };
 }
 
+/** A case that ends the process costs a start an attempt, and nesting shrinks by matching brackets only. */
+const shrinkMsMax = 60_000;
+
 /** Shrinks with a length that stays right, as far as that fails too, and then without care for it. */
 async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promise<boolean>): Promise<Buffer> {
+  const untilMs = performance.now() + shrinkMsMax;
+  const failsInTime = async (candidate: Buffer) => performance.now() < untilMs && (await fails(candidate));
   const framed = withRightLength(bytes);
-  const failsFramed = (candidate: Buffer) => fails(withRightLength(candidate));
+  const failsFramed = (candidate: Buffer) => failsInTime(withRightLength(candidate));
   const smaller = (await fails(framed)) ? withRightLength(await shrink(framed, failsFramed)) : bytes;
-  return shrink(smaller, fails);
+  return shrink(smaller, failsInTime);
 }
 
 /** The fault in words, with its bytes as a string of JavaScript. */
