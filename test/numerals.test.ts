@@ -361,6 +361,18 @@ describe('the document of such a number', () => {
     assert.equal(({} as { x?: unknown }).x, undefined);
   });
 
+  test('keeps its decimal value when it is the only one', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.constantFrom(...table.map(([sent]) => sent)), anyNumeral), (numeral) => {
+        const { properties } = read(`{"properties": {"n": ${numeral}}}`) as { properties: { n: unknown } };
+        const text = typeof properties.n === 'string' ? properties.n : JSON.stringify(properties.n);
+        // The exponent of one of the table is larger than any number.
+        if (!numeral.startsWith('0e')) assert.equal(decimalOf(text), decimalOf(numeral));
+      }),
+      { numRuns: 5_000, examples: [['9007199254740993'], ['0.1234567890123456789'], ['1e400'], ['1e-9']] },
+    );
+  });
+
   test('is refused when it is no JSON, though it would be with texts for numbers', () => {
     for (const json of [
       `{${big}: 1}`,

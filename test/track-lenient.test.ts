@@ -4,8 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { lengths, timestampAheadMsMax } from '../src/contract/limits.js';
+import { counts, lengths, timestampAheadMsMax } from '../src/contract/limits.js';
 import type { OutcomeCode } from '../src/contract/outcomes.js';
+import { mendEvent } from '../src/ingest/mend.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { addEnvironment, type Reply, type Sent, track } from './support/track.js';
 import {
@@ -577,4 +578,14 @@ describe('after all that', () => {
   test('the strict environment has exactly what it accepted', () => strict.check());
   test('the lenient environment has it mended, and nothing else', () => lenient.check());
   test('so has the one of the real producers', () => producers.check());
+});
+
+test('an object is flattened no further than to what refuses it', () => {
+  const inner = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [index, 1]));
+  const keysOf = (key: string) => {
+    const mended = mendEvent({ properties: { [key]: inner } }, () => undefined, new Set());
+    return Object.keys((mended as { properties: object }).properties).length;
+  };
+  assert.equal(keysOf('k'), counts.propertiesMax + 1);
+  assert.equal(keysOf('k'.repeat(lengths.propertyKeyMax)), 1);
 });

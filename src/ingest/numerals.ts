@@ -85,15 +85,13 @@ function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean
 
 /** A double holds every decimal number of so many digits, up to such a power of ten. */
 const [digitsHeld, powerHeld] = [15, 300];
-/** No double is printed with more digits. */
-const digitsPrintedMax = 17;
 
 /** Whether a double holds the decimal value of a numeral, as it is printed. Its sign it always holds. */
 function isHeld(numeral: string): boolean {
   const { digits, exponent } = decimalOf(numeral);
   if (digits.length <= digitsHeld && Math.abs(exponent) < powerHeld - digitsHeld) return true;
   const double = Number(numeral);
-  if (digits.length > digitsPrintedMax || !Number.isFinite(double)) return false;
+  if (!Number.isFinite(double)) return false;
   const printed = decimalOf(String(double));
   return digits === printed.digits && exponent === printed.exponent;
 }
