@@ -50,20 +50,23 @@ const whole = fc.oneof(
 const exponent = fc
   .tuple(fc.constantFrom('e', 'E'), fc.constantFrom('', '+', '-'), fc.integer({ min: 0, max: 420 }))
   .map(([letter, sign, power]) => `${letter}${sign}${power}`);
-const anyNumeral = fc.oneof(
-  fc
-    .tuple(
-      fc.constantFrom('', '-'),
-      whole,
-      fc.oneof(
-        fc.constant(''),
-        digits(1, 40).map((text) => `.${text}`),
-      ),
-      fc.oneof(fc.constant(''), exponent),
-    )
-    .map((parts) => parts.join('')),
-  fc.double({ noNaN: true, noDefaultInfinity: true }).map((double) => JSON.stringify(double)),
-);
+const anyNumeral = fc
+  .oneof(
+    fc
+      .tuple(
+        fc.constantFrom('', '-'),
+        whole,
+        fc.oneof(
+          fc.constant(''),
+          digits(1, 40).map((text) => `.${text}`),
+        ),
+        fc.oneof(fc.constant(''), exponent),
+      )
+      .map((parts) => parts.join('')),
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map((double) => JSON.stringify(double)),
+  )
+  // Beyond all doubles a number is refused.
+  .filter((numeral) => Number.isFinite(Number(numeral)));
 
 /** As sent, and as stored when that is not the same text. */
 const table: readonly (readonly [sent: string, stored?: string])[] = [
@@ -76,8 +79,6 @@ const table: readonly (readonly [sent: string, stored?: string])[] = [
   ['0.123456789012345678901234567890'],
   ['-0', '0'],
   ['-0.0', '0'],
-  ['1e400'],
-  ['-1E+400'],
   ['1e-400'],
   ['1E5', '100000'],
   ['123456789012345678e-3'],
@@ -231,7 +232,7 @@ describe('a number in properties', () => {
             `{"app_id": "${appId}", "identity": "long", ${path === '/api/track' ? '"event": "long",' : ''} "properties": ${properties}}`,
           );
         for (const numeral of [
-          '7'.repeat(max + 1),
+          `7.${'7'.repeat(max - 1)}`,
           `0.${'3'.repeat(max - 1)}`,
           `1e${'0'.repeat(max - 1)}5`,
         ]) {
@@ -241,11 +242,11 @@ describe('a number in properties', () => {
           if (isHeld) assert.equal(reply.text, '{}');
           else assert.equal(refused, '400 too_long properties.long');
         }
-        assert.equal((await send(`{"long": ${'7'.repeat(max)}}`)).text, '{}');
+        assert.equal((await send(`{"long": 7.${'7'.repeat(max - 2)}}`)).text, '{}');
         if (appId === lenient) assert.equal((await send(`{"long": "${'8'.repeat(max + 1)}"}`)).text, '{}');
       }
     }
-    const absurd = '7'.repeat(lengths.propertyValueMax + 1);
+    const absurd = `7.${'7'.repeat(lengths.propertyValueMax - 1)}`;
     for (const appId of [strict, lenient]) {
       const body = `{"app_id": "${appId}", "event": "long", "identity": "a", "properties": {"list": ["x", ${absurd}]}}`;
       const reply = await post(sluice.baseUrl, '/api/track', body);
@@ -354,8 +355,8 @@ describe('the document of such a number', () => {
   };
 
   test('is otherwise what JSON.parse makes of it', () => {
-    const json = `{"properties": {"a": 1, "__proto__": ${big}, "a": ${big}, "7": [${big}, {"__proto__": {"x": ${big}}}], "t": "${big} \\" 1e400", "constructor": 1e400}, "n": null}`;
-    const asTexts = json.replaceAll(/(?<!")(12345678901234567890|1e400)(?=[,}\]])/g, '"$1"');
+    const json = `{"properties": {"a": 1, "__proto__": ${big}, "a": ${big}, "7": [${big}, {"__proto__": {"x": ${big}}}], "t": "${big} \\" 1e-400", "constructor": 1e-400}, "n": null}`;
+    const asTexts = json.replaceAll(/(?<!")(12345678901234567890|1e-400)(?=[,}\]])/g, '"$1"');
     assert.deepStrictEqual(read(json), JSON.parse(asTexts));
     assert.equal(JSON.stringify(read(json)), JSON.stringify(JSON.parse(asTexts)));
     assert.equal(({} as { x?: unknown }).x, undefined);
@@ -369,7 +370,7 @@ describe('the document of such a number', () => {
         // The exponent of one of the table is larger than any number.
         if (!numeral.startsWith('0e')) assert.equal(decimalOf(text), decimalOf(numeral));
       }),
-      { numRuns: 5_000, examples: [['9007199254740993'], ['0.1234567890123456789'], ['1e400'], ['1e-9']] },
+      { numRuns: 5_000, examples: [['9007199254740993'], ['0.1234567890123456789'], ['1e-400'], ['1e-9']] },
     );
   });
 

@@ -264,6 +264,12 @@ const beyondMending: Row[] = [
     properties: { a: Object.fromEntries(Array.from({ length: 1001 }, (_, index) => [index, index])) },
   }),
   refuses('a lone surrogate', 'invalid_text', 'properties.key', { properties: { key: '\ud800' } }),
+  {
+    ...sends('the number 1e999', 'invalid_type', (event) => ({
+      body: withProperty(JSON.stringify(event), 'key', '1e999'),
+    })),
+    field: 'properties.key',
+  },
   sends('objects whose keys are too long together', 'too_long', (event) => ({
     body: withProperty(
       JSON.stringify(event),

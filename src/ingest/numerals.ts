@@ -86,12 +86,15 @@ function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean
 /** A double holds every decimal number of so many digits, up to such a power of ten. */
 const [digitsHeld, powerHeld] = [15, 300];
 
-/** Whether a double holds the decimal value of a numeral, as it is printed. Its sign it always holds. */
+/**
+ * Whether a double holds the decimal value of a numeral, as it is printed. Its sign it always holds. What is beyond all
+ * doubles is left to JSON.parse, and refused as infinite: as text it would make a sum infinite.
+ */
 function isHeld(numeral: string): boolean {
   const { digits, exponent } = decimalOf(numeral);
   if (digits.length <= digitsHeld && Math.abs(exponent) < powerHeld - digitsHeld) return true;
   const double = Number(numeral);
-  if (!Number.isFinite(double)) return false;
+  if (!Number.isFinite(double)) return true;
   const printed = decimalOf(String(double));
   return digits === printed.digits && exponent === printed.exponent;
 }
