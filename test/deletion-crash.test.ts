@@ -4,9 +4,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { deletions } from '../src/contract/limits.js';
+import { readOldestOutstanding } from '../src/deletion/outstanding.js';
+import { type DeletionRequest, readPendingMembers } from '../src/deletion/request.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import {
+  administer,
   assertExact,
   createTestAccount,
   type Dump,
@@ -16,6 +21,7 @@ import {
   readFound,
   readStatus,
   showDeletion,
+  submit,
   submitAccepted,
   type TestAccount,
   untilComplete,
@@ -41,6 +47,7 @@ let sluice: SluiceHandle;
 let account: TestAccount;
 let stranger: TestAccount;
 let token: string;
+let strangerToken: string;
 let survivor: Child;
 /** Of completed deletions. */
 const markers: string[] = [];
@@ -56,6 +63,7 @@ before(async () => {
   account = await createTestAccount(sluice, 'Crashes');
   stranger = await createTestAccount(sluice, 'Strangers');
   token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
   [survivor] = sluice.workers as [Child];
 });
 
@@ -63,7 +71,7 @@ before(async () => {
 afterEach(async () => {
   gate.pass();
   survivor.sigcont();
-  await withRedis(sluice, (redis) => redis.del(registryKeys.pendingDeletions));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.pendingDeletions, registryKeys.lostDeletions));
 });
 
 after(async () => {
@@ -87,6 +95,51 @@ async function prepare(): Promise<Prepared> {
 /** The next round need not wait until enough requests have gathered. */
 async function hurryRounds(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+}
+
+/** No round starts until the function returned is called, while all else that workers do goes on. */
+async function holdRounds(): Promise<() => Promise<void>> {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
+  return hurryRounds;
+}
+
+/** Settles when the second copy of a request, in ClickHouse, is as it should be. */
+async function untilCopied(
+  requestId: string,
+  what: string,
+  isCopied: (copy: DeletionRequest) => boolean,
+): Promise<void> {
+  await until(
+    async () => {
+      const [copy] = await sluice.rows<{ document: string }>(
+        `SELECT argMax(document, version) AS document FROM deletion_requests
+          WHERE request_id = '${requestId}' GROUP BY request_id`,
+      );
+      return copy !== undefined && isCopied(JSON.parse(copy.document) as DeletionRequest);
+    },
+    { deadlineMs: 60_000, what },
+  );
+}
+
+async function emptyRedis(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.flushall());
+}
+
+/** Loads the state into an emptied Redis, with tokens for the accounts: those are not kept twice. */
+async function restore(): Promise<void> {
+  await sluice.admin('restore');
+  await untilKnown(sluice, account.appIds[0] ?? '');
+  [token, strangerToken] = [await getToken(sluice, account), await getToken(sluice, stranger)];
+}
+
+/** Settles when a worker wrote a log entry so many more times. */
+async function untilLogged(worker: Child, entry: string, times: number): Promise<void> {
+  const count = () => worker.output().split(entry).length;
+  const enough = count() + times;
+  await until(() => count() >= enough, {
+    deadlineMs: 60_000,
+    what: `the worker logs "${entry}" ${times} times`,
+  });
 }
 
 async function assertDeleted(
@@ -200,16 +253,136 @@ test('accepts a deletion while ClickHouse is down, says what it waits for, and c
   await assertDeleted(prepared, requestId, accepted);
 });
 
-test('completes other deletions when the targets of one are lost', async () => {
+type Status = { readonly status: string; readonly state?: string; readonly message?: string };
+
+async function statusOf(requestId: string): Promise<Status> {
+  const reply = await readStatus(sluice, token, requestId);
+  assert.equal(reply.status, 200, reply.text);
+  return JSON.parse(reply.text) as Status;
+}
+
+async function untilLost(requestId: string): Promise<void> {
+  await until(async () => (await statusOf(requestId)).state === 'targets_lost', {
+    deadlineMs: 60_000,
+    what: 'the status says that the targets are lost',
+  });
+}
+
+/** Submits a request whose targets are gone before a worker saw them: no worker may run meanwhile. */
+async function submitLost(users: History['users']): Promise<string> {
+  const requestId = await submitAccepted(sluice, token, users);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(requestId)));
+  return requestId;
+}
+
+/** The value of a metric of deletions; undefined when there is no such series. */
+async function readMetric(series: string): Promise<number | undefined> {
+  const reply = await fetch(`${sluice.adminUrl}/metrics`);
+  const line = (await reply.text()).split('\n').find((text) => text.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length));
+}
+
+/** Has the administration end a request over HTTP; settles with the answer. */
+async function endOverHttp(requestId: string): Promise<{ readonly status: number; readonly text: string }> {
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1/deletions/${requestId}/end`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${sluice.adminToken}` },
+  });
+  return { status: reply.status, text: await reply.text() };
+}
+
+test('deletions whose targets are lost hold up nobody, say so, and are ended by word of an administrator', async () => {
   const prepared = await prepare();
   survivor.sigstop();
-  const lost = await submitAccepted(sluice, token, [{ identity: 'whose targets are lost' }]);
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(lost)));
-  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  const listMax = 10_000;
+  const lost: string[] = [];
+  while (lost.length * listMax <= deletions.targetsPerRoundMax) {
+    const users = Array.from({ length: listMax }, (_, at) => ({ identity: `lost ${lost.length} ${at}` }));
+    lost.push(await submitLost(users));
+  }
+  const [first = '', second = '', third = ''] = lost;
+  const own = await submitAccepted(sluice, token, prepared.history.users);
+  const others = await submitAccepted(sluice, strangerToken, [{ identity: 'of another account' }]);
+  await hurryRounds();
   survivor.sigcont();
-  await untilComplete(sluice, token, requestId, 60_000);
-  await assertDeleted(prepared, requestId, {});
-  assert.equal((await readStatus(sluice, token, lost)).text.includes('"pending"'), true);
+  await untilComplete(sluice, strangerToken, others, 60_000);
+  await untilComplete(sluice, token, own, 60_000);
+  await assertDeleted(prepared, own, {});
+  for (const requestId of lost) {
+    const { status, state, message = '' } = await statusOf(requestId);
+    assert.deepEqual([status, state], ['pending', 'targets_lost']);
+    assert.match(message, /nothing was deleted\. Submit the users again/);
+  }
+  assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length);
+  assert.equal(await readMetric('sluice_deletions_oldest_seconds'), 0, 'nobody waits for them');
+
+  await withRedis(sluice, async (redis) => {
+    survivor.sigstop();
+    const fill = Array.from(
+      { length: deletions.pendingPerAccountMax - 1 },
+      (_, at) => `${account.accountId} ${at}`,
+    );
+    await redis.zadd(registryKeys.pendingDeletions, ...fill.flatMap((member) => [1, member]));
+    await submitAccepted(sluice, token, [{ identity: 'the last one that is taken' }]);
+    assert.equal((await submit(sluice, token, [{ identity: 'one too many' }])).status, 429);
+    await redis.del(registryKeys.pendingDeletions);
+    survivor.sigcont();
+  });
+
+  const ended = (await sluice.admin('deletions', 'end', first)) as DeletionRequest;
+  assert.deepEqual([ended.status, ended.state], ['pending', 'ended']);
+  await assert.rejects(sluice.admin('deletions', 'end', first), /this one is ended/);
+  await assert.rejects(sluice.admin('deletions', 'end', own), /this one is complete/);
+  await assert.rejects(sluice.admin('deletions', 'end', 'unknown'), /there is no such deletion request/);
+  assert.equal((JSON.parse((await endOverHttp(second)).text) as DeletionRequest).state, 'ended');
+  for (const requestId of [second, own, 'unknown']) {
+    const { status, text } = await endOverHttp(requestId);
+    assert.equal(status, 400, text);
+  }
+  assert.equal((await showDeletion(sluice, own)).state, 'complete', 'a refusal changes nothing');
+  const told = await statusOf(first);
+  assert.deepEqual([told.status, told.state], ['pending', 'ended']);
+  assert.match(told.message ?? '', /an administrator ended this request; nothing was deleted/);
+  assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length - 2);
+
+  for (const requestId of [first, second]) {
+    await untilCopied(requestId, 'ClickHouse knows that it was ended', ({ state }) => state === 'ended');
+  }
+  survivor.sigstop();
+  await emptyRedis();
+  await restore();
+  await withRedis(sluice, async (redis) => {
+    const pending = await redis.zrange(registryKeys.pendingDeletions, '0', '-1');
+    assert.ok(!pending.some((member) => member.endsWith(first) || member.endsWith(second)), 'ended for good');
+    assert.ok(pending.some((member) => member.endsWith(third)));
+  });
+  assert.equal((await statusOf(first)).state, 'ended');
+  survivor.sigcont();
+  await until(
+    async () => (await readMetric('sluice_deletions_pending{state="targets_lost"}')) === lost.length - 2,
+    {
+      deadlineMs: 60_000,
+      what: 'those that were not ended are lost again',
+    },
+  );
+});
+
+test('copies targets that ClickHouse had and lost once more, and only without those of Redis they are lost', async () => {
+  const prepared = await prepare();
+  const letRounds = await holdRounds();
+  const own = await submitAccepted(sluice, token, prepared.history.users);
+  const lost = await submitAccepted(sluice, token, [{ identity: 'kept once' }, { identity: 'kept twice' }]);
+  for (const requestId of [lost, own]) {
+    await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
+  }
+  const gone = `request_id = '${own}' OR identity = 'kept twice'`;
+  await sluice.rows(`ALTER TABLE deletion_targets DELETE WHERE ${gone} SETTINGS mutations_sync = 2`);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(lost)));
+  await letRounds();
+  await untilComplete(sluice, token, own, 60_000);
+  await assertDeleted(prepared, own, {});
+  await untilLost(lost);
+  await administer(sluice, 'POST', `/deletions/${lost}/end`);
 });
 
 test('completes a deletion after Redis was emptied, and still finds the completed ones', async () => {
@@ -217,25 +390,13 @@ test('completes a deletion after Redis was emptied, and still finds the complete
   const earlier = await submitAccepted(sluice, token, [{ identity: 'nobody' }]);
   await untilComplete(sluice, token, earlier);
   const requestId = await submitUntil(prepared.history.users, 'ALTER TABLE stored_user_properties DELETE');
-  const mirrored = `SELECT argMax(document, version) AS document FROM deletion_requests GROUP BY request_id`;
-  await until(
-    async () => {
-      const documents = (await sluice.rows<{ document: string }>(mirrored)).map(
-        ({ document }) => JSON.parse(document) as { deletion_request_id: string; status: string },
-      );
-      const statusOf = (id: string) => documents.find((it) => it.deletion_request_id === id)?.status;
-      return statusOf(earlier) === 'complete' && statusOf(requestId) === 'pending';
-    },
-    { deadlineMs: 60_000, what: 'ClickHouse has the second copies' },
-  );
+  await untilCopied(earlier, 'ClickHouse has the completed request', ({ status }) => status === 'complete');
+  await untilCopied(requestId, 'ClickHouse has the pending request', ({ status }) => status === 'pending');
   survivor.sigstop();
-  await withRedis(sluice, (redis) => redis.flushall());
+  await emptyRedis();
   gate.pass();
-  await sluice.admin('restore');
+  await restore();
   survivor.sigcont();
-  await untilKnown(sluice, account.appIds[0] ?? '');
-  // Tokens are not kept twice.
-  token = await getToken(sluice, account);
   await untilComplete(sluice, token, requestId, 60_000);
   const status = JSON.parse((await readStatus(sluice, token, earlier)).text) as { status: string };
   assert.equal(status.status, 'complete');
@@ -245,6 +406,71 @@ test('completes a deletion after Redis was emptied, and still finds the complete
     await dumpPlaces(sluice, prepared.earlier),
     prepared.history.identificationsToGo,
   );
+});
+
+const lossesWhilePending = [
+  {
+    what: 'by a worker that goes on',
+    async work() {
+      await emptyRedis();
+      await untilLogged(survivor, 'upkeep failed', 2);
+    },
+  },
+  {
+    what: 'by a worker that was started on it',
+    async work() {
+      await survivor.stop();
+      await emptyRedis();
+      await survivor.restart();
+      await untilLogged(survivor, 'waiting for the state to be loaded', 2);
+    },
+  },
+];
+
+for (const { what, work } of lossesWhilePending) {
+  test(`nothing is decided by an emptied Redis ${what}: a pending deletion is carried out once it is restored`, async () => {
+    const prepared = await prepare();
+    const { deployment } = await withRedis(sluice, readRegistry);
+    assert.ok(deployment);
+    await holdRounds();
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
+    await work();
+    await withRedis(sluice, async (redis) => {
+      await assert.rejects(readPendingMembers(redis, deployment.epoch), StateNotLoaded);
+      assert.deepEqual(await readOldestOutstanding(redis, deployment.epoch, 1), [undefined]);
+    });
+    assert.deepEqual(await dumpPlaces(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
+    await restore();
+    const accepted = await prepared.history.returnToService();
+    await untilComplete(sluice, token, requestId, 60_000);
+    await assertDeleted(prepared, requestId, accepted);
+  });
+}
+
+test('completes a deletion that was verified when Redis was emptied, though its targets are gone', async () => {
+  const prepared = await prepare();
+  const purge = 'ALTER TABLE deletion_targets DELETE';
+  let isPurging = false;
+  await hurryRounds();
+  // What is copied later than the worker wants to purge the targets comes too late.
+  gate.hold(({ sql }) => {
+    const wantsPurge = sql.trimStart().startsWith(purge);
+    isPurging ||= wantsPurge;
+    return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+  });
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  await until(() => isPurging, { deadlineMs: 60_000, what: 'the worker wants to purge the targets' });
+  survivor.sigstop();
+  await emptyRedis();
+  gate.forget();
+  gate.pass();
+  // The statement itself may have arrived.
+  await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
+  await restore();
+  survivor.sigcont();
+  await untilComplete(sluice, token, requestId, 60_000);
+  await assertDeleted(prepared, requestId, {});
 });
 
 test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {

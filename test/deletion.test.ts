@@ -40,6 +40,7 @@ let sluice: SluiceHandle;
 let account: TestAccount;
 let stranger: TestAccount;
 let token: string;
+let strangerToken: string;
 let worker: Child;
 /** App_ids of `account`: Main Production, Staging. */
 let main: string;
@@ -54,6 +55,7 @@ before(async () => {
   account = await createTestAccount(sluice, 'Deletions');
   stranger = await createTestAccount(sluice, 'Strangers');
   token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
   [worker] = sluice.workers as [Child];
   [main = '', staging = ''] = account.appIds;
   elsewhere = stranger.appIds[0] ?? '';
@@ -295,6 +297,34 @@ test('waits for what was acknowledged before it, and is not widened by what came
   const later = { stored_events: 5, stored_user_identities: 2 };
   assertExact(before, await dumpPlaces(sluice), gone, later);
   assert.equal((await readFound(sluice, requestId))[`${main} stored_events`], 3);
+});
+
+test('keeps pending requests in the order in which they came, also when the clock of Redis was set back', async () => {
+  const memberOf = (requestId: string) => `${account.accountId} ${requestId}`;
+  worker.sigstop();
+  try {
+    await withRedis(sluice, async (redis) => {
+      const scoreOf = async (requestId: string) =>
+        Number(await redis.zscore(registryKeys.pendingDeletions, memberOf(requestId)));
+      const first = await submitNow([{ identity: 'before the clock was set back' }]);
+      // As if it had been submitted while the clock was an hour ahead.
+      const ahead = (await scoreOf(first)) + 3_600_000;
+      await redis.zadd(registryKeys.pendingDeletions, 'XX', ahead, memberOf(first));
+      const second = await submitNow([{ identity: 'after the clock was set back' }]);
+      const third = await submitAccepted(sluice, strangerToken, [{ identity: 'of another account' }]);
+      assert.deepEqual(await redis.zrange(registryKeys.pendingDeletions, '0', '-1'), [
+        memberOf(first),
+        memberOf(second),
+        `${stranger.accountId} ${third}`,
+      ]);
+      assert.ok((await scoreOf(second)) > ahead, 'no two requests have the same place');
+      worker.sigcont();
+      for (const requestId of [first, second]) await untilComplete(sluice, token, requestId);
+      await untilComplete(sluice, strangerToken, third);
+    });
+  } finally {
+    worker.sigcont();
+  }
 });
 
 test('shares one mutation among requests, each up to its own fence', async () => {

@@ -19,11 +19,15 @@ import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate } from '../src/clickhouse/migrate.js';
-import { isInsertRunning } from '../src/clickhouse/store.js';
+import { insertSegment, isInsertRunning, isRefusedSegment } from '../src/clickhouse/store.js';
+import { markerRows, storedTable, tables } from '../src/clickhouse/tables.js';
 import { noCrash } from '../src/crash-point.js';
+import { restoreDeletions } from '../src/deletion/mirror.js';
+import type { DeletionRequest } from '../src/deletion/request.js';
 import { createLog } from '../src/log.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
+import { commit, eventRecord, group } from './support/shard.js';
 import { until } from './support/wait.js';
 
 const database = 'deployment_test';
@@ -51,6 +55,14 @@ beforeEach(async () => {
   await redis.flushall();
   await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
+  // What earlier restores refuse.
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    for (const shard of [0, 1]) {
+      const constraint = `not_before_restore_of_shard_${shard}`;
+      await clickhouse.command({ query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}` });
+    }
+  }
 });
 
 const load = (shards = 1) =>
@@ -116,6 +128,106 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
   assert.equal((await load()).how, 'restored');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), number);
   await insert;
+});
+
+test('copies nothing from an emptied Redis that still says what is to be copied, and removes nothing', async () => {
+  await load();
+  await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  const mirror = await readMirror(clickhouse);
+  const keys = Object.keys(mirror.documents);
+  assert.ok(keys.length > 1);
+
+  await redis.flushall();
+  await redis.sadd(registryKeys.unmirrored, ...keys);
+  await assert.rejects(mirrorRegistry(redis, clickhouse), StateNotLoaded);
+  assert.deepEqual(await readMirror(clickhouse), mirror);
+  assert.equal(await redis.scard(registryKeys.unmirrored), keys.length);
+});
+
+/** Leaves a deletion request in ClickHouse, as a worker copies it. */
+async function keepRequest(
+  id: string,
+  { fences, submitted_at }: Pick<DeletionRequest, 'fences' | 'submitted_at'>,
+): Promise<void> {
+  const document: DeletionRequest = {
+    deletion_request_id: id,
+    account_id: 'an account',
+    app_id: '1000000001',
+    key_created_at: submitted_at,
+    submitted_at,
+    targets: 1,
+    fences,
+    status: 'pending',
+    state: 'submitted',
+    resolved: false,
+    mutations: [],
+  };
+  await clickhouse.insert({
+    table: 'deletion_requests',
+    values: [{ request_id: id, document: JSON.stringify(document), version: 1 }],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+test('after a restore new records lie above the fences of deletion requests, also with a clock that is behind', async () => {
+  const { deployment } = await load(2);
+  const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
+  const fences = { '0': String(ahead), '1': String(ahead + 640n) };
+  await keepRequest('ahead', { fences, submitted_at: new Date().toISOString() });
+
+  await redis.flushall();
+  assert.equal((await load(2)).how, 'restored');
+  await commit(redis, [group([eventRecord('after')])], { epoch: deployment.epoch });
+  const [segment = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const number = BigInt(segment.replace('events:', ''));
+  assert.ok(number > ahead, `${number} is not above the fence ${ahead}`);
+  const last = await redis.hget(shardKeys.state(1), 'last_number');
+  assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard stands at its own fence at least');
+});
+
+test('pending deletion requests come back in the order of their fences, whatever the clocks of their callers said', async () => {
+  const submittedAt = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString();
+  await keepRequest('third', { fences: { '0': '1000' }, submitted_at: submittedAt(1) });
+  await keepRequest('first', { fences: { '0': '998' }, submitted_at: submittedAt(3) });
+  await keepRequest('second', { fences: { '0': '999' }, submitted_at: submittedAt(2) });
+  await restoreDeletions(redis, clickhouse);
+  assert.deepEqual(
+    await redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+    ['first', 'second', 'third'].map((id) => `an account ${id}`),
+  );
+});
+
+/** A number of a shard, that many microseconds after the present time at most. */
+function numberOf(shard: number, aheadUs = 0): string {
+  const us = BigInt(Date.now()) * 1000n + BigInt(aheadUs);
+  return String(us - (us % 64n) + BigInt(shard));
+}
+
+/** An insert as a worker sends it: of a segment that holds nothing but its marker row. */
+function insertOf(number: string): Promise<void> {
+  const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
+  return insertSegment(clickhouse, { table: 'events', number }, rows, `token of ${number}`);
+}
+
+test('a shard that alone was emptied is loaded again, and only its segments from before are refused', async () => {
+  const { deployment } = await load(2);
+  const old = [numberOf(0), numberOf(1)] as const;
+  const lastOfOther = await redis.hget(shardKeys.state(0), 'last_number');
+  await redis.del(shardKeys.state(1));
+
+  assert.equal((await load(2)).how, 'found');
+  assert.equal(await redis.hget(shardKeys.state(1), 'epoch'), deployment.epoch);
+  await insertOf(old[0]);
+  await assert.rejects(insertOf(old[1]), isRefusedSegment);
+  await insertOf(numberOf(1, 60_000_000));
+  const last = BigInt((await redis.hget(shardKeys.state(1), 'last_number')) ?? '0');
+  assert.ok(last >= BigInt(old[1]), 'it gives no number that is refused');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), lastOfOther);
+
+  assert.equal((await load(2)).how, 'found');
+  await insertOf(numberOf(0));
 });
 
 test('a removed document stays removed after a restore', async () => {

@@ -6,7 +6,7 @@ import { retryFailed } from '../src/admin/failed.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate, readMigrations, renderSql } from '../src/clickhouse/migrate.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
-import { insertSegment, tokenOf } from '../src/clickhouse/store.js';
+import { insertSegment, isRefusedSegment, refuseSegments, tokenOf } from '../src/clickhouse/store.js';
 import { columns, markerRows, storedTable, type TableName, tables } from '../src/clickhouse/tables.js';
 import { readConfig } from '../src/config.js';
 import { commits } from '../src/contract/limits.js';
@@ -16,6 +16,7 @@ import { readBacklog } from '../src/redis/backlog.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { isFresh, storeSegment } from '../workers/store.js';
+import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
 import { commit, epoch, eventRecord, group, loadShard } from './support/shard.js';
 import { until } from './support/wait.js';
@@ -26,15 +27,22 @@ let redisServer: RedisHandle;
 let clickhouseServer: ClickHouseHandle;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
+/** Between a worker of `gated` and ClickHouse. */
+let gate: ClickHouseGate;
+let gated: ClickHouseClient;
 
 before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
   await migrate({ url: clickhouseServer.url, database });
   clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
+  gate = await startClickHouseGate(clickhouseServer.url);
+  gated = connectClickHouse({ url: gate.url, database });
 });
 
 after(async () => {
+  await gated?.close();
+  await gate?.close();
   await clickhouse?.close();
   redis?.disconnect();
   await redisServer?.remove();
@@ -46,6 +54,10 @@ beforeEach(async () => {
   await loadShard(redis);
   for (const table of tables) await run(`TRUNCATE TABLE ${storedTable(table)}`);
   await run('TRUNCATE TABLE failed_events');
+  gate.pass();
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    await run(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS not_before_restore_of_shard_0`);
+  }
 });
 
 async function run(query: string): Promise<void> {
@@ -322,6 +334,109 @@ test('retries failed rows once: mended ones are stored with their stamps, the li
   });
   assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
   assert.deepEqual(await names(), ['mended']);
+});
+
+/** A row of the table events that ClickHouse refuses for its data. */
+const badRecord = {
+  table: 0,
+  row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
+  claim: undefined,
+};
+
+test('forgets a segment of which ClickHouse refuses every row, and leaves nothing of it in Redis', async () => {
+  await commit(redis, [group([badRecord])]);
+  const [member = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const segment = segmentOfMember(member);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await rowsOf('SELECT line FROM failed_events'), [[1]]);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+  const left = [shardKeys.segment(0, segment), shardKeys.segmentRows(0)];
+  assert.equal(await redis.exists(...left), 0);
+});
+
+/** What happens to Redis between a worker's reading of a segment and its statement, and what is to come of it. */
+const restores = [
+  { what: 'Redis has it no more', isOutstanding: false, result: 'gone' },
+  { what: 'Redis still has it outstanding', isOutstanding: true, result: 'stored' },
+] as const;
+
+/** Stores a segment, with a restore while its worker is about to send a statement. */
+async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
+  gate.hold(({ sql }) => sql.startsWith(statement));
+  const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  if (!isOutstanding) await redis.flushall();
+  await refuseSegments(clickhouse, 0, segment.number);
+  gate.release();
+  return stored;
+}
+
+for (const { what, isOutstanding, result } of restores) {
+  test(`a segment that was read before a restore is ${result} when ${what}`, async () => {
+    const { segment } = await sealedSegment('a', 'b');
+    const insert = 'INSERT INTO stored_events';
+    assert.equal(await storeOverRestore(segment, insert, isOutstanding), result);
+    assert.deepEqual(await names(), isOutstanding ? ['a', 'b'] : []);
+    assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
+  });
+
+  test(`rows that ClickHouse refuses, of a segment read before a restore, are ${result} when ${what}`, async () => {
+    await commit(redis, [group([eventRecord('a'), badRecord])]);
+    const { segment } = await sealedSegment('b');
+    const insert = 'INSERT INTO failed_events';
+    assert.equal(await storeOverRestore(segment, insert, isOutstanding), result);
+    assert.deepEqual(await names(), isOutstanding ? ['a', 'b'] : []);
+    assert.deepEqual(await rowsOf('SELECT line FROM failed_events'), isOutstanding ? [[2]] : []);
+  });
+}
+
+/** Inserts a segment with nothing but its marker row, as a worker does that has not asked Redis again. */
+async function insertMarker(number: bigint): Promise<void> {
+  const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
+  await insertSegment(clickhouse, { table: 'events', number: String(number) }, rows, `token of ${number}`);
+}
+
+test('a restore refuses segments of its own shard up to its number, and a later one replaces it', async () => {
+  const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
+  await refuseSegments(clickhouse, 0, String(number));
+  await assert.rejects(insertMarker(number), isRefusedSegment);
+  await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
+  await insertMarker(number + 64n);
+  await insertMarker(number - 1n);
+  await insertMarker(number - 64n + 1n);
+
+  await refuseSegments(clickhouse, 0, String(number + 128n));
+  await assert.rejects(insertMarker(number + 128n), isRefusedSegment);
+  await insertMarker(number + 192n);
+  await refuseSegments(clickhouse, 0, String(number - 64n));
+  await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
+  await insertMarker(number);
+  await refuseSegments(clickhouse, 0, String(number - 64n));
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    const [[created]] = (await rowsOf(`SHOW CREATE TABLE ${table}`)) as [[string]];
+    assert.equal(created.split('not_before_restore').length - 1, 1, `${table} has one constraint a shard`);
+  }
+});
+
+test('a row that failed before a restore can still be retried after it', async () => {
+  const { deployment } = await loadDeployment({
+    redis,
+    clickhouse,
+    shards: 1,
+    claimBytesMax: 1e6,
+    crash: noCrash,
+  });
+  await commit(redis, [group([badRecord])], { epoch: deployment.epoch });
+  const [member = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const segment = segmentOfMember(member);
+  assert.equal(await store(segment), 'stored');
+  await refuseSegments(clickhouse, 0, segment.number);
+  const mended = `replaceOne(row, '"bad",-1', '"mended",7')`;
+  await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
+  assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
+  assert.deepEqual(await rowsOf('SELECT event, user_id FROM events'), [['mended', 7]]);
 });
 
 test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {

@@ -20,7 +20,6 @@ import {
   type DeletionRequest,
   type DeletionState,
   type FoundRows,
-  loseTargets,
   readDeletion,
   readDeletions,
   readPendingMembers,
@@ -225,8 +224,8 @@ function startSteps() {
 }
 
 /**
- * Makes the tables of the round, and resolves whom its requests reach. A request whose users nobody has any more is
- * left out, and so is one that has to wait for others of its user.
+ * Makes the tables of the round, and resolves whom its requests reach. A request whose targets ClickHouse lacks is left
+ * out, and so is one that has to wait for others of its user.
  */
 async function resolve(
   options: RoundOptions,
@@ -251,18 +250,23 @@ async function resolve(
     })),
   );
   const named = await countNamed(clickhouse, tables);
-  const lost = new Set<number>();
+  const unkept = new Set<number>();
   for (const [number, request] of unverified.entries()) {
     if ((named.get(number) ?? 0) >= request.targets) continue;
-    lost.add(number);
-    await loseTargets(redis, request);
+    // ClickHouse had its targets and has not any more: a backup came back. The next round copies them from Redis once
+    // more, and whoever was found with them is found again; if Redis has none either, the request is lost.
+    unkept.add(number);
+    await updateDeletion(redis, request, { resolved: false });
+    await redis.sadd(registryKeys.unkeptDeletions, request.deletion_request_id);
   }
-  const unresolved = [...unverified.keys()].filter((number) => !unverified[number]?.resolved);
+  const unresolved = [...unverified.keys()].filter(
+    (number) => !unverified[number]?.resolved && !unkept.has(number),
+  );
   const accounts = unverified.map(({ account_id }) => account_id);
-  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts);
+  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts, unkept);
   options.crash('resolved');
   const requests = new Map(
-    [...unverified.entries()].filter(([number]) => !lost.has(number) && !waiting.has(number)),
+    [...unverified.entries()].filter(([number]) => !unkept.has(number) && !waiting.has(number)),
   );
   const resolved = { tables, requests };
   await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));

@@ -30,10 +30,10 @@ export function queueOptions(shard: number, connection: ConnectionOptions): Queu
 }
 
 /**
- * A killed worker's job is given to another one when its lock has ended and two looks for such jobs went by: after 9 s
+ * A killed worker's job is given to another one when its lock has ended and two looks for such jobs went by: after 7 s
  * at most, with the usual lock of 5 s.
  */
-const stalledLookMsMax = 2_000;
+const stalledLookMsMax = 1_000;
 
 /**
  * A worker killed twice on one job would by default make that job fail for good, and a removed failed job

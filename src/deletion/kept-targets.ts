@@ -13,7 +13,9 @@ import {
   pendingMember,
   readDeletions,
   readDeletionTargets,
+  targetsOfText,
 } from './request.js';
+import type { Target } from './targets.js';
 
 type TargetRow = {
   readonly request_id: string;
@@ -46,14 +48,15 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
   };
   for (const request of await readDeletions(redis, ids)) {
     const isKept = (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
-    const missing = isKept ? [] : await readTargetRows(redis, request);
+    const text = isKept ? '' : await readDeletionTargets(redis, request.deletion_request_id);
+    const missing = isKept ? [] : targetsOfText(request, text);
     if (missing === undefined) {
-      await loseTargets(redis, request);
+      await loseTargets(redis, request, text);
       continue;
     }
     if (rows.length + missing.length > deletions.targetsPerRoundMax) await endBatch();
     batch.push(request);
-    for (const row of missing) rows.push(row);
+    for (const target of missing) rows.push(rowOf(request, target));
   }
   await endBatch();
 }
@@ -97,17 +100,13 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
   );
 }
 
-/** The targets of a request as rows; undefined when Redis does not have all of them. */
-async function readTargetRows(redis: Redis, request: DeletionRequest): Promise<TargetRow[] | undefined> {
-  const requestId = request.deletion_request_id;
-  const targets = await readDeletionTargets(redis, requestId);
-  if (targets?.length !== request.targets) return undefined;
-  return targets.map((target) => ({
-    request_id: requestId,
+function rowOf({ deletion_request_id }: DeletionRequest, target: Target): TargetRow {
+  return {
+    request_id: deletion_request_id,
     app_id: '',
     identity: target.startsWith('i') ? target.slice(1) : '',
     user_id: target.startsWith('u') ? target.slice(1) : null,
-  }));
+  };
 }
 
 /** Removes the targets of requests that are verified; settles when none is left. */

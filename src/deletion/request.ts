@@ -125,10 +125,16 @@ export async function listDeletions(redis: Redis, countMax: number): Promise<Del
     .slice(0, countMax);
 }
 
-/** The targets of a pending request; undefined when Redis does not have them (any more). */
-export async function readDeletionTargets(redis: Redis, requestId: string): Promise<Target[] | undefined> {
-  const text = await redis.get(registryKeys.deletionTargets(requestId));
-  return text === null ? undefined : (JSON.parse(text) as Target[]);
+/** The text of a pending request's targets; empty when Redis does not have them (any more). */
+export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
+  return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
+}
+
+/** The targets that a text of them tells; undefined unless they are as many as the request has. */
+export function targetsOfText(request: DeletionRequest, text: string): Target[] | undefined {
+  if (text === '') return undefined;
+  const targets = JSON.parse(text) as Target[];
+  return targets.length === request.targets ? targets : undefined;
 }
 
 /**
@@ -166,8 +172,8 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Takes a request whose targets nobody has out of the pending ones. */
-export async function loseTargets(redis: Redis, request: DeletionRequest): Promise<void> {
+/** Takes a request whose targets nobody has out of the pending ones. `seen`: what Redis has of them. */
+export async function loseTargets(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(
     redis,
@@ -178,8 +184,9 @@ export async function loseTargets(redis: Redis, request: DeletionRequest): Promi
       registryKeys.lostDeletions,
       registryKeys.unmirroredDeletions,
       registryKeys.unkeptDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
     ],
-    [request.deletion_request_id, JSON.stringify(lost), pendingMember(request)],
+    [request.deletion_request_id, JSON.stringify(lost), pendingMember(request), seen],
   );
 }
 

@@ -21,19 +21,20 @@ const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
  * Resolves the requests that were not, and keeps whom they reach in the target table. `accounts` are those of the
- * round's requests, by number. Settles with the requests that have to wait for the next round. Fills the keys with the
- * users of all others. May be repeated until something was deleted.
+ * round's requests, by number; nothing is done for those that are left out. Settles with the requests that have to wait
+ * for the next round. Fills the keys with the users of all others. May be repeated until something was deleted.
  */
 export async function resolveUsers(
   client: ClickHouseClient,
   tables: RoundTables,
   unresolved: readonly number[],
   accounts: readonly string[],
+  leftOut: ReadonlySet<number>,
 ): Promise<ReadonlySet<number>> {
   let open = unresolved;
   for (let pass = 0; pass < passesMax && open.length > 0; pass++) {
     const afterOthers = followsOthers(open, accounts);
-    if (afterOthers) await fillCovered(client, tables, `NOT ${isOneOf(open)}`);
+    if (afterOthers) await fillCovered(client, tables, isNoneOf([...open, ...leftOut]));
     const waiting = sharesAccount(open, accounts)
       ? await findWaiting(client, tables, open, afterOthers)
       : new Set<number>();
@@ -43,12 +44,16 @@ export async function resolveUsers(
   }
   const done = unresolved.filter((request) => !open.includes(request));
   if (done.length > 0) await keepResolved(client, tables, done);
-  await fillKeys(client, tables, open.length === 0 ? '1' : `NOT ${isOneOf(open)}`);
+  await fillKeys(client, tables, isNoneOf([...open, ...leftOut]));
   return new Set(open);
 }
 
 function isOneOf(requests: readonly number[]): string {
   return `request IN (${requests.join(', ')})`;
+}
+
+function isNoneOf(requests: readonly number[]): string {
+  return requests.length === 0 ? '1' : `NOT ${isOneOf(requests)}`;
 }
 
 /** Whether other requests of the round, which are resolved, are of the same account as one of these. */

@@ -11,8 +11,9 @@ local state_key, segments_key, rows_key, segment_key = KEYS[1], KEYS[2], KEYS[3]
 local member = ARGV[1]
 
 if redis.call('ZREM', segments_key, member) == 0 then return 0 end
-redis.call('HINCRBY', state_key, 'bytes', -redis.call('STRLEN', segment_key))
-redis.call('HINCRBY', state_key, 'rows', -tonumber(redis.call('HGET', rows_key, member) or '0'))
+-- Subtracted from zero: the negative of zero is "-0", which Redis takes for no integer, and a segment may have no rows.
+redis.call('HINCRBY', state_key, 'bytes', 0 - redis.call('STRLEN', segment_key))
+redis.call('HINCRBY', state_key, 'rows', 0 - tonumber(redis.call('HGET', rows_key, member) or '0'))
 redis.call('HDEL', rows_key, member)
 redis.call('HDEL', string.sub(state_key, 1, -6) .. 'burnt_tokens', member)
 redis.call('UNLINK', segment_key)

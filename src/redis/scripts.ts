@@ -29,7 +29,7 @@ export const scripts = {
   keepDeletionTargets: load('keep-deletion-targets-4'),
   updateDeletion: load('update-deletion-3'),
   completeDeletion: load('complete-deletion-5'),
-  loseDeletionTargets: load('lose-deletion-targets-5'),
+  loseDeletionTargets: load('lose-deletion-targets-6'),
   endDeletion: load('end-deletion-3'),
   lockFailedRows: load('lock-failed-rows-1'),
   issueToken: load('issue-token-2'),

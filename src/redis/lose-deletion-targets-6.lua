@@ -3,9 +3,12 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
 --       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
+--       6  the targets as Redis has them
 -- ARGV  1  request id   2  its document   3  its member in the pending requests
+--       4  the targets as the caller read them, empty for none: a restore may have brought them since
 -- Returns 1 when this call took it out, else 0.
 
+if (redis.call('GET', KEYS[6]) or '') ~= ARGV[4] then return 0 end
 redis.call('SREM', KEYS[5], ARGV[1])
 local submitted_ms = redis.call('ZSCORE', KEYS[2], ARGV[3])
 if not submitted_ms then return 0 end
