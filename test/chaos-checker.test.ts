@@ -151,6 +151,90 @@ test('a merged user goes as a whole, one who was merged after the answer does no
   assert.deepEqual(kinds(after, [rowOf(merged)], [deletion(ada, [2, 3])]), ['lost']);
 });
 
+test('an identification under the fence of an earlier deletion is not there for a later one', () => {
+  const merged = merge('7', 'ada');
+  const [before, ofUserId, ofIdentity] = [eventOfUserId('a', '7'), eventOfUserId('b', '7'), eventOf('c')];
+  const history = [
+    sent('identify', merged, [0, 1]),
+    sent('track', before, [2, 3]),
+    sent('track', ofUserId, [6, 7]),
+    sent('track', ofIdentity, [6, 7]),
+  ];
+  const seven = [{ user_id: 7 }];
+  // Whether the earlier one was complete when the later one was submitted changes nothing.
+  for (const completeMs of [5.5, 50]) {
+    const polls = [{ invokedMs: completeMs, settledMs: completeMs, status: 'complete' }];
+    for (const first of [ada, seven]) {
+      const earlier = deletion(first, [4, 5], { polls });
+      assert.deepEqual(kinds(history, [rowOf(ofIdentity)], [earlier, deletion(seven, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [rowOf(ofUserId)], [earlier, deletion(ada, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [], [earlier, deletion(seven, [8, 9])]), ['over-deleted']);
+      const both = [rowOf(ofUserId), rowOf(ofIdentity)];
+      assert.deepEqual(kinds(history, both, [earlier, deletion(seven, [8, 9])]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(merged)], [earlier]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(before)], [earlier]), ['resurrected']);
+    }
+  }
+});
+
+test('an identification that was sent again under its key is the one that was acknowledged first', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const history = [
+    sent('collect', merged, [0, 1], 'unknown'),
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [6, 7]),
+    sent('track', event, [6, 7]),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion(ada, [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  // Unless Redis forgot the key: then the repeat may be a new one.
+  const emptied = [{ fromMs: 5, toMs: 5.5, markers: new Set<string>(), unmirrored: new Set<string>() }];
+  for (const rows of [[rowOf(event)], []]) assert.deepEqual(kinds(history, rows, submissions, { emptied }), []);
+});
+
+test('an identification may be there for a deletion whose order with another one nobody knows', () => {
+  const merged = merge('7', 'ada');
+  const later = eventOf('b');
+  const history = [sent('identify', merged, [0, 1]), sent('track', later, [6, 7])];
+  const seven = [{ user_id: 7 }];
+  const open: readonly Partial<Submission>[] = [{ outcome: 'perhaps', polls: [] }, { settledMs: 8.5 }];
+  for (const more of open) {
+    const earlier = deletion(ada, [4, 5], more);
+    for (const rows of [[rowOf(later)], []]) {
+      assert.deepEqual(kinds(history, rows, [earlier, deletion(seven, [8, 9])]), []);
+    }
+  }
+});
+
+test('a user who was deleted may be identified anew, and goes with the new identity then', () => {
+  const again = merge('7', 'eve');
+  const [ofUserId, ofEve, ofAda] = [eventOfUserId('a', '7'), eventOf('b', 'eve'), eventOf('c')];
+  const history = [
+    sent('identify', merge('7', 'ada'), [0, 1]),
+    ...[again, ofUserId, ofEve, ofAda].map((event) => sent(event.kind ?? 'track', event, [6, 7])),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion([{ identity: 'eve' }], [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(ofAda)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  assert.deepEqual(kinds(history, [rowOf(ofAda), rowOf(ofUserId)], submissions), ['resurrected']);
+});
+
+test('of the identifications of a user_id the first one stands', () => {
+  const event = eventOfUserId('a', '7');
+  const [first, second] = [merge('7', 'ada'), merge('7', 'eve')];
+  const history = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 3]),
+    sent('identify', second, [4, 5]),
+  ];
+  const eve = deletion([{ identity: 'eve' }], [6, 7]);
+  assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
+  assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
+});
+
 test('a merge that went with an emptied Redis may be forgotten by a later deletion, or not', () => {
   const merged = merge('7', 'ada');
   const event = eventOfUserId('a', '7');

@@ -48,7 +48,12 @@ export function findBroken(evidence: Evidence): Broken[] {
   };
   const ofRecords = environments.flatMap(({ appId, history, rows }) => {
     const reached = account.appIds.includes(appId) ? submissions : [];
-    const fateOf = createFates(history, reached.map(asFarAsItGot), circumstances.lostWithRedis);
+    const fateOf = createFates(
+      history,
+      reached.map(asFarAsItGot),
+      circumstances.lostWithRedis,
+      emptied.length > 0,
+    );
     return [
       ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
         kind,

@@ -30,6 +30,8 @@ export type Submission = {
 
 export type DeletionClients = {
   readonly submissions: readonly Submission[];
+  /** Submits these users once; rejects only when a fault keeps it from having a token. */
+  submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polls go on. */
   stopSubmitting(): Promise<void>;
   /** Asks for the status of every accepted request once more. */
@@ -64,9 +66,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
     return token;
   }
 
-  async function submitSome(): Promise<void> {
-    const users = usersToDelete(producer, random);
-    if (users.length === 0) return;
+  async function submitUsers(users: readonly User[]): Promise<Submission> {
     const bearer = await accessToken();
     const submission: Submission = {
       users,
@@ -78,13 +78,21 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
       polls: [],
     };
     submissions.push(submission);
-    write({ submission: submissions.length, users, invokedMs: submission.invokedMs });
+    const number = submissions.length;
+    write({ submission: number, users, invokedMs: submission.invokedMs });
     const reply = await submit(target(), bearer, users).catch(() => undefined);
     Object.assign(submission, outcomeOf(reply), { settledMs: performance.now() });
     const { settledMs, outcome, requestId } = submission;
-    write({ submission: submissions.indexOf(submission) + 1, settledMs, outcome, requestId });
+    write({ submission: number, settledMs, outcome, requestId });
     // A Redis that lost everything lost the tokens too.
     if (reply?.status === 401) token = undefined;
+    return submission;
+  }
+
+  async function submitSome(): Promise<void> {
+    const users = usersToDelete(producer, random);
+    if (users.length === 0) return;
+    await submitUsers(users);
   }
 
   async function poll(submission: Submission): Promise<void> {
@@ -115,6 +123,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
   return {
     submissions,
+    submitUsers,
     stopSubmitting: async () => {
       submitting = false;
       await submitter;
@@ -132,7 +141,11 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 }
 
 /** Runs `work` again and again while it is wanted; what fails, as a fault makes it, is tried again. */
-async function again(wanted: () => boolean, everyMs: number, work: () => Promise<void>): Promise<void> {
+export async function again(
+  wanted: () => boolean,
+  everyMs: number,
+  work: () => Promise<void>,
+): Promise<void> {
   while (wanted()) {
     await work().catch(() => undefined);
     await new Promise((settle) => setTimeout(settle, everyMs));

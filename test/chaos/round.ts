@@ -23,6 +23,7 @@ import { crashKinds, faultsNamed } from './faults.js';
 import { childOf } from './faults-processes.js';
 import { bulkIdentityMax } from './limit-windows.js';
 import { createRandom, seedOf } from './random.js';
+import { startReturningUsers } from './returning-users.js';
 import { readStored } from './rows.js';
 import type { Planned, Schedule } from './schedule.js';
 
@@ -85,7 +86,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
     note('not recovered')(error);
   }
   endPhase('recover');
-  await Promise.all(loads.map((load) => load.stop()));
+  await Promise.all([...loads.map((load) => load.stop()), scene.stopReturning()]);
   await clients.stopSubmitting();
   await whileDraining(deployment);
   await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
@@ -119,6 +120,7 @@ type Scene = {
   readonly producers: readonly Producer[];
   readonly loads: readonly Load[];
   readonly clients: DeletionClients;
+  readonly stopReturning: () => Promise<void>;
   readonly evidence: () => Promise<Evidence>;
 };
 
@@ -160,6 +162,12 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     random,
     everyMs: crashes ? 300 : 1_200,
   });
+  const stopReturning = startReturningUsers({
+    producer: main,
+    targets,
+    random: createRandom(seedOf(seed, 2)),
+    submit: clients.submitUsers,
+  });
   const world: World = {
     ...deployment,
     producer: main,
@@ -174,6 +182,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     producers,
     loads,
     clients,
+    stopReturning,
     evidence: async () => ({
       account,
       environments: await Promise.all(
