@@ -190,8 +190,9 @@ test('an identification that was sent again under its key is the one that was ac
   assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
   assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
   // Unless Redis forgot the key: then the repeat may be a new one.
-  const emptied = [{ fromMs: 5, toMs: 5.5, markers: new Set<string>(), unmirrored: new Set<string>() }];
-  for (const rows of [[rowOf(event)], []]) assert.deepEqual(kinds(history, rows, submissions, { emptied }), []);
+  const emptied = [{ fromMs: 5, toMs: 5.5, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  for (const rows of [[rowOf(event)], []])
+    assert.deepEqual(kinds(history, rows, submissions, { emptied }), []);
 });
 
 test('an identification may be there for a deletion whose order with another one nobody knows', () => {
@@ -239,7 +240,7 @@ test('a merge that went with an emptied Redis may be forgotten by a later deleti
   const merged = merge('7', 'ada');
   const event = eventOfUserId('a', '7');
   const history = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), unmirrored: new Set<string>() }];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
   for (const rows of [[rowOf(event)], []]) {
     assert.deepEqual(kinds(history, rows, [deletion(ada, [4, 5])], { emptied }), []);
   }
@@ -254,7 +255,7 @@ test('a repeat of what was deleted is not stored', () => {
 });
 
 test('what Redis alone held when it was emptied may be missing, and keys may be new again', () => {
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), unmirrored: new Set<string>() }];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   const lost = eventOf('a');
   const kept = eventOf('b');
   const history = [sent('track', lost, [0, 1]), sent('track', kept, [0, 1])];
@@ -270,6 +271,53 @@ test('what Redis alone held when it was emptied may be missing, and keys may be 
   const ofOneId = [keyed, another].map((event) => ({ ...rowOf(event), event_id: 'one' }));
   assert.deepEqual(kinds(differently, ofOneId, [], { emptied }), []);
   assert.ok(kinds(differently, ofOneId).includes('doubled'));
+});
+
+test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const lossOf = (...ids: string[]) => ({
+    fromMs: 10,
+    toMs: 20,
+    markers: new Set<string>(),
+    keptDeletions: new Set(ids),
+  });
+  const after = (
+    polls: Submission['polls'],
+    rows: StoredEvent[],
+    ids: string[],
+    more: Partial<Submission> = {},
+  ) => kinds(history, rows, [deletion(ada, [2, 3], { polls, ...more })], { emptied: [lossOf(...ids)] });
+
+  assert.deepEqual(after([poll(4, 'pending'), poll(12, '401'), poll(30, 'complete')], [], ['a']), []);
+  assert.deepEqual(after([poll(30, 'complete')], [rowOf(event)], ['a']), ['resurrected']);
+  assert.deepEqual(after([poll(30, '404'), poll(31, 'complete')], [], ['a']), ['wrong status']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a']), ['not completed']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a'], { state: 'targets_lost' }), ['targets lost']);
+  // Nobody has what Redis alone held.
+  for (const status of ['404', 'pending']) {
+    for (const rows of [[], [rowOf(event)]]) {
+      assert.deepEqual(after([poll(30, status)], rows, ['b'], { state: 'targets_lost' }), []);
+    }
+  }
+  // What came back from a first loss has to come back from a second one.
+  const emptied = [lossOf('a'), { ...lossOf(), fromMs: 40, toMs: 50 }];
+  const twice = [deletion(ada, [2, 3], { polls: [poll(60, 'pending')], state: 'targets_lost' })];
+  assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
+});
+
+test('a request that somebody was told to be complete stays so when Redis is emptied', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const emptied = [{ fromMs: 10, toMs: 20, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const told = (...polls: Submission['polls']) =>
+    kinds(history, [], [deletion(ada, [2, 3], { polls: [poll(5, 'complete'), ...polls] })], { emptied });
+  assert.deepEqual(told(poll(30, 'complete')), []);
+  assert.deepEqual(told(poll(30, 'pending')), ['status went back']);
+  assert.deepEqual(told(poll(30, '404')), ['wrong status']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])], { emptied }), ['resurrected']);
 });
 
 test('a window with more than its limit is reported, one with as many is not', () => {

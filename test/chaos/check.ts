@@ -41,7 +41,9 @@ export type Counts = {
 /** What is wrong; empty when every promise was kept. */
 export function findBroken(evidence: Evidence): Broken[] {
   const { account, environments, emptied, clockStoodMs, apiDisturbed } = evidence;
-  const submissions = evidence.submissions.map((submission) => asKnown(submission, emptied));
+  const submissions = evidence.submissions.map((submission) =>
+    isPerhapsForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
+  );
   const circumstances = {
     emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
     lostWithRedis: new Set(emptied.flatMap(({ markers }) => [...markers])),
@@ -67,15 +69,17 @@ export function findBroken(evidence: Evidence): Broken[] {
   return [...ofRecords, ...findStatusFaults(submissions, emptied)];
 }
 
-/** A request that Redis alone knew when it was emptied may be forgotten, or pending again. */
-function asKnown(submission: Submission, emptied: readonly Emptied[]): Submission {
-  const { outcome, requestId, settledMs, polls } = submission;
-  const forgotten = emptied.some(
-    ({ fromMs, unmirrored }) =>
-      unmirrored.has(requestId) ||
-      (settledMs < fromMs && !polls.some((poll) => poll.status === 'complete' && poll.settledMs < fromMs)),
-  );
-  return outcome === 'accepted' && forgotten ? { ...submission, outcome: 'perhaps' } : submission;
+/**
+ * Whether an accepted request may be forgotten, or pending for ever: Redis was emptied before ClickHouse had it with its
+ * targets. Whoever was told that it is complete may rely on that, whatever is lost later.
+ */
+function isPerhapsForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
+  const { outcome, requestId, invokedMs, polls } = submission;
+  // What came back once stays.
+  const loss = emptied.find(({ toMs }) => invokedMs < toMs);
+  if (outcome !== 'accepted' || loss === undefined) return false;
+  const told = polls.some(({ status, settledMs }) => status === 'complete' && settledMs < loss.fromMs);
+  return !told && !loss.keptDeletions.has(requestId);
 }
 
 /** One that never got complete is reported as such; it may have deleted some and not yet all. */

@@ -26,6 +26,8 @@ export type Submission = {
   status: number;
   requestId: string;
   readonly polls: Poll[];
+  /** What the administration says of one that is not complete in the end. */
+  state?: string;
 };
 
 export type DeletionClients = {

@@ -26,8 +26,8 @@ export type Emptied = {
   toMs: number;
   /** Of records that ClickHouse may not have had. */
   readonly markers: ReadonlySet<string>;
-  /** Deletion requests whose last form ClickHouse did not have. */
-  readonly unmirrored: ReadonlySet<string>;
+  /** Deletion requests that ClickHouse had with all that they need: these come back and are completed. */
+  readonly keptDeletions: ReadonlySet<string>;
 };
 
 export type World = Deployment & {

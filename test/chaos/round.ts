@@ -221,7 +221,7 @@ async function runTrack(world: World, track: readonly Planned[], done: Done[]): 
   await Promise.all(dead.map((child) => child.restart()));
 }
 
-/** Settles when every accepted request is complete, but for those that went with an emptied Redis. */
+/** Settles when every accepted request is complete, or will never be: it went with an emptied Redis. */
 async function untilDeleted({ world, clients }: Scene): Promise<void> {
   const open = () =>
     clients.submissions.filter(
@@ -229,10 +229,11 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
     );
   await until(
     async () => {
-      for (const { requestId, polls } of open()) {
-        if (world.emptied.length === 0) return false;
-        if (polls.at(-1)?.status === '404') continue;
-        const { state } = await administer<{ state: string }>(world.sluice, 'GET', `/deletions/${requestId}`);
+      for (const submission of open()) {
+        if (submission.polls.at(-1)?.status === '404') continue;
+        const path = `/deletions/${submission.requestId}`;
+        const { state } = await administer<{ state: string }>(world.sluice, 'GET', path);
+        submission.state = state;
         if (state !== 'targets_lost') return false;
       }
       return true;

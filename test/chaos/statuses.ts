@@ -35,8 +35,10 @@ export function findStatusFaults(submissions: readonly Submission[], emptied: re
         });
       }
     }
-    if (complete === undefined)
-      broken.push({ kind: 'not completed', what: requestId, detail: polls.at(-1)?.status ?? '' });
+    if (complete === undefined) {
+      const kind = submission.state === 'targets_lost' ? 'targets lost' : 'not completed';
+      broken.push({ kind, what: requestId, detail: polls.at(-1)?.status ?? '' });
+    }
     return broken;
   });
 }
