@@ -26,6 +26,8 @@ export type Evidence = {
   readonly emptied: readonly Emptied[];
   /** How long Redis's clock stood after it was set back; 0 unless told. */
   readonly clockStoodMs?: number;
+  /** Redis's clock was moved; it was not unless told. */
+  readonly clockMoved?: boolean;
   /** Some API process was ended, stopped or started anew: its callers may go without an answer. */
   readonly apiDisturbed: boolean;
 };
@@ -40,7 +42,7 @@ export type Counts = {
 
 /** What is wrong; empty when every promise was kept. */
 export function findBroken(evidence: Evidence): Broken[] {
-  const { account, environments, emptied, clockStoodMs, apiDisturbed } = evidence;
+  const { account, environments, emptied, clockStoodMs, clockMoved = false, apiDisturbed } = evidence;
   const submissions = evidence.submissions.map((submission) =>
     isPerhapsForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
   );
@@ -66,7 +68,7 @@ export function findBroken(evidence: Evidence): Broken[] {
       ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
     ];
   });
-  return [...ofRecords, ...findStatusFaults(submissions, emptied)];
+  return [...ofRecords, ...findStatusFaults(submissions, emptied.length > 0 || clockMoved)];
 }
 
 /**

@@ -15,6 +15,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../support/services.js';
+import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
 
 /** The ways between processes, each with a proxy. */
@@ -25,6 +26,8 @@ export type Deployment = {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
+  /** Of Redis, where one can be made. A fault that moves it may leave it so. */
+  readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
   readonly links: Readonly<Record<Link, TcpProxy>>;
   /** The harness's own connection, which no proxy disturbs. */
@@ -55,8 +58,9 @@ export const jobLockMs = 1_000;
 
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
   const disk = createSmallDisk();
+  const clock = canSetRedisClock() ? createRedisClock() : undefined;
   const [server, clickhouse] = await Promise.all([
-    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, ...options }),
+    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, env: clock?.env ?? {}, ...options }),
     startClickHouse(),
   ]);
   const gate = await startClickHouseGate(clickhouse.url, { choice: isPoison, code: cannotParse });
@@ -104,6 +108,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     server,
     clickhouse,
     disk,
+    clock,
     gate,
     links,
     redis,
@@ -115,6 +120,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       await Promise.all([...Object.values(links), gate].map((way) => way.close()));
       await Promise.all([server.stop(), clickhouse.remove()]);
       disk.remove();
+      clock?.remove();
     },
   };
 }

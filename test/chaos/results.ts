@@ -26,7 +26,7 @@ export function readCommit(): string {
   }
 }
 
-const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'mount']);
+const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'cc', 'mount']);
 
 /** The fault kinds and crash points that never took effect. */
 export function missingFaults(results: readonly RoundResult[]): string[] {

@@ -174,6 +174,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     account,
     emptied: [],
     clockStoodMs: 0,
+    clockMoved: false,
     disturbedApis: new Set(),
   };
   return {
@@ -195,6 +196,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
       submissions: clients.submissions,
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
+      clockMoved: world.clockMoved,
       apiDisturbed: world.disturbedApis.size > 0,
     }),
   };
