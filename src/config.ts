@@ -93,7 +93,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
-    jobLockMs: integer(env, 'JOB_LOCK_MS', 30_000, 500, 600_000),
+    jobLockMs: integer(env, 'JOB_LOCK_MS', 5_000, 500, 600_000),
     crashAt: crashSpec(env),
     logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };

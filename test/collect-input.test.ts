@@ -227,7 +227,6 @@ test('lists rejected messages and refused requests, without a value', async () =
       { endpoint: 'collect', code: 'invalid_timestamp', field: 'sent_at', index: null },
     ],
   );
-  assert.ok(entries.at(-1)?.identity_hash && entries.at(-1)?.user_id_hash);
   assert.ok(!JSON.stringify(entries).includes(secret));
   for (const child of sluice.api) assert.ok(!child.output().includes(secret));
 });

@@ -6,9 +6,10 @@ import { stampRows } from '../src/clickhouse/stamps.js';
 import { claims } from '../src/contract/limits.js';
 import type { Group, IngestRecord, LimitCheck } from '../src/ingest/pack.js';
 import { readBacklog } from '../src/redis/backlog.js';
-import { claimBucketCount, claimWindowMinutes, sweepClaims } from '../src/redis/claim-window.js';
+import { claimBucketCount, claimWindowMinutes } from '../src/redis/claim-window.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import { withRedisClock } from './support/redis-clock.js';
 import { type RedisHandle, startRedis } from './support/services.js';
 import { commit, dumpAll, epoch, eventRecord, group, loadShard } from './support/shard.js';
 import { until } from './support/wait.js';
@@ -455,9 +456,25 @@ test('a sealed segment takes at most a third more memory than its bytes, whichev
 });
 
 test('seals a segment that was opened before the clock was set back', async () => {
-  await redis.hset(shardKeys.state(0), 'clock_us', String((Date.now() + 3_600_000) * 1000));
-  await commit(redis, [group([eventRecord('a')])]);
+  const clock = await withRedisClock(redis);
+  await clock.set(Date.now() + 3_600_000);
+  await commit(clock.redis, [group([eventRecord('a')])]);
   assert.equal((await sealAll(60_000)).length, 1);
+});
+
+test('a segment takes commits until it is overdue, also while the time of acceptance stands', async () => {
+  const clock = await withRedisClock(redis);
+  const startMs = Date.now();
+  await clock.set(startMs + 86_400_000);
+  await commit(clock.redis, [group([eventRecord('a')])]);
+  const commitAt = async (ms: number) => {
+    await clock.set(startMs + ms);
+    await commit(clock.redis, [group([eventRecord('b')])], { segmentAgeMsMax: 1_200 });
+    return (await outstanding()).length;
+  };
+  assert.equal(await commitAt(0), 2, 'the first was opened a day ahead');
+  assert.equal(await commitAt(1_199), 2);
+  assert.equal(await commitAt(1_200), 3, 'ClickHouse may have the second');
 });
 
 test('commits under way while segments are sealed all end up in exactly one listed segment', async () => {
@@ -489,49 +506,6 @@ test('commits under way while segments are sealed all end up in exactly one list
   }
   for (const writer of writers) writer.disconnect();
   assert.equal(rows, committed);
-});
-
-test('remembers claims for their window and drops what is older', async () => {
-  const nowMinute = Math.floor(Date.now() / 60_000);
-  const entry = (minutesAgo: number, claim: string) => {
-    const id = Buffer.from(claim.padEnd(16, '.')).subarray(0, 14);
-    const minute = Buffer.alloc(2);
-    minute.writeUInt16BE((nowMinute - minutesAgo) % 65_536);
-    return Buffer.concat([minute, id]);
-  };
-  await redis.flushall();
-  await loadShard(redis, 0, '0', 1);
-  await redis.hset(shardKeys.state(0), 'claim_window_minutes', 20);
-  const bucket = Buffer.alloc(3);
-  await redis.hset(
-    shardKeys.claims(0),
-    bucket,
-    Buffer.concat([entry(40, 'older'), entry(30, 'old'), entry(10, 'young'), entry(1, 'fresh')]),
-  );
-  assert.equal(await commit(redis, [group([eventRecord('a', 'young'), eventRecord('b', 'new')])]), 'rs');
-  const entries = await redis.hgetBuffer(shardKeys.claims(0), bucket);
-  assert.equal(entries?.length, 3 * 16, 'the two oldest are gone');
-  assert.equal(await commit(redis, [group([eventRecord('c', 'fresh'), eventRecord('d', 'old')])]), 'rs');
-});
-
-test('a sweep takes expired claims out of buckets that no commit writes, by the clock of the last commit', async () => {
-  await redis.hset(shardKeys.state(0), 'claim_window_minutes', 20);
-  const keys = Array.from({ length: 200 }, (_, i) => `${i}`.padStart(14, '0').split('').reverse().join(''));
-  const claimAll = () => commit(redis, [group(keys.map((key) => eventRecord('a', key)))]);
-  const sweepAll = async () => {
-    do await sweepClaims(redis, 0);
-    while ((await redis.hget(shardKeys.state(0), 'claim_cursor')) !== '0');
-  };
-  const setClock = (minutesAhead: number) =>
-    redis.hset(shardKeys.state(0), 'clock_us', String((Date.now() + minutesAhead * 60_000) * 1000));
-  assert.equal(await claimAll(), 's'.repeat(200));
-  await setClock(19);
-  await sweepAll();
-  assert.equal(await claimAll(), 'r'.repeat(200));
-  await setClock(22);
-  await sweepAll();
-  assert.equal(await redis.exists(shardKeys.claims(0)), 0);
-  assert.equal(await claimAll(), 's'.repeat(200));
 });
 
 test('refuses every commit of a shard that an older version loaded, whose buckets have other names', async () => {
@@ -647,14 +621,10 @@ test('the window of claims follows the byte budget between a quarter of an hour 
   const now = 30_000_000;
   const budget = 1000 * claims.bytesPerClaim;
   const perMinute = (count: number) => new Map(Array.from({ length: 2000 }, (_, i) => [now - i, count]));
-  assert.equal(claimWindowMinutes(new Map(), now, budget, 0), 24 * 60, 'idle: a day');
-  assert.equal(claimWindowMinutes(perMinute(10), now, budget, 0), 100, 'a thousand claims last 100 minutes');
-  assert.equal(claimWindowMinutes(perMinute(1000), now, budget, 0), 15, 'never shorter than 15 minutes');
-  assert.equal(
-    claimWindowMinutes(perMinute(1000), now, budget, 3_600_000),
-    61,
-    'nor than a segment is outstanding',
-  );
+  assert.equal(claimWindowMinutes(new Map(), now, budget), 24 * 60, 'idle: a day');
+  const whole = claimWindowMinutes(perMinute(10), now, budget);
+  assert.equal(whole, 98, 'a thousand claims last 100 minutes: 98, the present one, and one for the lag');
+  assert.equal(claimWindowMinutes(perMinute(1000), now, budget), 15, 'never shorter than 15 minutes');
 });
 
 test('a commit that Redis has no memory for writes nothing at all', async () => {

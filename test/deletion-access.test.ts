@@ -5,6 +5,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { deletions } from '../src/contract/limits.js';
 import type { Target } from '../src/deletion/targets.js';
 import { registryKeys } from '../src/redis/keys.js';
 import {
@@ -503,6 +504,75 @@ test('ends the tokens of a key that is rotated, and takes the new key at once', 
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const fresh = await getToken(sluice, { ...own, apiKey });
   await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
+});
+
+test('refuses one live token too many, says truly for how long, and ends none that was given', async () => {
+  const { account: own, token: first, main } = await freshAccount();
+  const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
+  const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
+  const works = async (its: unknown) => (await readStatus(sluice, String(its), 'x')).status === 404;
+  await withRedis(sluice, async (redis) => {
+    const leftMs = await redis.pttl(live);
+    assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
+    // As if so many had been given, of which the oldest ends in a thousand seconds.
+    const endsMs = Date.now() + 1_000_000;
+    const missing = deletions.liveTokensPerKeyMax - 2;
+    for (let at = 0; at < missing; at += 1_000) {
+      const count = Math.min(1_000, missing - at);
+      await redis.zadd(live, ...Array.from({ length: count }, (_, i) => [endsMs + at + i, at + i]).flat());
+    }
+    assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax - 1);
+
+    const last = await request();
+    assert.equal(last.status, 200, 'as many as there may be');
+    const refused = await request();
+    assert.equal(refused.status, 429);
+    const retrySeconds = Number(refused.headers['retry-after']);
+    assert.ok(retrySeconds > 900 && retrySeconds <= 1_000, String(retrySeconds));
+    assert.equal((parse(refused).err as { code?: unknown }).code, 'rate_limited');
+    assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax);
+    assert.ok((await works(first)) && (await works(parse(last).access_token)), 'none was ended');
+
+    const soonMs = Date.now() + 1_500;
+    await redis.zadd(live, soonMs, '0');
+    const again = await request();
+    assert.deepEqual([again.status, Number(again.headers['retry-after']) <= 2], [429, true]);
+    const freed = await until(
+      async () => {
+        const reply = await request();
+        return reply.status === 429 ? undefined : reply;
+      },
+      { deadlineMs: 20_000, what: 'the oldest has ended' },
+    );
+    assert.equal(freed.status, 200);
+    assert.ok(Date.now() >= soonMs);
+    assert.equal((await request()).status, 429, 'full again');
+
+    const { api_key: apiKey } = await administer<{ api_key: string }>(
+      sluice,
+      'PUT',
+      `/environments/${main}/key`,
+    );
+    await assertDead(first);
+    await assertDead(String(parse(last).access_token));
+    assert.equal((await request(apiKey)).status, 200, 'tokens of the former key do not count');
+  });
+});
+
+test('counts of requests that were begun before the clock was set back last no longer for it', async () => {
+  const { token: its, main } = await freshAccount();
+  const address = '127.0.0.1';
+  const digest = (text: string) => createHash('sha256').update(text).digest('hex');
+  const failures = registryKeys.tokenFailures(digest(`${main}\0${address}`));
+  const statuses = registryKeys.statusRequests(digest(its));
+  const dayMs = 24 * 3_600_000;
+  await withRedis(sluice, async (redis) => {
+    for (const key of [failures, statuses]) await redis.set(key, 1_000, 'PX', dayMs);
+    assert.equal((await readStatus(sluice, its, 'x')).status, 429);
+    assert.equal((await askToken([['Authorization', basic(main, 'wrong')]])).status, 429);
+    assert.ok((await redis.pttl(statuses)) <= 1_000);
+    assert.ok((await redis.pttl(failures)) <= 60_000);
+  });
 });
 
 test('ends the tokens of a key that is revoked', async () => {

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Redis } from 'ioredis';
+import { shardKeys } from '../src/redis/keys.js';
 import {
   type Answer,
   createEnvironments,
@@ -12,6 +13,7 @@ import {
   post,
   untilStored,
 } from './support/ingestion.js';
+import { withRedis } from './support/redis-client.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { until } from './support/wait.js';
 
@@ -328,6 +330,36 @@ test('remembers keys when Redis is killed and comes back', async () => {
   assert.deepEqual(
     namesOf(await stored('survivor')),
     keyed.map(() => 'survivor'),
+  );
+});
+
+test("stores a key once that is repeated after the workers were away and Redis's clock jumped by days", async () => {
+  const repeated = repeat(10, (n) => ({ identity: `away ${n}`, idempotency_key: `away ${n}` }));
+  const [before, meanwhile] = [repeated.slice(0, 5), repeated.slice(5)];
+  assertAccepted(await trackAll(before.map((event) => ({ event: 'away', ...event }))));
+  await untilStored(sluice);
+  const [worker] = sluice.workers;
+  assert.ok(worker);
+  await worker.stop();
+  assertAccepted(await trackAll(meanwhile.map((event) => ({ event: 'away', ...event }))));
+  await withRedis(sluice, async (redis) => {
+    const clock = async () => Number(await redis.hget(shardKeys.state(0), 'claim_clock_us'));
+    const stood = await clock();
+    // As the scripts see a step ahead.
+    await redis.hincrby(shardKeys.state(0), 'claim_clock_seen_us', -2 * 86_400 * 1e6);
+    const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
+    assertAccepted(await again());
+    await worker.restart();
+    await until(async () => (await clock()) > stood, {
+      deadlineMs: 60_000,
+      what: 'the worker moves the clock of claims',
+    });
+    await untilStored(sluice);
+    assertAccepted(await again());
+  });
+  assert.deepEqual(
+    namesOf(await stored('away')),
+    repeated.map(() => 'away'),
   );
 });
 

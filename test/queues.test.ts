@@ -4,7 +4,11 @@ import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { createLog } from '../src/log.js';
 import { connectForQueue } from '../src/redis/client.js';
+import { shardKeys } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/turn.js';
 import {
+  hasTicked,
+  noteTick,
   openQueue,
   promoteOverdelayed,
   queueOptions,
@@ -86,4 +90,16 @@ test('a command of the queues settles though its answer never comes', async () =
     server.sigcont();
     queueRedis.disconnect();
   }
+});
+
+test('ticks and turns that were noted before the clock was set back by a day count no longer than others', async () => {
+  assert.equal(await hasTicked(redis, 0), false);
+  await noteTick(redis, 0);
+  assert.equal(await hasTicked(redis, 0), true);
+  assert.equal(await takeTurn(redis, 'turn', 4_000), true);
+  assert.equal(await takeTurn(redis, 'turn', 4_000), false);
+  for (const key of [shardKeys.ticked(0), 'turn']) await redis.pexpire(key, 24 * hourMs);
+  assert.equal(await hasTicked(redis, 0), false, 'so they are started again');
+  assert.equal(await takeTurn(redis, 'turn', 4_000), false);
+  assert.ok((await redis.pttl('turn')) <= 4_000, 'the next turn is not a day away');
 });

@@ -4,50 +4,48 @@
 // nothing up to its fence; after that nothing can come back, since every segment up to the fence is stored.
 
 import { randomBytes } from 'node:crypto';
-import { readRegistry } from '../src/accounts/registry.js';
+import type { Environment } from '../src/accounts/documents.js';
+import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
-import { type Place, placesInOrder, targetTable } from '../src/deletion/places.js';
+import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
+import { mirrorDeletions } from '../src/deletion/mirror.js';
+import { readOldestOutstanding } from '../src/deletion/outstanding.js';
+import { type Place, placesInOrder } from '../src/deletion/places.js';
 import {
   completeDeletion,
   type DeletionRequest,
   type DeletionState,
   type FoundRows,
+  loseTargets,
   readDeletion,
-  readDeletionTargets,
-  readPendingDeletions,
+  readDeletions,
+  readPendingMembers,
   updateDeletion,
 } from '../src/deletion/request.js';
+import { resolveUsers } from '../src/deletion/resolve-users.js';
+import { fillRound, idsInTurns } from '../src/deletion/round-choice.js';
+import { countFound, countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
-  countFound,
-  countLeft,
+  countNamed,
   createRoundTables,
   dropRoundTables,
-  fillKeys,
-  mutationPredicate,
-  purgeTargets,
   type RoundTables,
-  readResolvedUsers,
-  readScopedAppIds,
-  resolveUsers,
-  type Scope,
 } from '../src/deletion/round-tables.js';
-import type { LimitKeys } from '../src/ingest/limit-key.js';
-import { rejectedUserHash, removeRejected } from '../src/ingest/rejected-records.js';
 import { describeError, type Log } from '../src/log.js';
 import type { Redis } from '../src/redis/client.js';
-import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
+import { registryKeys, shardOf } from '../src/redis/keys.js';
 
 export type RoundOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly database: string;
   readonly shards: number;
-  /** By which rejected records of a user are found. */
-  readonly limitKeys: LimitKeys;
+  /** Epoch of the deployment. A Redis with another one, or none, decides nothing. */
+  readonly epoch: string;
   readonly crash: CrashPoint;
   readonly log: Log;
 };
@@ -57,15 +55,13 @@ export type RoundOptions = {
  * writing the reason into the requests. Call again while requests are pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
-  const pending = await readPendingDeletions(options.redis, deletions.targetsPerRoundMax);
-  if (pending.length === 0) return 0;
-  let round: DeletionRequest[] = pending;
+  let round: DeletionRequest[] = [];
   try {
-    const kept = await keepTargets(options, pending);
-    options.crash('targets_kept');
-    round = await thoseWithoutBacklog(options, kept);
+    await keepNewTargets(options);
+    const chosen = await chooseRequests(options);
+    round = chosen.requests;
     if (round.length === 0 || !(await mayStart(options.redis))) return 0;
-    const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, round));
+    const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
     return done === 'locked' ? 0 : done;
   } catch (error) {
     const state = stateOfFault(error);
@@ -74,97 +70,137 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
       { requests: ids.length, state, error: describeError(error) },
       'a round of deletions failed',
     );
-    await noteFailure(options.redis, ids, state).catch((cause: unknown) =>
+    await noteFailure(options, ids, state).catch((cause: unknown) =>
       options.log.warn({ error: describeError(cause) }, 'the reason is not written'),
     );
     throw error;
   }
 }
 
-async function deleteTogether(options: RoundOptions, ready: DeletionRequest[]): Promise<number> {
-  const { clickhouse, database, log } = options;
+/** Requests that a round takes, with the environments of their accounts, each with its account. */
+type Chosen = { readonly requests: DeletionRequest[]; readonly environments: readonly Environment[] };
+
+/**
+ * Copies what outlives an emptied Redis: first that there are new requests, then whom they name. So a request that is
+ * known after a loss has lost its targets only if Redis was emptied between the two.
+ */
+async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
+  if ((await redis.scard(registryKeys.unkeptDeletions)) === 0) return;
+  await mirrorDeletions(redis, clickhouse, crash);
+  await keepTargets(redis, clickhouse);
+  crash('targets_kept');
+}
+
+/** The requests of the next round, of which every record acknowledged before them is in ClickHouse. */
+async function chooseRequests(options: RoundOptions): Promise<Chosen> {
+  const { redis, epoch, shards } = options;
+  const members = await readPendingMembers(redis, epoch);
+  if (members.length === 0) return { requests: [], environments: [] };
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const shardsOf = new Map<string, Set<number>>();
+  for (const { app_id, account_id } of environments.values()) {
+    const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
+    shardsOf.set(account_id, shardsOfAccount.add(shardOf(app_id, shards)));
+  }
+  // After the requests were read: whatever was acknowledged before one of them is stored, or found outstanding here.
+  const oldest = await readOldestOutstanding(redis, epoch, shards);
+  const isStored = ({ account_id, fences }: DeletionRequest) =>
+    [...(shardsOf.get(account_id) ?? [])].every((shard) => {
+      const number = oldest[shard];
+      return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
+    });
+  const waiting: DeletionRequest[] = [];
+  const isReady = (request: DeletionRequest) => {
+    if (request.verified_at !== undefined) return true;
+    if (request.targets_kept !== true) return false;
+    if (isStored(request)) return true;
+    waiting.push(request);
+    return false;
+  };
+  const turns: DeletionRequest[][] = [];
+  for (const ids of idsInTurns(members, deletions.requestsPerRoundMax)) {
+    turns.push(await readDeletions(redis, ids));
+  }
+  const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
+  const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
+  const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
+  for (const request of waiting) {
+    if (request.state === 'waiting_for_backlog') continue;
+    await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
+  }
+  const accounts = new Set(requests.map(({ account_id }) => account_id));
+  return {
+    requests,
+    environments: [...environments.values()].filter(({ account_id }) => accounts.has(account_id)),
+  };
+}
+
+async function deleteTogether(options: RoundOptions, { requests, environments }: Chosen): Promise<number> {
+  const { clickhouse, log } = options;
   const { stepMs, endStep } = startSteps();
   await dropRoundTables(clickhouse);
 
   // Those that a crash cut off after they were verified have only their targets left.
-  const verified = ready.filter((request) => request.verified_at !== undefined);
-  if (verified.length > 0) {
-    const tables = await createRoundTables(
-      clickhouse,
-      database,
-      newRoundName(),
-      await scopesOf(options, verified),
-    );
-    await finish(options, tables, verified);
-  }
-  let requests = ready.filter((request) => request.verified_at === undefined);
-  if (requests.length === 0) return verified.length;
+  const verified = requests.filter((request) => request.verified_at !== undefined);
+  await finish(options, verified);
+  const unverified = requests.filter((request) => request.verified_at === undefined);
+  if (unverified.length === 0) return verified.length;
 
-  const tables = await createRoundTables(
-    clickhouse,
-    database,
-    newRoundName(),
-    await scopesOf(options, requests),
-  );
-  endStep('prepare');
-  requests = await resolve(options, tables, requests);
+  const resolved = await resolve(options, unverified, environments);
   endStep('resolve');
-  const counted = await countReached(options, tables, requests);
-  requests = counted.requests;
+  const round: Round = { ...resolved, reached: await countReached(options, resolved) };
   endStep('count');
   options.crash('found_recorded');
 
   for (const place of placesInOrder) {
-    const appIds = counted.appIds.get(place);
-    if (appIds === undefined) continue;
-    requests = await emptyPlace(options, tables, place, appIds, requests);
+    await emptyPlace(options, round, place);
     endStep(place);
+    await keepNewTargets(options);
   }
   options.crash('places_emptied');
-  await verify(options, tables, requests);
-  await forgetRejected(options, tables);
+  await verify(options, round);
   const verifiedAt = new Date().toISOString();
-  requests = await updateAll(options, requests, () => ({
-    state: 'verifying',
-    left: [],
-    verified_at: verifiedAt,
-  }));
+  await update(options, round, () => ({ state: 'verifying', left: [], verified_at: verifiedAt }));
   endStep('verify');
   options.crash('verified');
 
-  await finish(options, tables, requests);
+  await finish(options, [...round.requests.values()]);
   endStep('complete');
-  log.info({ requests: requests.length, stepMs }, 'deletions are complete');
-  return verified.length + requests.length;
+  log.info({ requests: round.requests.size, stepMs }, 'deletions are complete');
+  return verified.length + round.requests.size;
 }
 
-function newRoundName(): string {
-  return randomBytes(6).toString('hex');
-}
+/** A round under way: its tables, and its requests by their numbers there, as they are in Redis by now. */
+type Resolved = { readonly tables: RoundTables; readonly requests: Map<number, DeletionRequest> };
+/** With the environments in which each place has rows that it reaches. */
+type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]> };
 
 /** The end of requests that are verified: their targets go, then they are complete. */
-async function finish(
-  options: RoundOptions,
-  tables: RoundTables,
-  requests: readonly DeletionRequest[],
-): Promise<void> {
-  await purgeTargets(options.clickhouse, tables);
-  await dropRoundTables(options.clickhouse);
-  options.crash('targets_purged');
+async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
+  const { redis, clickhouse, crash } = options;
+  if (requests.length === 0) return;
+  // Before the targets go: a Redis that is emptied now must come back knowing that nobody needs them.
+  await mirrorDeletions(redis, clickhouse, crash);
+  await purgeTargets(
+    clickhouse,
+    requests.map((request) => request.deletion_request_id),
+  );
+  await dropRoundTables(clickhouse);
+  crash('targets_purged');
   for (const request of requests) {
     const completed_at = new Date().toISOString();
-    await completeDeletion(options.redis, {
-      ...request,
-      status: 'complete',
-      state: 'complete',
-      completed_at,
-    });
-    options.crash('completed');
+    await completeDeletion(redis, { ...request, status: 'complete', state: 'complete', completed_at });
+    crash('completed');
   }
 }
 
 /** Writes why a round failed into its requests as they are now, which may be further than when it began. */
-async function noteFailure(redis: Redis, requestIds: readonly string[], state: DeletionState): Promise<void> {
+async function noteFailure(
+  { redis }: RoundOptions,
+  requestIds: readonly string[],
+  state: DeletionState,
+): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
     if (request !== undefined) await updateDeletion(redis, request, { state });
@@ -183,241 +219,153 @@ function startSteps() {
   return { stepMs, endStep };
 }
 
-/**
- * Copies the requests' targets to ClickHouse, where they outlive an emptied Redis and are resolved from: those
- * of all requests at once, since an insert is synced. Settles with the requests whose targets are there; one
- * whose targets are lost says so and holds up nobody else.
- */
-async function keepTargets(
-  { redis, clickhouse }: RoundOptions,
-  requests: readonly DeletionRequest[],
-): Promise<DeletionRequest[]> {
-  const result = await clickhouse.query({
-    query: `SELECT request_id, uniqExact(identity, ifNull(toString(user_id), '')) AS targets FROM ${targetTable} WHERE app_id = '' GROUP BY request_id`,
-    format: 'JSONEachRow',
-  });
-  const rows = await result.json<{ request_id: string; targets: number }>();
-  const countKept = new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
-  const kept: DeletionRequest[] = [];
-  const values: TargetRow[] = [];
-  for (const request of requests) {
-    const complete = (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
-    const missing = complete || request.verified_at !== undefined ? [] : await readTargetRows(redis, request);
-    if (missing === undefined) {
-      await updateDeletion(redis, request, { state: 'targets_lost' });
-      continue;
-    }
-    kept.push(request);
-    for (const row of missing) values.push(row);
-  }
-  if (values.length > 0) {
-    await clickhouse.insert({
-      table: targetTable,
-      values,
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
-  }
-  return kept;
-}
-
-type TargetRow = {
-  readonly request_id: string;
-  readonly app_id: '';
-  readonly identity: string;
-  readonly user_id: string | null;
-};
-
-/** The targets of a request as rows; undefined when Redis does not have all of them. */
-async function readTargetRows(redis: Redis, request: DeletionRequest): Promise<TargetRow[] | undefined> {
-  const requestId = request.deletion_request_id;
-  const targets = await readDeletionTargets(redis, requestId);
-  if (targets?.length !== request.targets) return undefined;
-  return targets.map((target) => ({
-    request_id: requestId,
-    app_id: '',
-    identity: target.startsWith('i') ? target.slice(1) : '',
-    user_id: target.startsWith('u') ? target.slice(1) : null,
-  }));
-}
-
-/** Requests of which every record acknowledged before them is in ClickHouse. The others wait, and say so. */
-async function thoseWithoutBacklog(
-  options: RoundOptions,
-  requests: DeletionRequest[],
-): Promise<DeletionRequest[]> {
-  const ready: DeletionRequest[] = [];
-  for (const request of requests) {
-    const outstanding = await Promise.all(
-      Object.entries(request.fences).map(([shard, fence]) =>
-        options.redis.zcount(shardKeys.segments(Number(shard)), '-inf', fence),
-      ),
-    );
-    if (outstanding.every((count) => count === 0)) ready.push(request);
-    else if (request.state !== 'waiting_for_backlog') {
-      await updateDeletion(options.redis, request, { state: 'waiting_for_backlog' });
-    }
-  }
-  return ready;
-}
-
 /** Whether enough time has passed since the last round; requests gather meanwhile. */
 async function mayStart(redis: Redis): Promise<boolean> {
   return (await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs, 'NX')) === 'OK';
 }
 
-/** All environments of the requests' accounts, as they are now, with the fences of their shards. */
-async function scopesOf(
-  { redis, shards }: RoundOptions,
-  requests: readonly DeletionRequest[],
-): Promise<Scope[]> {
-  const { environments } = await readRegistry(redis);
-  return requests.flatMap((request) =>
-    [...environments.values()]
-      .filter((environment) => environment.account_id === request.account_id)
-      .map(({ app_id: appId }) => ({
-        requestId: request.deletion_request_id,
-        appId,
-        fence: request.fences[shardOf(appId, shards)] ?? '0',
-        resolved: request.resolved,
-      })),
-  );
-}
-
-/** Resolves the users of requests that were not, once, and fills the round's keys with all of them. */
+/**
+ * Makes the tables of the round, and resolves whom its requests reach. A request whose users nobody has any more is
+ * left out, and so is one that has to wait for others of its user.
+ */
 async function resolve(
   options: RoundOptions,
-  tables: RoundTables,
-  requests: DeletionRequest[],
-): Promise<DeletionRequest[]> {
-  if (requests.some((request) => !request.resolved)) await resolveUsers(options.clickhouse, tables);
+  unverified: readonly DeletionRequest[],
+  environments: readonly Environment[],
+): Promise<Resolved> {
+  const { redis, clickhouse, database, shards } = options;
+  const tables = await createRoundTables(
+    clickhouse,
+    database,
+    randomBytes(6).toString('hex'),
+    unverified.map(({ deletion_request_id, account_id, fences, resolved }) => ({
+      requestId: deletion_request_id,
+      accountId: account_id,
+      fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
+      resolved,
+    })),
+    environments.map(({ app_id, account_id }) => ({
+      appId: app_id,
+      accountId: account_id,
+      shard: shardOf(app_id, shards),
+    })),
+  );
+  const named = await countNamed(clickhouse, tables);
+  const lost = new Set<number>();
+  for (const [number, request] of unverified.entries()) {
+    if ((named.get(number) ?? 0) >= request.targets) continue;
+    lost.add(number);
+    await loseTargets(redis, request);
+  }
+  const unresolved = [...unverified.keys()].filter((number) => !unverified[number]?.resolved);
+  const accounts = unverified.map(({ account_id }) => account_id);
+  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts);
   options.crash('resolved');
-  const resolved = await updateAll(options, requests, () => ({ resolved: true, state: 'deleting' }));
-  const reaching = await fillKeys(options.clickhouse, tables);
-  const lost = resolved.filter((request) => !reaching.has(request.deletion_request_id));
-  await updateAll(options, lost, () => ({ state: 'targets_lost' }));
-  return resolved.filter((request) => reaching.has(request.deletion_request_id));
+  const requests = new Map(
+    [...unverified.entries()].filter(([number]) => !lost.has(number) && !waiting.has(number)),
+  );
+  const resolved = { tables, requests };
+  await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
+  return resolved;
 }
 
 /**
  * Counts what the round reaches, and records it in the requests that have no count yet: that is before any of
- * their rows is deleted. Settles with the requests, and the environments in which each place has such rows.
+ * their rows is deleted. Settles with the environments in which each place has such rows.
  */
 async function countReached(
   options: RoundOptions,
-  tables: RoundTables,
-  requests: DeletionRequest[],
-): Promise<{ requests: DeletionRequest[]; appIds: Map<Place, string[]> }> {
-  const appIds = new Map<Place, string[]>();
-  if (requests.every((request) => request.found !== undefined)) {
+  round: Resolved,
+): Promise<ReadonlyMap<Place, readonly string[]>> {
+  const { clickhouse } = options;
+  const reached = new Map<Place, string[]>();
+  if ([...round.requests.values()].every((request) => request.found !== undefined)) {
     for (const place of placesInOrder) {
-      const left = await countLeft(options.clickhouse, tables, place);
-      if (left.size > 0) appIds.set(place, [...left.keys()]);
+      reached.set(place, [...(await countLeft(clickhouse, round.tables, place)).keys()]);
     }
-    return { requests, appIds };
+    return reached;
   }
-  const found = await countFound(options.clickhouse, tables);
+  const found = await countFound(clickhouse, round.tables);
   for (const place of placesInOrder) {
-    const reached = new Set<string>();
-    for (const rows of found.values())
-      for (const { app_id, table } of rows) if (table === place) reached.add(app_id);
-    if (reached.size > 0) appIds.set(place, [...reached]);
+    const rows = [...found.values()].flat().filter(({ table }) => table === place);
+    reached.set(place, [...new Set(rows.map(({ app_id }) => app_id))]);
   }
-  const recorded = await updateAll(options, requests, (request) => {
-    const rows = request.found ?? found.get(request.deletion_request_id) ?? [];
+  await update(options, round, (request, number) => {
+    const rows = request.found ?? found.get(number) ?? [];
     return { found: rows, left: rows };
   });
-  return { requests: recorded, appIds };
+  return reached;
 }
 
 /** Deletes what the round reaches in one table. That nothing is left is counted when all tables are done. */
-async function emptyPlace(
-  options: RoundOptions,
-  tables: RoundTables,
-  place: Place,
-  appIds: readonly string[],
-  requests: readonly DeletionRequest[],
-): Promise<DeletionRequest[]> {
-  const fenceMax = requests
+async function emptyPlace(options: RoundOptions, round: Round, place: Place): Promise<void> {
+  const { clickhouse, crash } = options;
+  const { tables, requests } = round;
+  const appIds = round.reached.get(place) ?? [];
+  if (appIds.length === 0) return;
+  const fenceMax = [...requests.values()]
     .flatMap((request) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table: place, mark: tables.mark };
-  const issued = await updateAll(options, requests, (request) => ({
-    mutations: [...request.mutations, mutation],
-  }));
-  options.crash('before_mutation');
-  await deleteRows(options.clickhouse, place, predicate, tables.mark);
-  options.crash('after_mutation');
-  const named = await nameMutations(options.clickhouse, issued);
-  return updateAll(options, named, ({ mutations, left }) => ({
-    mutations,
+  await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
+  crash('before_mutation');
+  await deleteRows(clickhouse, place, predicate, tables.mark);
+  crash('after_mutation');
+  const idOf = await findMutationIds(clickhouse, round);
+  await update(options, round, ({ mutations, left }) => ({
+    mutations: mutations.map((each) => ({ ...each, ...idOf(each) })),
     left: (left ?? []).filter(({ table }) => table !== place),
   }));
 }
 
-/** Fills in the ids of mutations, also of those that a crash kept from being written down. */
-async function nameMutations(
+type Issued = DeletionRequest['mutations'][number];
+
+/** The ids of mutations that have none yet, also of those that a crash kept from being written down. */
+async function findMutationIds(
   clickhouse: ClickHouseClient,
-  requests: readonly DeletionRequest[],
-): Promise<DeletionRequest[]> {
+  { requests }: Resolved,
+): Promise<(mutation: Issued) => { mutation_id?: string }> {
+  const nameOf = ({ table, mark }: Issued) => `${table} ${mark}`;
   const ids = new Map<string, string | undefined>();
-  for (const { table, mark, mutation_id } of requests.flatMap(({ mutations }) => mutations)) {
-    const name = `${table} ${mark}`;
-    if (!ids.has(name)) ids.set(name, mutation_id ?? (await findMutationId(clickhouse, table, mark)));
+  for (const mutation of [...requests.values()].flatMap(({ mutations }) => mutations)) {
+    if (mutation.mutation_id !== undefined || ids.has(nameOf(mutation))) continue;
+    ids.set(nameOf(mutation), await findMutationId(clickhouse, mutation.table, mutation.mark));
   }
-  return requests.map((request) => ({
-    ...request,
-    mutations: request.mutations.map(({ table, mark }) => {
-      const mutation_id = ids.get(`${table} ${mark}`);
-      return mutation_id === undefined ? { table, mark } : { table, mark, mutation_id };
-    }),
-  }));
+  return (mutation) => {
+    const mutation_id = mutation.mutation_id ?? ids.get(nameOf(mutation));
+    return mutation_id === undefined ? {} : { mutation_id };
+  };
 }
 
 /**
  * Counts every place, now that all mutations are done: a mutation's own word may be lost in a crash. Rejects
  * with MutationFailed when something is left, which the requests then tell.
  */
-async function verify(
-  options: RoundOptions,
-  tables: RoundTables,
-  requests: readonly DeletionRequest[],
-): Promise<void> {
+async function verify(options: RoundOptions, round: Round): Promise<void> {
   const left: FoundRows[] = [];
   for (const place of placesInOrder) {
-    for (const [app_id, rows] of await countLeft(options.clickhouse, tables, place)) {
+    for (const [app_id, rows] of await countLeft(options.clickhouse, round.tables, place)) {
       left.push({ app_id, table: place, rows });
     }
   }
   if (left.length === 0) return;
-  await updateAll(options, requests, () => ({ left }));
+  await update(options, round, () => ({ left }));
   const places = new Set(left.map(({ table }) => table));
   throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
 }
 
-/** Removes the notes about rejected records of the users, in the environments that have such notes. */
-async function forgetRejected(
-  { redis, clickhouse, limitKeys }: RoundOptions,
-  tables: RoundTables,
-): Promise<void> {
-  for (const appId of await readScopedAppIds(clickhouse, tables)) {
-    if ((await redis.exists(registryKeys.rejected(appId))) === 0) continue;
-    const users = await readResolvedUsers(clickhouse, tables, appId);
-    await removeRejected(
-      redis,
-      appId,
-      new Set(users.map((user) => rejectedUserHash(limitKeys, appId, user))),
-    );
-  }
-}
-
-async function updateAll(
+/** Writes progress into the requests of a round. */
+async function update(
   { redis }: RoundOptions,
-  requests: readonly DeletionRequest[],
-  changesOf: (request: DeletionRequest) => Partial<DeletionRequest>,
-): Promise<DeletionRequest[]> {
-  return Promise.all(requests.map((request) => updateDeletion(redis, request, changesOf(request))));
+  { requests }: Resolved,
+  changesOf: (request: DeletionRequest, number: number) => Partial<DeletionRequest>,
+): Promise<void> {
+  await Promise.all(
+    [...requests].map(async ([number, request]) => {
+      requests.set(number, await updateDeletion(redis, request, changesOf(request, number)));
+    }),
+  );
 }
 
 function stateOfFault(error: unknown): DeletionState {

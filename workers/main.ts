@@ -6,23 +6,24 @@ import { readRegistry } from '../src/accounts/registry.js';
 import { connectClickHouse } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
 import { createCrashPoint } from '../src/crash-point.js';
+import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
-import { readPendingDeletions } from '../src/deletion/request.js';
-import { purgeStrayTargets } from '../src/deletion/round-tables.js';
-import { createLimitKeys } from '../src/ingest/limit-key.js';
+import { readPendingMembers } from '../src/deletion/request.js';
 import { createLog, describeError } from '../src/log.js';
 import { registry } from '../src/metrics.js';
 import { rewriteWhenWanted } from '../src/redis/append-only-file.js';
-import { sweepClaims, updateClaimWindow } from '../src/redis/claim-window.js';
+import { createClaimAging } from '../src/redis/claim-window.js';
 import { connect, connectForQueue, ready } from '../src/redis/client.js';
-import { registryKeys, type Segment, shardKeys } from '../src/redis/keys.js';
+import { registryKeys, type Segment } from '../src/redis/keys.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
+import { takeTurn } from '../src/redis/turn.js';
 import { stopRequested } from '../src/stop.js';
 import { runDeletionRound } from './delete.js';
 import { PortTaken, serveHealth } from './health.js';
 import {
   deletionJobOptions,
   deletionQueueName,
+  hasTicked,
   lookEveryMs,
   openDeletionQueue,
   openQueue,
@@ -85,7 +86,7 @@ async function waitForDeployment() {
   }
 }
 
-const { epoch, shards, secret } = await waitForDeployment();
+const { epoch, shards } = await waitForDeployment();
 
 /** Starts the ticks and the store jobs of one shard; the function returned ends them when they are done. */
 function serveShard(shard: number): {
@@ -108,6 +109,7 @@ function serveShard(shard: number): {
       crash,
       log,
     });
+  const ageClaims = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
   const options = workerOptions(shard, queueRedis, config);
   const storeWorker = new Worker<Segment>(
     storeQueueName,
@@ -129,14 +131,13 @@ function serveShard(shard: number): {
   return {
     // Ticks that stopped (a killed worker held one, an emptied Redis forgot them) are started again.
     everySecond: async () => {
-      if ((await redis.exists(shardKeys.ticked(shard))) === 0) {
+      if (!(await hasTicked(redis, shard))) {
         const scheduled = await scheduleTicks(tickQueue).catch((error: unknown) => error);
         await runTick();
         if (scheduled instanceof Error) throw scheduled;
       }
       await promoteOverdelayed(redis, storeQueue, Date.now());
-      await updateClaimWindow(redis, shard, config.claimBytesMax / shards);
-      await sweepClaims(redis, shard);
+      await ageClaims();
     },
     close: async () => {
       await Promise.all([tickWorker.close(), storeWorker.close()]);
@@ -168,7 +169,7 @@ function serveDeletions(): {
         clickhouse,
         database: config.clickhouseDatabase,
         shards,
-        limitKeys: createLimitKeys(secret),
+        epoch,
         crash,
         log,
       });
@@ -206,10 +207,10 @@ async function everySecond(): Promise<void> {
 
 /** Removes targets that a stopped worker kept after their request was complete; looks twice a minute. */
 async function purgeStrays(): Promise<void> {
-  if ((await redis.set(registryKeys.strayTargets, '1', 'PX', 30_000, 'NX')) !== 'OK') return;
+  if (!(await takeTurn(redis, registryKeys.strayTargets, 30_000))) return;
   await purgeStrayTargets(clickhouse, async () => {
-    const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
-    return new Set(pending.map((request) => request.deletion_request_id));
+    const pending = await readPendingMembers(redis, epoch);
+    return new Set(pending.map(({ requestId }) => requestId));
   });
 }
 

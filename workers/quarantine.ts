@@ -4,7 +4,7 @@
 
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
-import { parseRows } from '../src/clickhouse/store.js';
+import { askedNameOf, parseRows } from '../src/clickhouse/store.js';
 import { type TableName, tables } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { isUserId } from '../src/ingest/user-id.js';
@@ -36,6 +36,7 @@ export async function quarantine(
   segment: { readonly table: TableName; readonly number: string },
   bytes: Buffer,
   cause: unknown,
+  isAsked = false,
 ): Promise<void> {
   const { redis, clickhouse, shard, crash, log } = options;
   const lines = splitLines(stampRows(bytes).bytes);
@@ -43,7 +44,7 @@ export async function quarantine(
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 
   crash('bad_rows_found');
-  await keepFailed(clickhouse, segment, bad);
+  await keepFailed(clickhouse, segment, bad, isAsked);
   crash('bad_rows_kept');
   const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
   await runScript(
@@ -88,6 +89,7 @@ async function keepFailed(
   clickhouse: ClickHouseClient,
   segment: { readonly table: TableName; readonly number: string },
   bad: readonly BadRow[],
+  isAsked: boolean,
 ): Promise<void> {
   const kept = await clickhouse.query({
     query: 'SELECT line FROM failed_events WHERE segment = {number:UInt64} AND table_name = {table:String}',
@@ -114,6 +116,7 @@ async function keepFailed(
     // Two workers at once would otherwise keep the same rows twice.
     clickhouse_settings: {
       async_insert: 0,
+      ...(isAsked ? { log_comment: askedNameOf(segment) } : {}),
       insert_deduplication_token: `failed-${segment.table}-${segment.number}-${values.map(({ line }) => line).join('-')}`,
     },
   });

@@ -10,13 +10,15 @@ import {
 } from 'bullmq';
 import type { Config } from '../src/config.js';
 import type { Redis } from '../src/redis/client.js';
-import { type Segment, shardTag } from '../src/redis/keys.js';
+import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
 
 export const storeQueueName = 'store';
 export const tickQueueName = 'tick';
 
 /** A tick seals what is old enough and makes the jobs. */
 export const tickEveryMs = 250;
+/** A tick is remembered for so long. */
+const tickedMs = 2_000;
 /** How often a worker looks for pending deletions: one command. */
 export const lookEveryMs = 100;
 
@@ -28,6 +30,12 @@ export function queueOptions(shard: number, connection: ConnectionOptions): Queu
 }
 
 /**
+ * A killed worker's job is given to another one when its lock has ended and two looks for such jobs went by: after 9 s
+ * at most, with the usual lock of 5 s.
+ */
+const stalledLookMsMax = 2_000;
+
+/**
  * A worker killed twice on one job would by default make that job fail for good, and a removed failed job
  * would be gone: so stalls are counted without end and failed jobs stay, for the tick to drive them again.
  */
@@ -36,7 +44,7 @@ export function workerOptions(shard: number, connection: ConnectionOptions, conf
     connection,
     prefix: shardTag(shard),
     lockDuration: config.jobLockMs,
-    stalledInterval: config.jobLockMs,
+    stalledInterval: Math.min(config.jobLockMs, stalledLookMsMax),
     maxStalledCount: 1_000_000_000,
     settings: {
       backoffStrategy: (attempts) =>
@@ -90,4 +98,16 @@ export async function promoteOverdelayed(redis: Redis, queue: Queue, nowMs: numb
   );
   // Another worker may be first.
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
+}
+
+/** Notes that a shard's ticks run. */
+export async function noteTick(redis: Redis, shard: number): Promise<void> {
+  await redis.set(shardKeys.ticked(shard), '1', 'PX', tickedMs);
+}
+
+/** Whether a shard has ticked lately. */
+export async function hasTicked(redis: Redis, shard: number): Promise<boolean> {
+  const leftMs = await redis.pttl(shardKeys.ticked(shard));
+  // More than a tick sets: Redis's clock was set back since.
+  return leftMs >= 0 && leftMs <= tickedMs;
 }

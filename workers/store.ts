@@ -3,7 +3,13 @@
 
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
-import { insertSegment, isInsertRunning, isStored, tokenOf } from '../src/clickhouse/store.js';
+import {
+  insertSegment,
+  isInsertRunning,
+  isRefusedSegment,
+  isStored,
+  tokenOf,
+} from '../src/clickhouse/store.js';
 import type { TableName } from '../src/clickhouse/tables.js';
 import { commits } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -54,6 +60,8 @@ export async function storeSegment(
 ): Promise<StoreResult> {
   const { redis, clickhouse, shard, crash, log } = options;
   const name = { table: segment.table as TableName, number: segment.number };
+  /** Redis was asked again, after ClickHouse refused what was read from a Redis that was emptied since. */
+  let isAsked = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const bytes = await readSegment(redis, shard, segment);
@@ -71,12 +79,21 @@ export async function storeSegment(
     const started = performance.now();
     crash('before_insert');
     try {
-      await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, burnt));
+      await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, burnt), isAsked);
     } catch (error) {
       insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
+      if (isRefusedSegment(error) && !isAsked) {
+        isAsked = true;
+        continue;
+      }
       if (classifyFault(error) !== 'poison') throw error;
       log.warn({ segment, error: describeError(error) }, 'clickhouse refuses rows of a segment');
-      await quarantine(options, name, bytes, error);
+      try {
+        await quarantine(options, name, bytes, error, isAsked);
+      } catch (refusal) {
+        if (isAsked || !isRefusedSegment(refusal)) throw refusal;
+        isAsked = true;
+      }
       continue;
     }
     crash('after_insert');

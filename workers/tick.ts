@@ -8,7 +8,7 @@ import type { Log } from '../src/log.js';
 import type { Redis } from '../src/redis/client.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { storeJobId, storeJobOptions } from './queues.js';
+import { noteTick, storeJobId, storeJobOptions } from './queues.js';
 
 export type TickOptions = {
   readonly redis: Redis;
@@ -53,7 +53,7 @@ export async function tick(options: TickOptions): Promise<void> {
 }
 
 async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {
-  await redis.set(shardKeys.ticked(shard), '1', 'PX', 2_000);
+  await noteTick(redis, shard);
   if (segments.length === 0) return;
 
   await storeQueue.addBulk(

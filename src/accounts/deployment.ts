@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { isInsertRunning } from '../clickhouse/store.js';
+import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
@@ -38,19 +38,11 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
     );
   }
-  if (loaded.how === 'restored') await untilNoInsertRuns(clickhouse);
-  const numberFloor = await highestNumber(clickhouse);
-  const bucketCount = claimBucketCount(options.claimBytesMax / shards);
-  for (let shard = 0; shard < shards; shard++) {
-    await runScript(
-      redis,
-      scripts.loadShard,
-      [shardKeys.state(shard)],
-      [loaded.deployment.epoch, numberFloor, bucketCount],
-    );
-  }
+  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, shard);
   if (loaded.how === 'restored') {
     crash('shards_restored');
+    // What was deleted before may still be in the append-only file, and the wish to rewrite it is lost.
+    await redis.set(registryKeys.rewriteWanted, '1');
     await options.restoreMore?.();
     crash('deletions_restored');
   }
@@ -105,27 +97,63 @@ async function findOrRestore({ redis, clickhouse, shards }: LoadOptions): Promis
 }
 
 /**
- * Redis forgot the segments whose inserts still run, so the next deletion would neither wait for them nor reach
- * above the numbers that are stored before them.
+ * Makes one shard ready. What it held before it was emptied may be on its way to ClickHouse still, in a worker that read
+ * it and has not sent it yet: from here on it is refused there, so that the next deletion need not wait for it, nor
+ * reach above it.
  */
+async function loadShard(
+  { redis, clickhouse, shards, claimBytesMax }: LoadOptions,
+  { how, deployment: { epoch } }: Loaded,
+  shard: number,
+): Promise<void> {
+  const state = shardKeys.state(shard);
+  let floor = await highestNumber(clickhouse, shard);
+  if (how !== 'created') {
+    // The clock of this process too: Redis may be another machine by now, whose clock is behind.
+    const known = higher(floor, String(Date.now() * 1000));
+    const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known]);
+    if (reserved !== null) {
+      await refuseSegments(clickhouse, shard, String(reserved));
+      await untilNoInsertRuns(clickhouse);
+      floor = higher(String(reserved), await highestNumber(clickhouse, shard));
+    }
+  }
+  const bucketCount = claimBucketCount(claimBytesMax / shards);
+  await runScript(redis, scripts.loadShard, [state], [epoch, floor, bucketCount]);
+}
+
+/** Inserts that ClickHouse had begun before are not refused, so they are waited for. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
   const giveUpAt = performance.now() + insertMsMax;
-  while ((await isInsertRunning(clickhouse)) && performance.now() < giveUpAt) {
+  while (await isInsertRunning(clickhouse)) {
+    if (performance.now() > giveUpAt) {
+      throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
+    }
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
-const insertMsMax = 30_000;
+/** Longer than a worker waits for one. */
+const insertMsMax = 150_000;
 
-/** The highest segment number in any table of ClickHouse. */
-async function highestNumber(clickhouse: ClickHouseClient): Promise<string> {
+/**
+ * The highest number that a shard can have given, as far as ClickHouse knows: of the segments of all shards, and of the
+ * fences of deletion requests, below which nothing new may come to lie.
+ */
+async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
   const sources = [...tables.map(storedTable), 'failed_events'];
   const result = await clickhouse.query({
-    query: sources
-      .map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`)
-      .join(' UNION ALL '),
+    query: `${sources.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
+      UNION ALL
+      SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
+      FROM deletion_requests`,
+    query_params: { shard: String(shard) },
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ number: string }>();
-  return rows.reduce((highest, { number }) => (BigInt(number) > BigInt(highest) ? number : highest), '0');
+  return rows.map(({ number }) => number).reduce(higher, '0');
+}
+
+function higher(a: string, b: string): string {
+  return BigInt(a) > BigInt(b) ? a : b;
 }

@@ -5,21 +5,58 @@ import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { readVersion } from './registry.js';
+import { StateNotLoaded } from './registry.js';
 
-/** Copies the documents that changed since; settles with how many. May be called at once by several. */
+/** Where documents are kept that have a second copy. */
+export type MirroredKeys = {
+  readonly version: string;
+  readonly unmirrored: string;
+  readonly documents: string;
+};
+
+export type Unmirrored = {
+  readonly version: string;
+  /** Empty text where the document was removed. */
+  readonly documents: readonly { readonly key: string; readonly document: string }[];
+};
+
+/**
+ * Reads what ClickHouse lacks, in one step with the look whether Redis holds the deployment: an emptied one would tell
+ * that every document was removed. Throws StateNotLoaded when it does not.
+ */
+export async function readUnmirrored(
+  redis: Redis,
+  keys: MirroredKeys,
+  version: 'keep' | 'raise',
+): Promise<Unmirrored> {
+  const reply = (await runScript(
+    redis,
+    scripts.readUnmirrored,
+    [registryKeys.epoch, keys.version, keys.unmirrored, keys.documents],
+    [version],
+  )) as string[] | null;
+  if (reply === null) throw new StateNotLoaded();
+  const documents: { key: string; document: string }[] = [];
+  for (let i = 1; i < reply.length; i += 2) {
+    documents.push({ key: reply[i] as string, document: reply[i + 1] as string });
+  }
+  return { version: reply[0] as string, documents };
+}
+
+/**
+ * Copies the documents that changed since; settles with how many. May be called at once by several. Throws
+ * StateNotLoaded when Redis does not hold the deployment.
+ */
 export async function mirrorRegistry(
   redis: Redis,
   clickhouse: ClickHouseClient,
   crash: CrashPoint = noCrash,
 ): Promise<number> {
-  const version = await readVersion(redis);
-  const keys = await redis.smembers(registryKeys.unmirrored);
-  if (keys.length === 0) return 0;
-  const documents = await redis.hmget(registryKeys.documents, ...keys);
+  const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
+  if (documents.length === 0) return 0;
   await clickhouse.insert({
     table: 'registry',
-    values: keys.map((key, index) => ({ document_key: key, document: documents[index] ?? '', version })),
+    values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
@@ -28,9 +65,9 @@ export async function mirrorRegistry(
     redis,
     scripts.mirrored,
     [registryKeys.version, registryKeys.unmirrored],
-    [version, ...keys],
+    [version, ...documents.map(({ key }) => key)],
   );
-  return keys.length;
+  return documents.length;
 }
 
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };

@@ -13,8 +13,11 @@ import type { ApiKey, Environment } from './documents.js';
 /** Who calls: the account, and the key by which it came. */
 export type Caller = { readonly accountId: string; readonly appId: string; readonly keyCreatedAt: string };
 
-/** A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures. */
-export type Minted = { readonly accessToken: string } | 'wrong' | 'limited';
+/**
+ * A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures, or how long to wait
+ * until one of as many live tokens as a key may have ends.
+ */
+export type Minted = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
 
 type TokenRecord = { readonly app_id: string; readonly key_hash: string };
 
@@ -30,20 +33,21 @@ export async function mintToken(
   // An unknown app_id is compared too, so that it costs the same.
   const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
   if (!right || key === undefined || environment?.main !== true) {
-    // Counted before it is answered: of many at once no more than the limit are told that they are wrong.
-    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'NX').exec();
+    // Counted before it is answered: of many at once no more than the limit are told that they are wrong. LT: a count
+    // that was begun before Redis's clock was set back lasts no longer for that.
+    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'LT').exec();
     return Number(replies?.[0]?.[1]) > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
   if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
   const record: TokenRecord = { app_id: appId, key_hash: key.hash };
-  await runScript(
+  const waitMs = await runScript(
     redis,
     scripts.issueToken,
-    [registryKeys.token(digestOf(accessToken)), registryKeys.tokensOf(appId)],
-    [JSON.stringify(record), deletions.tokenMsMax, deletions.tokensPerEnvironmentMax],
+    [registryKeys.token(digestOf(accessToken)), registryKeys.liveTokens(key.hash)],
+    [JSON.stringify(record), deletions.tokenMsMax, deletions.liveTokensPerKeyMax],
   );
-  return { accessToken };
+  return waitMs === 0 ? { accessToken } : { waitMs: Number(waitMs) };
 }
 
 /** Who a token belongs to; undefined when it opens nothing, whatever the cause. */
@@ -59,7 +63,7 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
 /** Whether a token may ask for a status once more in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
   const key = registryKeys.statusRequests(digestOf(accessToken));
-  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'NX').exec();
+  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'LT').exec();
   return Number(replies?.[0]?.[1]) <= deletions.statusRequestsPerSecondMax;
 }
 

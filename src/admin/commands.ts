@@ -19,7 +19,7 @@ import { readRegistry } from '../accounts/registry.js';
 import type { LimitName } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { restoreDeletions } from '../deletion/mirror.js';
-import { listDeletions, readDeletion } from '../deletion/request.js';
+import { endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
 import { readMendingCounts } from '../ingest/mending-counts.js';
 import { listRejected } from '../ingest/rejected-records.js';
 import type { AdminContext } from './context.js';
@@ -38,6 +38,7 @@ export const usage = `npm run admin -- COMMAND
   failed retry                         sends them again
   deletions list [--limit NUMBER]      deletion requests, the newest first
   deletions show DELETION_REQUEST_ID   how far one is, and its evidence
+  deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
   restore                              loads the state into an emptied Redis
   bootstrap                            what a start does: load or create the state`;
 
@@ -109,6 +110,17 @@ const commands: Readonly<Record<string, Command>> = {
     const request = await readDeletion(redis, one(args, 'DELETION_REQUEST_ID'));
     if (request === undefined) throw new AdministrationError('there is no such deletion request');
     return request;
+  },
+  'deletions end': async ({ redis }, args) => {
+    const request = await readDeletion(redis, one(args, 'DELETION_REQUEST_ID'));
+    if (request === undefined) throw new AdministrationError('there is no such deletion request');
+    const ended = request.state === 'targets_lost' ? await endDeletion(redis, request) : undefined;
+    if (ended === undefined) {
+      throw new AdministrationError(
+        `only a request whose targets are lost can be ended; this one is ${request.state}`,
+      );
+    }
+    return ended;
   },
   restore: async (context) => ({ state: (await load(context)).how }),
   bootstrap: async (context) => {

@@ -7,7 +7,7 @@ import { type ClickHouseClient, classifyFault } from '../clickhouse/client.js';
 import { insertSegment, tokenOf } from '../clickhouse/store.js';
 import { storedTable, type TableName } from '../clickhouse/tables.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
-import { readPendingDeletions } from '../deletion/request.js';
+import { readPendingMembers } from '../deletion/request.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from './context.js';
 
@@ -38,13 +38,13 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
   const { clickhouse, redis } = context;
   const result = await withFailedRowsLocked(redis, 'retry', async () => {
-    const accountOf = await readAccounts(context);
+    const { epoch, accountOf } = await readAccounts(context);
     const rows = await readFailed(clickhouse);
     let retried = 0;
     for (const row of rows) {
       const accountId = accountOf.get(row.app_id);
-      const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
-      if (pending.some((request) => request.account_id === accountId)) continue;
+      const pending = await readPendingMembers(redis, epoch);
+      if (pending.some((request) => request.accountId === accountId)) continue;
       if (!(await storeAgain(context, row))) continue;
       await removeFailed(clickhouse, row);
       retried += 1;
@@ -55,10 +55,11 @@ export async function retryFailed(context: AdminContext): Promise<{ retried: num
   return result;
 }
 
-async function readAccounts({ redis }: AdminContext): Promise<Map<string, string>> {
+async function readAccounts({ redis }: AdminContext) {
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  return new Map([...environments].map(([appId, environment]) => [appId, environment.account_id]));
+  const accountOf = new Map([...environments].map(([appId, environment]) => [appId, environment.account_id]));
+  return { epoch: deployment.epoch, accountOf };
 }
 
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
@@ -82,7 +83,7 @@ async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Pr
     // A token that ClickHouse logged in a crash, without the row, is followed by the next one.
     for (let burnt = 0; burnt < tokensMax; burnt++) {
       if (await isRowStored(clickhouse, row.table_name, stamps)) return true;
-      await insertSegment(clickhouse, segment, bytes, tokenOf(segment, bytes, burnt));
+      await insertSegment(clickhouse, segment, bytes, tokenOf(segment, bytes, burnt), true);
     }
     return await isRowStored(clickhouse, row.table_name, stamps);
   } catch (error) {

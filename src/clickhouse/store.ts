@@ -3,8 +3,8 @@
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import type { ClickHouseClient } from './client.js';
-import { columns, storedTable, type TableName } from './tables.js';
+import { type ClickHouseClient, codeOfFault } from './client.js';
+import { columns, storedTable, type TableName, tables } from './tables.js';
 
 export type SegmentName = { readonly table: TableName; readonly number: string };
 
@@ -32,12 +32,16 @@ export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): str
   return `${segment.number}-${content}-${burnt}`;
 }
 
-/** Inserts a segment's rows, as `stampRows` gives them, under a token. Settles when ClickHouse answered OK, stored or known. */
+/**
+ * Inserts a segment's rows, as `stampRows` gives them, under a token. Settles when ClickHouse answered OK, stored or
+ * known. `isAsked`: its owner still wants it, as it said after ClickHouse refused it; see `refuseSegments`.
+ */
 export async function insertSegment(
   client: ClickHouseClient,
   segment: SegmentName,
   rows: Buffer,
   token: string,
+  isAsked = false,
 ): Promise<void> {
   const { stream } = await client.exec({
     query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
@@ -45,7 +49,7 @@ export async function insertSegment(
     clickhouse_settings: {
       ...insertSettings,
       insert_deduplication_token: token,
-      log_comment: nameOf(segment),
+      log_comment: isAsked ? askedNameOf(segment) : nameOf(segment),
     },
   });
   await drain(stream);
@@ -70,10 +74,10 @@ export async function isInsertRunning(client: ClickHouseClient, segment?: Segmen
   const [condition, name] =
     segment === undefined
       ? ['startsWith(comment, {name:String})', namePrefix]
-      : ['comment = {name:String}', nameOf(segment)];
+      : ['comment IN ({name:String}, {asked:String})', nameOf(segment)];
   const result = await client.query({
     query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment FROM system.processes) WHERE ${condition}`,
-    query_params: { name },
+    query_params: { name, asked: segment === undefined ? '' : askedNameOf(segment) },
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ running: string | number }>();
@@ -104,11 +108,42 @@ async function structureOf(client: ClickHouseClient, table: TableName): Promise<
     .join(', ');
 }
 
+/**
+ * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
+ * emptied, so nobody else knows whether they are still to be stored. Whoever has one asks Redis again. Inserts that
+ * ClickHouse has begun are not concerned. A later call for the shard replaces an earlier one.
+ */
+export async function refuseSegments(client: ClickHouseClient, shard: number, number: string): Promise<void> {
+  if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');
+  const constraint = `not_before_restore_of_shard_${shard}`;
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    await client.command({
+      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint}
+        CHECK segment > ${number} OR segment % ${shardNumberSpacing} != ${shard} OR startsWith(getSetting('log_comment'), '${askedPrefix}')`,
+    });
+  }
+}
+
+/** Whether an insert was refused because Redis was emptied since its segment was read. */
+export function isRefusedSegment(error: unknown): boolean {
+  return codeOfFault(error) === violatedConstraint;
+}
+
+const violatedConstraint = 469;
+
+/** Numbers of shards differ by their remainder; see commit-3.lua. */
+const shardNumberSpacing = 64;
+
 const namePrefix = 'store ';
+const askedPrefix = `${namePrefix}asked `;
 
 /** What every insert of the segment is marked with in system.processes. */
 function nameOf(segment: SegmentName): string {
   return `${namePrefix}${segment.table} ${segment.number}`;
+}
+
+export function askedNameOf(segment: SegmentName): string {
+  return `${askedPrefix}${segment.table} ${segment.number}`;
 }
 
 /** An unread response keeps its connection. */

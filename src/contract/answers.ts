@@ -116,7 +116,18 @@ export const deletionSubmittedSchema = Type.Object({
 });
 
 /** The status of a deletion. */
-export const deletionStatusSchema = Type.Object(deletionStatus);
+export const deletionStatusSchema = Type.Object({
+  ...deletionStatus,
+  state: Type.Optional(
+    Type.Union([Type.Literal('targets_lost'), Type.Literal('ended')], {
+      description:
+        'Only on a request that stays pending for ever: the list of its users was lost with Redis before it was copied. ended: an administrator has noted that.',
+    }),
+  ),
+  message: Type.Optional(
+    Type.String({ description: 'Beside state: what to do about it, for people; the wording may change.' }),
+  ),
+});
 
 /** A refusal for want of credentials; the text stands under every name that callers look for. */
 export const unauthorizedSchema = Type.Object({

@@ -2,13 +2,14 @@
 
 import { deletionsOldestSeconds, deletionsPending } from '../metrics.js';
 import type { Redis } from '../redis/client.js';
-import { readPendingDeletions } from './request.js';
+import { observePending } from './request.js';
 
 /** Sets the gauges of deletions from Redis. */
 export async function observeDeletions(redis: Redis): Promise<void> {
-  const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
+  const { pending, lostCount } = await observePending(redis);
   deletionsPending.reset();
   for (const { state } of pending) deletionsPending.inc({ state });
+  if (lostCount > 0) deletionsPending.set({ state: 'targets_lost' }, lostCount);
   const oldest = pending[0];
   const ageMs = oldest === undefined ? 0 : Date.now() - Date.parse(oldest.submitted_at);
   deletionsOldestSeconds.set(Math.max(0, ageMs / 1000));

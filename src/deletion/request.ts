@@ -1,6 +1,7 @@
 // Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so
 // that it can stay as the evidence when the data is gone.
 
+import { StateNotLoaded } from '../accounts/registry.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -20,6 +21,8 @@ export type DeletionRequest = {
   readonly status: 'pending' | 'complete';
   /** What a pending request is doing or waiting for. */
   readonly state: DeletionState;
+  /** ClickHouse has the targets, so that they outlive an emptied Redis. */
+  readonly targets_kept?: true;
   /** The users are resolved and kept; they are not resolved again. */
   readonly resolved: boolean;
   /** Rows found, by environment and table, before any was deleted; undefined until they were counted. */
@@ -35,14 +38,16 @@ export type DeletionRequest = {
   /** When every place was counted and held nothing. */
   readonly verified_at?: string;
   readonly completed_at?: string;
+  /** When an administrator ended it, not carried out. */
+  readonly ended_at?: string;
 };
 
 export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
 
 /**
  * `waiting_for_backlog`: records acknowledged before it are not in ClickHouse yet. `targets_lost`: Redis was
- * emptied before ClickHouse had them; submit again. The last three say why the last attempt ended; another one
- * follows.
+ * emptied before ClickHouse had them; it is never carried out, and its caller has to submit again. `ended`: so it was,
+ * and an administrator ended it. The last three say why the last attempt ended; another one follows.
  */
 export type DeletionState =
   | 'submitted'
@@ -51,6 +56,7 @@ export type DeletionState =
   | 'verifying'
   | 'complete'
   | 'targets_lost'
+  | 'ended'
   | 'clickhouse_unavailable'
   | 'mutation_failed'
   | 'failed';
@@ -65,19 +71,49 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
   return text === null ? undefined : (JSON.parse(text) as DeletionRequest);
 }
 
-/** Pending requests, the oldest first, until they have `targetsMax` targets together; at least one. */
-export async function readPendingDeletions(redis: Redis, targetsMax: number): Promise<DeletionRequest[]> {
-  const members = await redis.zrange(registryKeys.pendingDeletions, '0', '-1');
-  const requests: DeletionRequest[] = [];
-  let targets = 0;
-  for (const member of members) {
-    const request = await readDeletion(redis, member.slice(member.indexOf(' ') + 1));
-    if (request === undefined) continue;
-    targets += request.targets;
-    if (requests.length > 0 && targets > targetsMax) break;
-    requests.push(request);
-  }
-  return requests;
+/** Requests by their ids, in their order; one that Redis does not have is left out. */
+export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
+  if (ids.length === 0) return [];
+  const texts = await redis.hmget(registryKeys.deletions, ...ids);
+  return texts.flatMap((text) => (text === null ? [] : [JSON.parse(text) as DeletionRequest]));
+}
+
+export type PendingMember = { readonly accountId: string; readonly requestId: string };
+
+/**
+ * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and
+ * whoever took that for the truth would forget whom they name. Throws StateNotLoaded when the epoch is another one.
+ */
+export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
+  const replies = await redis
+    .multi()
+    .get(registryKeys.epoch)
+    .zrange(registryKeys.pendingDeletions, '0', '-1')
+    .exec();
+  if (replies === null) throw new Error('the pending deletions could not be read');
+  const [found, members] = replies.map(([error, value]) => {
+    if (error !== null) throw error;
+    return value;
+  });
+  if (found !== epoch) throw new StateNotLoaded();
+  return (members as string[]).map(memberOfText);
+}
+
+function memberOfText(text: string): PendingMember {
+  const gap = text.indexOf(' ');
+  return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
+}
+
+/** What an observer sees of the pending requests; nobody decides by it. */
+export async function observePending(
+  redis: Redis,
+): Promise<{ pending: DeletionRequest[]; lostCount: number }> {
+  const [members, lostCount] = await Promise.all([
+    redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+    redis.zcard(registryKeys.lostDeletions),
+  ]);
+  const ids = members.map((member) => memberOfText(member).requestId);
+  return { pending: await readDeletions(redis, ids), lostCount };
 }
 
 /** All requests, the newest first. */
@@ -128,4 +164,36 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
     ],
     [request.deletion_request_id, JSON.stringify(request), pendingMember(request)],
   );
+}
+
+/** Takes a request whose targets nobody has out of the pending ones. */
+export async function loseTargets(redis: Redis, request: DeletionRequest): Promise<void> {
+  const lost: DeletionRequest = { ...request, state: 'targets_lost' };
+  await runScript(
+    redis,
+    scripts.loseDeletionTargets,
+    [
+      registryKeys.deletions,
+      registryKeys.pendingDeletions,
+      registryKeys.lostDeletions,
+      registryKeys.unmirroredDeletions,
+      registryKeys.unkeptDeletions,
+    ],
+    [request.deletion_request_id, JSON.stringify(lost), pendingMember(request)],
+  );
+}
+
+/** Ends a request whose targets are lost; settles with it, or with undefined when they are not lost. */
+export async function endDeletion(
+  redis: Redis,
+  request: DeletionRequest,
+): Promise<DeletionRequest | undefined> {
+  const ended: DeletionRequest = { ...request, state: 'ended', ended_at: new Date().toISOString() };
+  const written = await runScript(
+    redis,
+    scripts.endDeletion,
+    [registryKeys.deletions, registryKeys.lostDeletions, registryKeys.unmirroredDeletions],
+    [request.deletion_request_id, JSON.stringify(ended), pendingMember(request)],
+  );
+  return Number(written) === 1 ? ended : undefined;
 }

@@ -59,6 +59,7 @@ export async function submitDeletion(
       registryKeys.pendingDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.unmirroredDeletions,
+      registryKeys.unkeptDeletions,
     ],
     [
       epoch,

@@ -50,6 +50,7 @@ const commandOf: readonly [Method, string, ToCommand][] = [
   ['del', '/environments/:app_id/key', ([appId]) => ['keys', 'revoke', appId ?? '']],
   ['get', '/deletions', () => ['deletions', 'list']],
   ['get', '/deletions/:deletion_request_id', ([id]) => ['deletions', 'show', id ?? '']],
+  ['post', '/deletions/:deletion_request_id/end', ([id]) => ['deletions', 'end', id ?? '']],
   ['get', '/failed', () => ['failed', 'list']],
   ['post', '/failed/retry', () => ['failed', 'retry']],
   ['post', '/restore', () => ['restore']],

@@ -65,7 +65,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     const prepared =
       refuseNumericAppId(environment, document.value) ??
       prepareMessages(document, { environment, limitKeys, receivedMs });
-    const source = { endpoint, appId: environment.appId, limitKeys } as const;
+    const source = { endpoint, appId: environment.appId } as const;
     if ('code' in prepared) {
       rejected.noteRequest(source, prepared, document.value, bytes);
       return refuse(exchange, prepared);

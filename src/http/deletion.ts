@@ -7,7 +7,7 @@ import { allowStatusRequest, type Caller, callerOfToken, mintToken } from '../ac
 import { bodies } from '../contract/limits.js';
 import { type OutcomeCode, outcomes, rejection } from '../contract/outcomes.js';
 import type { CrashPoint } from '../crash-point.js';
-import { readDeletion } from '../deletion/request.js';
+import { type DeletionState, readDeletion } from '../deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../deletion/submit.js';
 import { readTargets } from '../deletion/targets.js';
 import { type Document, parseDocument } from '../ingest/document.js';
@@ -46,6 +46,11 @@ function token(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest)
     if (minted === 'wrong') return unauthorized(exchange, 'Basic');
     if (minted === 'limited')
       return refuse(exchange, 'rate_limited', 'Too many failed requests.', [['Retry-After', '60']]);
+    if ('waitMs' in minted) {
+      return refuse(exchange, 'rate_limited', 'The API key has too many live tokens.', [
+        ['Retry-After', String(Math.ceil(minted.waitMs / 1000))],
+      ]);
+    }
     options.crash('token_issued');
     // The second name is that of an earlier form of the interface.
     const body = { access_token: minted.accessToken, auth_token: minted.accessToken };
@@ -114,9 +119,20 @@ function status(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found', outcomes.not_found.meaning);
     }
-    exchange.reply(200, JSON.stringify({ deletion_request_id: requestId, status: request.status }));
+    const stuck = adviceOf[request.state];
+    const more = stuck === undefined ? {} : { state: request.state, message: stuck };
+    const body = { deletion_request_id: requestId, status: request.status, ...more };
+    exchange.reply(200, JSON.stringify(body));
   });
 }
+
+/** What the caller of a request that is never carried out is told beside `pending`. */
+const adviceOf: Partial<Record<DeletionState, string>> = {
+  targets_lost:
+    'The list of users was lost before it was copied, so nothing was deleted. Submit the users again; this request never completes.',
+  ended:
+    'The list of users was lost, and an administrator ended this request; nothing was deleted. Submit the users again.',
+};
 
 const requestIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

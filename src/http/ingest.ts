@@ -194,8 +194,7 @@ export function ingest<T extends Checked>(
   }
 
   function note(environment: LiveEnvironment, reason: Rejection, document: Document, bytes: number): void {
-    const source = sourceOf(environment);
-    if (source !== undefined) options.rejected.noteRequest(source, reason, document.value, bytes);
+    options.rejected.noteRequest(sourceOf(environment), reason, document.value, bytes);
   }
 
   function noteElements(
@@ -203,14 +202,12 @@ export function ingest<T extends Checked>(
     errors: readonly ElementError[],
     document: Document,
   ): void {
-    const source = sourceOf(environment);
     const elements = (document.value as Record<string, unknown[]>)[kind.bulk?.field ?? ''] ?? [];
-    if (source !== undefined) options.rejected.noteElements(source, errors, elements);
+    options.rejected.noteElements(sourceOf(environment), errors, elements);
   }
 
-  function sourceOf({ appId }: LiveEnvironment): RejectedSource | undefined {
-    const limitKeys = options.ingestion()?.limitKeys;
-    return limitKeys === undefined ? undefined : { endpoint, appId, limitKeys };
+  function sourceOf({ appId }: LiveEnvironment): RejectedSource {
+    return { endpoint, appId };
   }
 
   function unavailable(exchange: Exchange, reason: Rejection): void {

@@ -6,6 +6,7 @@ import {
   tokenSchema,
   unauthorizedSchema,
 } from '../contract/answers.js';
+import { deletions } from '../contract/limits.js';
 import { deletionSchema } from '../contract/schemas.js';
 import { bodyCodes, contentEncoding, json, type OpenApiPart, ref, refusals } from './openapi.js';
 
@@ -40,8 +41,7 @@ export const deletionPart: OpenApiPart = {
         operationId: 'createToken',
         tags: [tag],
         summary: 'Get an access token',
-        description:
-          'Ends when the API key is rotated or revoked, and when the environment stops being main. Twenty failures a minute from one address are refused further.',
+        description: `Good for ${deletions.tokenMsMax / 60_000} minutes. Ends before only when the API key is rotated or revoked, or when the environment stops being main. Twenty failures a minute from one address are refused further, and so is a token above ${deletions.liveTokensPerKeyMax} live ones of a key until one of them ends.`,
         security: [{ apiKey: [] }],
         responses: {
           200: { description: 'The token.', content: json(ref('Token')) },

@@ -68,11 +68,8 @@ export type CommitterOptions = {
 
 export function createCommitter(options: CommitterOptions): Committer {
   const { redis, shard, crash, log } = options;
-  const keys = [
-    shardKeys.state(shard),
-    shardKeys.segments(shard),
-    shardKeys.answer(shard, randomBytes(9).toString('base64url')),
-  ];
+  const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
+  const process = randomBytes(9).toString('base64url');
   const reach = reachOf(redis, shardKeys.state(shard));
 
   let waiting: Waiting[] = [];
@@ -146,7 +143,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       sequence,
       options.backlogBytesMax,
       options.segmentBytesMax,
-      commits.answerKeptMs,
+      process,
       packed.decisions,
       options.segmentAgeMsMax + commits.overdueSegmentMsMax,
       ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),

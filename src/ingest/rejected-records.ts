@@ -1,8 +1,8 @@
 // The last rejected records of every environment, for whoever has to find out why records are missing: when,
-// why, which field, how large. Never a value, a text or an identity: users are keyed hashes, by which a
-// deletion finds their entries. Kept in Redis, bounded in number and time. Gathered in the process and
-// written once a second; what is rejected beyond a second's bound is not listed, so that a flood of bad
-// requests costs a comparison each. Good requests never come here.
+// why, which field, how large. Never a value, a text or an identity, nor anything by which entries of one user could be
+// told: a deletion has nothing to look for here, also when an entry is written after it. Kept in Redis, bounded in
+// number and time. Gathered in the process and written once a second; what is rejected beyond a second's bound is
+// not listed, so that a flood of bad requests costs a comparison each. Good requests never come here.
 
 import { randomBytes } from 'node:crypto';
 import { lengths } from '../contract/limits.js';
@@ -11,7 +11,6 @@ import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { isLongerThan } from './code-points.js';
-import type { LimitKeys } from './limit-key.js';
 import type { RecordKind } from './record-kind.js';
 
 export const rejectedBounds = {
@@ -20,7 +19,7 @@ export const rejectedBounds = {
   /** Entries of all environments that wait in one process. */
   waitingMax: 2_000,
   writeEveryMs: 1_000,
-  /** Entries that could not be written by then are dropped: a deletion must not find new ones for ever. */
+  /** Entries that could not be written by then are dropped. */
   waitingMsMax: 5_000,
 } as const;
 
@@ -38,9 +37,6 @@ export type RejectedEntry = {
   readonly bytes: number;
   /** Position in its bulk request; null for a whole request. */
   readonly index: number | null;
-  /** See `rejectedUserHash`; null when the record names no such user. */
-  readonly identity_hash: string | null;
-  readonly user_id_hash: string | null;
 };
 
 type Refusal = { readonly code: OutcomeCode; readonly field?: string };
@@ -49,7 +45,6 @@ type Refusal = { readonly code: OutcomeCode; readonly field?: string };
 export type RejectedSource = {
   readonly endpoint: EndpointName;
   readonly appId: string;
-  readonly limitKeys: LimitKeys;
 };
 
 export type RejectedRecords = {
@@ -64,14 +59,6 @@ export type RejectedRecords = {
   /** Writes what is left. */
   close(): Promise<void>;
 };
-
-type User = { readonly identity: string } | { readonly userId: string };
-
-/** By what the entries of a user are found: a hash with the deployment's secret. */
-export function rejectedUserHash(limitKeys: LimitKeys, appId: string, user: User): string {
-  const checked = 'userId' in user ? { identity: '', userId: user.userId } : { ...user, userId: undefined };
-  return limitKeys.ofUser('rejected', appId, checked);
-}
 
 /** Starts to gather rejected records and to write them. `clock`: milliseconds since 1970. */
 export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Date.now): RejectedRecords {
@@ -164,32 +151,13 @@ export async function listRejected(redis: Redis, appId: string): Promise<Rejecte
   return members.map(entryOf);
 }
 
-/**
- * Removes the entries of users, given by their `rejectedUserHash`; settles with their number. May be repeated.
- * Entries reach Redis up to 10 s after their requests (`waitingMsMax` and the time of one command), so a
- * deletion calls this once more after that time.
- */
-export async function removeRejected(
-  redis: Redis,
-  appId: string,
-  hashes: ReadonlySet<string>,
-): Promise<number> {
-  const key = registryKeys.rejected(appId);
-  const members = await redis.zrange(key, '0', '-1');
-  const theirs = members.filter((member) => {
-    const { identity_hash, user_id_hash } = entryOf(member);
-    return hashes.has(identity_hash ?? '') || hashes.has(user_id_hash ?? '');
-  });
-  return theirs.length === 0 ? 0 : redis.zrem(key, ...theirs);
-}
-
 function entryOf(member: string): RejectedEntry {
   return JSON.parse(member.slice(member.indexOf(':') + 1)) as RejectedEntry;
 }
 
 function describe(
   nowMs: number,
-  { endpoint, appId, limitKeys }: RejectedSource,
+  { endpoint }: RejectedSource,
   { code, field }: Refusal,
   value: unknown,
   bytes: number,
@@ -205,8 +173,6 @@ function describe(
     field: field === undefined ? null : plainField(field, [identity, userId]),
     bytes,
     index,
-    identity_hash: identity === undefined ? null : rejectedUserHash(limitKeys, appId, { identity }),
-    user_id_hash: userId === undefined ? null : rejectedUserHash(limitKeys, appId, { userId }),
   };
 }
 

@@ -3,13 +3,14 @@
 
 import { type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
+import { takeTurn } from './turn.js';
 
 const spacingMs = 30_000;
 
 /** Has the append-only file written anew when a deletion left something in it. */
 export async function rewriteWhenWanted(redis: Redis): Promise<void> {
   if ((await redis.exists(registryKeys.rewriteWanted)) === 0) return;
-  if ((await redis.set(registryKeys.rewriteSpacing, '1', 'PX', spacingMs, 'NX')) !== 'OK') return;
+  if (!(await takeTurn(redis, registryKeys.rewriteSpacing, spacingMs))) return;
   // Taken down first: what is deleted while it runs asks again.
   await redis.del(registryKeys.rewriteWanted);
   try {

@@ -1,37 +1,58 @@
 // How much a shard holds that ClickHouse does not have yet, and how long it remembers keys.
 
+import { claims } from '../contract/limits.js';
 import { backlog, claimWindowSeconds } from '../metrics.js';
 import type { Redis } from './client.js';
 import { segmentOfMember, shardKeys } from './keys.js';
 import { runScript, scripts } from './scripts.js';
 
+const minuteMs = 60_000;
+
 export type Backlog = {
   readonly segments: number;
   readonly rows: number;
   readonly bytes: number;
-  /** Age of the oldest outstanding segment by the clock of Redis; 0 when there is none. */
+  /**
+   * Age of the oldest outstanding segment by the clock of Redis; 0 when there is none. At least, to a minute, by
+   * the clock of claims, so that it also rises after Redis's was set back.
+   */
   readonly oldestMs: number;
   readonly claimWindowMinutes: number;
 };
 
 export async function readBacklog(redis: Redis, shard: number): Promise<Backlog> {
   const [state, segments, oldest, nowMs] = await Promise.all([
-    redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes'),
+    redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us'),
     redis.zcard(shardKeys.segments(shard)),
     redis.zrange(shardKeys.segments(shard), '0', '0'),
     readTime(redis, shard),
   ]);
-  const openedMs = oldest[0] === undefined ? nowMs : Number(segmentOfMember(oldest[0]).number) / 1000;
+  const [bytes, rows, claimWindowMinutes, claimClockUs] = state.map((value) => value ?? undefined);
   return {
     segments,
-    rows: Number(state[1] ?? 0),
-    bytes: Number(state[0] ?? 0),
-    oldestMs: Math.max(0, nowMs - openedMs),
-    claimWindowMinutes: Number(state[2] ?? 24 * 60),
+    rows: Number(rows ?? 0),
+    bytes: Number(bytes ?? 0),
+    oldestMs: oldest[0] === undefined ? 0 : await ageOf(redis, shard, oldest[0], nowMs, Number(claimClockUs)),
+    claimWindowMinutes: Number(claimWindowMinutes ?? claims.windowMsMax / minuteMs),
   };
 }
 
-/** The clock by which a shard's records are stamped, in milliseconds since 1970. */
+async function ageOf(
+  redis: Redis,
+  shard: number,
+  member: string,
+  nowMs: number,
+  claimClockUs: number,
+): Promise<number> {
+  const { number } = segmentOfMember(member);
+  const byRedisMs = nowMs - Number(number) / 1000;
+  const key = shardKeys.claimMinutes(shard);
+  const [minute] = await redis.zrevrangebyscore(key, `(${number}`, '-inf', 'LIMIT', 0, 1);
+  const byClaimsMs = minute === undefined ? 0 : claimClockUs / 1000 - (Number(minute) + 1) * minuteMs;
+  return Math.max(0, byRedisMs, byClaimsMs);
+}
+
+/** The clock of the server that holds a shard, in milliseconds since 1970. */
 export async function readTime(redis: Redis, shard: number): Promise<number> {
   const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [
     string,

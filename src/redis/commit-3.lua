@@ -7,13 +7,13 @@
 --
 -- KEYS
 --   1  state of the shard (hash): epoch, clock_us, limit_clock_us, limit_clock_ahead_us, last_number, bytes,
---      rows, claim_bucket_count, claim_window_minutes, open.<table> = "<number> <commits> <opened_ms>"
+--      rows, claim_bucket_count, claim_clock_us, claims_kept_from, open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
---   3  answer of the calling process's last commit: "<sequence> <answer>"
+--   3  answers (hash): of each process's last commit, "<sequence> <minute of the clock of claims> <answer>"
 -- ARGV
 --   1  epoch of the deployment          2  sequence number of this commit in its process
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
---   5  milliseconds to keep the answer  6  what is to be decided (layout: src/ingest/pack.ts)
+--   5  the calling process              6  what is to be decided (layout: src/ingest/pack.ts)
 --   7  a segment this old in ms takes no further commit
 --   8… of each table: its name, the marker row of its segments, the rows for it
 -- Returns one string:
@@ -28,10 +28,10 @@
 -- The rows are appended as they came: Lua hashes all bytes of every string it makes, 1.7 ns a byte, which was
 -- 44 % of what bulk loads cost Redis when the script joined rows and stamps.
 
-local state_key, segments_key, answer_key = KEYS[1], KEYS[2], KEYS[3]
+local state_key, segments_key, answers_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
-local answer_kept_ms, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local process, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local copied_bytes_min = 65536
 -- Below this another command costs more than another string.
 local joined_bytes_max = 2048
@@ -42,8 +42,9 @@ local sub, find = string.sub, string.find
 
 -- 1. Is this the right Redis, and was this commit made already?
 
-local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claim_window_minutes',
-  'limit_clock_us', 'limit_clock_ahead_us' }
+local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claims_kept_from',
+  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us' }
+local first_open = #state_fields
 local bytes_to_come = #packed
 for i = 8, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
@@ -53,12 +54,11 @@ end
 local state = call('HMGET', state_key, unpack(state_fields))
 -- Without its buckets it was loaded by an older version, and names none by a guess.
 if state[1] ~= epoch or not state[5] then return 'e' end
-local kept = call('GET', answer_key)
+local kept = call('HGET', answers_key, process)
 if kept then
-  local gap = find(kept, ' ', 1, true)
-  local last_sequence = tonumber(sub(kept, 1, gap - 1))
-  if sequence == last_sequence then return sub(kept, gap + 1) end
-  if sequence < last_sequence then return 'x' end
+  local last_sequence, last_answer = string.match(kept, '^(%d+) %d+ (.*)$')
+  if sequence == tonumber(last_sequence) then return last_answer end
+  if sequence < tonumber(last_sequence) then return 'x' end
 end
 local backlog_bytes = tonumber(state[4] or '0')
 if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end
@@ -66,9 +66,14 @@ if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end
 -- A clock that was set back must not repeat numbers or bring times of acceptance back: it stands.
 local time = call('TIME')
 local time_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local time_ms = math.floor(time_us / 1000)
 local now_us = math.max(time_us, tonumber(state[2] or '0'))
 local now_ms = math.floor(now_us / 1000)
-local now_minute = math.floor(now_ms / 60000) % 65536
+
+-- Claims and kept answers age by a clock of their own, which age-claims-5.lua moves and no jump of Redis's
+-- clock does. The first commit starts it.
+local claim_clock_us = tonumber(state[9] or now_us)
+local claim_minute = math.floor(claim_clock_us / 60000000)
 
 -- Many fields of one hash cost a seventh of as many keys. Lua passes no more than some thousand at once.
 local fields_max = 1000
@@ -169,13 +174,14 @@ end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 14 bytes of event id. A
 -- bucket is named by the first bits of its ids, in 3 bytes. It is written whole, so that expired entries go;
--- with few entries that is less than a command for each claim. Those of buckets that are not written go by
--- sweep-claims-2.lua.
+-- with few entries that is less than a command for each claim. Which ones have expired is decided by
+-- age-claims-5.lua alone, which also takes them out of the buckets that are not written.
 
 local claims_key = prefix .. 'claims'
 local bucket_count = tonumber(state[5])
-local claim_window_minutes = tonumber(state[6] or '1440')
-local minute_bytes = pack_struct('>I2', now_minute)
+-- Until that script has run, nothing has expired.
+local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
+local minute_bytes = pack_struct('>I2', claim_minute % 65536)
 local ids, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, 0
 
 local id_count
@@ -285,6 +291,10 @@ local answer = table.concat(answers, ',')
 local received = string.format('"%d.%03d"]\n', math.floor(now_ms / 1000), now_ms % 1000)
 local last_number = tonumber(state[3] or '0')
 local changes = { 'clock_us', string.format('%.0f', now_us) }
+if not state[9] then
+  changes[3], changes[4] = 'claim_clock_us', string.format('%.0f', now_us)
+  call('ZADD', prefix .. 'claim_minutes', last_number, claim_minute)
+end
 local backlog_rows_added = 0
 
 -- The rows that are stored of a table: as they came, unless some were repeats or limited.
@@ -298,7 +308,7 @@ end
 
 local function append_rows(index, rows_of)
   local table_name = rows_of.name
-  local open = state[8 + index]
+  local open = state[first_open + index]
   local number, commits, opened_ms, segment_key
   local text, length = '', 0
   if open and open ~= '' then
@@ -307,7 +317,9 @@ local function append_rows(index, rows_of)
     length = call('STRLEN', segment_key)
     -- An overdue one may be open only because a power cut took its sealing back (`appendfsync everysec`):
     -- ClickHouse may have it, and would not take what is appended to it now.
-    if length >= segment_bytes_max or now_ms - tonumber(opened_ms) >= segment_age_ms_max then
+    local open_ms = time_ms - tonumber(opened_ms)
+    -- Below zero: the clock was set back since.
+    if length >= segment_bytes_max or open_ms >= segment_age_ms_max or open_ms < 0 then
       number = nil
       -- A string that grew holds up to twice its bytes; a copy does not.
       if length >= copied_bytes_min then
@@ -321,7 +333,7 @@ local function append_rows(index, rows_of)
     last_number = math.max(last_number + 1, now_us)
     -- The tables hold the segments of all shards: no two shards may ever give the same number.
     last_number = last_number + (shard - last_number) % 64
-    number, commits, opened_ms = string.format('%.0f', last_number), 0, string.format('%.0f', now_ms)
+    number, commits, opened_ms = string.format('%.0f', last_number), 0, string.format('%.0f', time_ms)
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
     text = ',' .. number .. ',0,' .. received .. rows_of.marker .. '\n'
   end
@@ -351,14 +363,14 @@ if claim_count > 0 then
   local changed = {}
   for bucket, added in pairs(bucket_added) do
     local entries, first = buckets[bucket] or '', 1
-    while first < #entries and (now_minute - unpack_struct('>I2', entries, first)) % 65536 > claim_window_minutes do
+    while first < #entries and (claim_minute - unpack_struct('>I2', entries, first)) % 65536 > minutes_kept do
       first = first + 16
     end
     if first > 1 then entries = sub(entries, first) end
     changed[#changed + 1], changed[#changed + 2] = fields[bucket], entries .. added
   end
   write_fields(claims_key, changed)
-  call('HINCRBY', prefix .. 'claim_counts', math.floor(now_ms / 60000), claim_count)
+  call('HINCRBY', prefix .. 'claim_counts', claim_minute, claim_count)
 end
 
 for _, kind in pairs(kinds) do
@@ -385,5 +397,5 @@ changes[#changes + 1], changes[#changes + 2] = 'last_number', string.format('%.0
 changes[#changes + 1], changes[#changes + 2] = 'bytes', string.format('%.0f', backlog_bytes)
 call('HSET', state_key, unpack(changes))
 if backlog_rows_added > 0 then call('HINCRBY', state_key, 'rows', backlog_rows_added) end
-call('SET', answer_key, sequence .. ' ' .. answer, 'PX', answer_kept_ms)
+call('HSET', answers_key, process, string.format('%d %d %s', sequence, claim_minute, answer))
 return answer

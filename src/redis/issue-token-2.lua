@@ -1,13 +1,22 @@
--- Stores a token's hash with what it stands for, and ends the oldest ones of its environment above a bound,
--- so that minting tokens cannot fill Redis.
+-- Stores a token's hash with what it stands for, unless as many are live that were issued for the same key: so that
+-- minting cannot fill Redis, and no token that was given ends before its time.
 --
--- KEYS  1  the token   2  tokens of the environment (list, newest first)
--- ARGV  1  what it stands for   2  lifetime in ms   3  live tokens an environment may have
--- Returns 1.
+-- KEYS  1  the token   2  live tokens issued for the same API key (sorted set, by the ms since 1970 when they end)
+-- ARGV  1  what it stands for   2  lifetime in ms   3  live tokens at most
+-- Returns 0 when it is issued, else the milliseconds until one of the live ones ends.
+-- Cost in commands: 6.
 
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('LPUSH', KEYS[2], KEYS[1])
-for _, old in ipairs(redis.call('LRANGE', KEYS[2], ARGV[3], -1)) do redis.call('DEL', old) end
-redis.call('LTRIM', KEYS[2], 0, ARGV[3] - 1)
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return 1
+local token_key, live_key = KEYS[1], KEYS[2]
+local record, lifetime_ms, live_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+redis.call('ZREMRANGEBYSCORE', live_key, '-inf', now_ms)
+if redis.call('ZCARD', live_key) >= live_max then
+  return tonumber(redis.call('ZRANGE', live_key, 0, 0, 'WITHSCORES')[2]) - now_ms
+end
+local ends_ms = now_ms + lifetime_ms
+redis.call('SET', token_key, record, 'PXAT', ends_ms)
+redis.call('ZADD', live_key, ends_ms, token_key)
+redis.call('PEXPIREAT', live_key, ends_ms)
+return 0

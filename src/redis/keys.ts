@@ -30,12 +30,14 @@ export const shardKeys = {
   claims: (shard: number) => `${shardTag(shard)}:claims`,
   /** Hash of claims by minute, from which the window is computed. */
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
+  /** Sorted set of the minutes of the clock of claims by the last number when it reached them. */
+  claimMinutes: (shard: number) => `${shardTag(shard)}:claim_minutes`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
   /** Present while the shard's ticks run. */
   ticked: (shard: number) => `${shardTag(shard)}:ticked`,
-  /** The answer of a process's last commit. */
-  answer: (shard: number, processId: string) => `${shardTag(shard)}:answer:${processId}`,
+  /** Hash of the answers of each process's last commit. */
+  answers: (shard: number) => `${shardTag(shard)}:answers`,
 } as const;
 
 export const registryKeys = {
@@ -54,6 +56,10 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
+  /** Set of pending requests whose targets ClickHouse does not have yet. */
+  unkeptDeletions: '{registry}:deletions_unkept',
+  /** Sorted set like that of pending ones: requests that can never be carried out, until somebody ends them. */
+  lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
   /** The targets of a request; gone when it is complete. */
@@ -70,7 +76,8 @@ export const registryKeys = {
   /** Counts mirrored forms of deletion requests. */
   deletionVersion: '{registry}:deletions_version',
   token: (hash: string) => `{registry}:token:${hash}`,
-  tokensOf: (appId: string) => `{registry}:tokens:${appId}`,
+  /** Sorted set of the live tokens that were issued for a key. */
+  liveTokens: (keyHash: string) => `{registry}:live_tokens:${keyHash}`,
   tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
   statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
   /** Hash of the processes' metrics by process. */

@@ -2,7 +2,7 @@
 -- below what ClickHouse has seen, since a repeated number would be a repeated token. May be called again.
 --
 -- KEYS  1  state of the shard (hash)
--- ARGV  1  epoch of the deployment   2  highest number that ClickHouse knows   3  buckets for claims: a power of two
+-- ARGV  1  epoch of the deployment   2  highest number that was given before   3  buckets for claims: a power of two
 -- Returns 1 when the shard was loaded by this call, 0 when it was before.
 
 local state_key, epoch, number_floor, bucket_count = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]

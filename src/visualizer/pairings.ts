@@ -129,7 +129,7 @@ export async function tooManyFailures(redis: Redis, secret: string, address: str
 /** Counts a wrong token or code of an address. Settles with whether these are too many by now. */
 export async function countFailure(redis: Redis, secret: string, address: string): Promise<boolean> {
   const key = visualizerKeys.failures(digestOfAddress(secret, address));
-  const replies = await redis.multi().incr(key).pexpire(key, 60_000, 'NX').exec();
+  const replies = await redis.multi().incr(key).pexpire(key, 60_000, 'LT').exec();
   return Number(replies?.[0]?.[1]) > visualizer.failuresPerMinuteMax;
 }
 

@@ -1,7 +1,7 @@
 // One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
 // told is held against what is stored.
 
-import { readPendingDeletions } from '../../src/deletion/request.js';
+import { observePending } from '../../src/deletion/request.js';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import {
@@ -270,7 +270,7 @@ async function describeBacklog({ redis, sluice }: Deployment): Promise<string> {
 
 /** The requests that are not complete, what their job does, and what the workers said last. */
 async function describeDeletions({ redis, sluice }: Deployment): Promise<string> {
-  const pending = await readPendingDeletions(redis, Number.POSITIVE_INFINITY);
+  const { pending } = await observePending(redis);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
   const lists = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized'];
   const types = await Promise.all(

@@ -45,14 +45,14 @@ export async function commit(
   overrides: CommitOverrides = {},
 ): Promise<string> {
   sequence += 1;
-  const keys = [shardKeys.state(0), shardKeys.segments(0), shardKeys.answer(0, overrides.process ?? 'test')];
+  const keys = [shardKeys.state(0), shardKeys.segments(0), shardKeys.answers(0)];
   const packed = packGroups(groups);
   const args = [
     overrides.epoch ?? epoch,
     overrides.sequence ?? sequence,
     overrides.backlogBytesMax ?? 1e9,
     overrides.segmentBytesMax ?? 1e9,
-    60_000,
+    overrides.process ?? 'test',
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),

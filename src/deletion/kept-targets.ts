@@ -1,0 +1,159 @@
+// The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved from:
+// keeping them, removing those of requests that are verified, and those that a stopped worker left behind.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { deletions } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { targetTable } from './places.js';
+import {
+  type DeletionRequest,
+  loseTargets,
+  pendingMember,
+  readDeletions,
+  readDeletionTargets,
+} from './request.js';
+
+type TargetRow = {
+  readonly request_id: string;
+  /** Empty in what was asked for; a resolved user stands under its environment. */
+  readonly app_id: '';
+  readonly identity: string;
+  readonly user_id: string | null;
+};
+
+/**
+ * Copies the targets of all requests that were submitted since, and notes in the requests that they are kept. A request
+ * whose targets nobody has any more is taken out of the pending ones. May be repeated.
+ */
+export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const ids = await redis.smembers(registryKeys.unkeptDeletions);
+  for (let first = 0; first < ids.length; first += idsPerStatementMax) {
+    await keepSome(redis, clickhouse, ids.slice(first, first + idsPerStatementMax));
+  }
+}
+
+async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
+  const countKept = await countTargets(clickhouse, ids);
+  let batch: DeletionRequest[] = [];
+  let rows: TargetRow[] = [];
+  const endBatch = async () => {
+    await insertTargets(clickhouse, rows);
+    await Promise.all(batch.map((request) => noteKept(redis, request)));
+    batch = [];
+    rows = [];
+  };
+  for (const request of await readDeletions(redis, ids)) {
+    const isKept = (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
+    const missing = isKept ? [] : await readTargetRows(redis, request);
+    if (missing === undefined) {
+      await loseTargets(redis, request);
+      continue;
+    }
+    if (rows.length + missing.length > deletions.targetsPerRoundMax) await endBatch();
+    batch.push(request);
+    for (const row of missing) rows.push(row);
+  }
+  await endBatch();
+}
+
+/** How many distinct targets of these requests ClickHouse has. */
+async function countTargets(
+  clickhouse: ClickHouseClient,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  const result = await clickhouse.query({
+    query: `SELECT request_id, uniqExact(identity, ifNull(toString(user_id), '')) AS targets
+      FROM ${targetTable} WHERE app_id = '' AND request_id IN (${quoteIds(ids)}) GROUP BY request_id`,
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ request_id: string; targets: number }>();
+  return new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
+}
+
+async function insertTargets(clickhouse: ClickHouseClient, values: readonly TargetRow[]): Promise<void> {
+  if (values.length === 0) return;
+  await clickhouse.insert({
+    table: targetTable,
+    values,
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
+  const kept: DeletionRequest = { ...request, targets_kept: true };
+  await runScript(
+    redis,
+    scripts.keepDeletionTargets,
+    [
+      registryKeys.deletions,
+      registryKeys.pendingDeletions,
+      registryKeys.unmirroredDeletions,
+      registryKeys.unkeptDeletions,
+    ],
+    [request.deletion_request_id, JSON.stringify(kept), pendingMember(request)],
+  );
+}
+
+/** The targets of a request as rows; undefined when Redis does not have all of them. */
+async function readTargetRows(redis: Redis, request: DeletionRequest): Promise<TargetRow[] | undefined> {
+  const requestId = request.deletion_request_id;
+  const targets = await readDeletionTargets(redis, requestId);
+  if (targets?.length !== request.targets) return undefined;
+  return targets.map((target) => ({
+    request_id: requestId,
+    app_id: '',
+    identity: target.startsWith('i') ? target.slice(1) : '',
+    user_id: target.startsWith('u') ? target.slice(1) : null,
+  }));
+}
+
+/** Removes the targets of requests that are verified; settles when none is left. */
+export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
+  for (let first = 0; first < ids.length; first += idsPerStatementMax) {
+    const those = `request_id IN (${quoteIds(ids.slice(first, first + idsPerStatementMax))})`;
+    await clickhouse.command({
+      query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
+      clickhouse_settings: { mutations_sync: '2' },
+    });
+    const result = await clickhouse.query({
+      query: `SELECT count() AS targets FROM ${targetTable} WHERE ${those}`,
+      format: 'JSONEachRow',
+    });
+    const [left] = await result.json<{ targets: number | string }>();
+    if (Number(left?.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
+  }
+}
+
+/**
+ * Removes targets of requests that are not pending: a worker that had stopped may have kept them too late.
+ * `readPendingIds` is asked after the targets are listed, so that those of a new request are not taken for it, and
+ * rejects when it cannot tell.
+ */
+export async function purgeStrayTargets(
+  clickhouse: ClickHouseClient,
+  readPendingIds: () => Promise<ReadonlySet<string>>,
+): Promise<void> {
+  const result = await clickhouse.query({
+    query: `SELECT DISTINCT request_id FROM ${targetTable}`,
+    format: 'JSONEachRow',
+  });
+  const kept = (await result.json<{ request_id: string }>()).map((row) => row.request_id);
+  if (kept.length === 0) return;
+  const pendingIds = await readPendingIds();
+  await purgeTargets(
+    clickhouse,
+    kept.filter((id) => !pendingIds.has(id)),
+  );
+}
+
+/** So many ids fit the text of a statement (262,144 bytes). */
+const idsPerStatementMax = 1_000;
+
+/** Ids are ours, and of one form; anything else never reaches a statement. */
+function quoteIds(ids: readonly string[]): string {
+  for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id has another form');
+  return ids.map((id) => `'${id}'`).join(', ');
+}

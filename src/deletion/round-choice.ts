@@ -1,0 +1,68 @@
+// Which pending requests the next round takes: accounts take turns, so that nobody waits for more of another account's
+// requests than fit one round beside theirs. Within an account the order is that of submission, always: whom a later
+// request reaches depends on what an earlier one takes. Pure.
+
+import { deletions } from '../contract/limits.js';
+import type { DeletionRequest, PendingMember } from './request.js';
+
+/** What of a request decides whether a round takes it. */
+export type Candidate = Pick<DeletionRequest, 'account_id' | 'targets'>;
+
+/**
+ * The ids to look at, in turns: the oldest request of every account, then the second of each, and so on. `members` are
+ * the pending requests, the oldest first.
+ */
+export function idsInTurns(members: readonly PendingMember[], countMax: number): string[][] {
+  const turns: string[][] = [];
+  const taken = new Map<string, number>();
+  for (const { accountId, requestId } of members) {
+    const turn = taken.get(accountId) ?? 0;
+    taken.set(accountId, turn + 1);
+    turns[turn] ??= [];
+    turns[turn]?.push(requestId);
+  }
+  let left = countMax;
+  const chosen: string[][] = [];
+  for (const turn of turns) {
+    if (left <= 0) break;
+    chosen.push(turn.slice(0, left));
+    left -= turn.length;
+  }
+  return chosen;
+}
+
+/**
+ * Fills a round from requests in turns. The oldest that is ready comes first, so that everybody's time comes; in each
+ * turn small requests come before large ones. An account whose next request is not ready, or does not fit any more,
+ * takes no further part.
+ */
+export function fillRound<R extends Candidate>(
+  turns: readonly (readonly R[])[],
+  isReady: (request: R) => boolean,
+  targetsMax = deletions.targetsPerRoundMax,
+): R[] {
+  const round: R[] = [];
+  const out = new Set<string>();
+  let targets = 0;
+  for (const [turn, requests] of turns.entries()) {
+    const ready = requests.filter((request) => {
+      if (out.has(request.account_id)) return false;
+      if (isReady(request)) return true;
+      out.add(request.account_id);
+      return false;
+    });
+    const [oldest] = ready;
+    if (oldest === undefined) continue;
+    const small = [...ready].sort((a, b) => a.targets - b.targets);
+    const order = turn === 0 ? [oldest, ...small.filter((request) => request !== oldest)] : small;
+    for (const request of order) {
+      if (round.length > 0 && targets + request.targets > targetsMax) {
+        out.add(request.account_id);
+        continue;
+      }
+      round.push(request);
+      targets += request.targets;
+    }
+  }
+  return round;
+}

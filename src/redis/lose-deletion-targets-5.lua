@@ -1,0 +1,16 @@
+-- Takes a deletion request whose targets nobody has out of the pending ones: it waits for what can never come, and
+-- must hold up nobody. May be called again.
+--
+-- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
+--       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
+-- ARGV  1  request id   2  its document   3  its member in the pending requests
+-- Returns 1 when this call took it out, else 0.
+
+redis.call('SREM', KEYS[5], ARGV[1])
+local submitted_ms = redis.call('ZSCORE', KEYS[2], ARGV[3])
+if not submitted_ms then return 0 end
+redis.call('ZREM', KEYS[2], ARGV[3])
+redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('SADD', KEYS[4], ARGV[1])
+return 1

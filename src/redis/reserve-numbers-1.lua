@@ -1,0 +1,17 @@
+-- Raises the last number of a shard that is not loaded yet above every number that was given before, so that
+-- ClickHouse can be told to refuse segments up to it. What the shard gives once it is loaded is higher, whoever
+-- loads it.
+--
+-- KEYS  1  state of the shard (hash)
+-- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere
+-- Returns the number as text; nil when the shard is loaded, since it gives numbers of its own by now.
+
+local state_key, epoch, number_floor = KEYS[1], ARGV[1], tonumber(ARGV[2])
+
+local state = redis.call('HMGET', state_key, 'epoch', 'last_number')
+if state[1] == epoch then return nil end
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local number = string.format('%.0f', math.max(tonumber(state[2] or '0'), number_floor, now_us))
+redis.call('HSET', state_key, 'last_number', number)
+return number
