@@ -53,6 +53,9 @@ export const memoryBytesMax = 1024 ** 3;
 /** Rows that may wait for ClickHouse: so few that a fault can fill it. */
 export const backlogBytesMax = 4 * 1024 * 1024;
 
+/** Remembered keys: so few buckets that a fault can find two keys of one. */
+export const claimBytesMax = 1024 * 1024;
+
 /** A job whose worker is silent is given away after this: a stopped worker soon comes back as a zombie. */
 export const jobLockMs = 1_000;
 
@@ -74,7 +77,11 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     clickhouse,
     apiProcesses: 2,
     workers: 2,
-    env: { JOB_LOCK_MS: String(jobLockMs), BACKLOG_BYTES_MAX: String(backlogBytesMax) },
+    env: {
+      JOB_LOCK_MS: String(jobLockMs),
+      BACKLOG_BYTES_MAX: String(backlogBytesMax),
+      CLAIM_BYTES_MAX: String(claimBytesMax),
+    },
     apiEnv: { REDIS_URL: `redis://127.0.0.1:${links['api-redis'].port}` },
     workerEnv: {
       REDIS_URL: `redis://127.0.0.1:${links['worker-redis'].port}`,

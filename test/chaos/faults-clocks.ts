@@ -2,8 +2,9 @@
 // is set back, or jumps by more than a day. Whatever a clock says, a round is shorter than any key is remembered.
 
 import { readFileSync } from 'node:fs';
+import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import type { Endpoint } from '../support/endpoints.js';
+import { type Endpoint, keyAt } from '../support/endpoints.js';
 import type { Request, SentEvent } from '../support/load.js';
 import { ofOwnUser } from './clients.js';
 import type { Fault, Part, World } from './fault.js';
@@ -77,6 +78,23 @@ async function repeatKeyed(
   }
 }
 
+/** Keys are remembered in buckets, by the first digits of their ids: so many with the small budget of a deployment. */
+const bucketDigits = 4;
+const keysTriedMax = 2_000_000;
+
+/** Sends a record whose key is remembered in the same bucket as another one. */
+async function sendBeside({ producer, sluice }: World, key: string, random: Random): Promise<void> {
+  const bucketOf = (name: string) => eventIdOfKey(producer.appId, name).slice(0, bucketDigits);
+  const bucket = bucketOf(key);
+  for (let number = 0; number < keysTriedMax; number += 1) {
+    const beside = `${key} beside ${number}`;
+    if (bucketOf(beside) !== bucket) continue;
+    const record = { ...ofOwnUser(producer), idempotency_key: beside };
+    await producer.sendTo('track', random.pick(sluice.api).baseUrl, [record]);
+    return;
+  }
+}
+
 function move(world: World, seconds: number): void {
   if (world.clock === undefined) throw new Error('this Redis has no clock that can be set');
   world.clockMoved = true;
@@ -95,9 +113,15 @@ const stoppedWorkers: Fault = {
     const meanwhile = await sendKeyed(world, random);
     move(world, random.pick(dayAndMoreS));
     await repeatKeyed(world, [...before, ...meanwhile], random);
+    // Beside other keys, so that what Redis remembers of these is written anew.
+    for (const request of meanwhile) {
+      for (const event of request.events) await sendBeside(world, keyAt('track', event) ?? '', random);
+    }
+    await repeatKeyed(world, meanwhile, random);
     await hold(random.int(0, 1_500));
     await Promise.all(workers.map((worker) => worker.restart()));
-    await repeatKeyed(world, meanwhile, random);
+    await hold(random.int(0, 4_000));
+    await repeatKeyed(world, [...before, ...meanwhile], random);
     return meanwhile.length > 0;
   },
 };
