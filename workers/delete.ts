@@ -55,17 +55,17 @@ export type RoundOptions = {
  * writing the reason into the requests. Call again while requests are pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
-  let round: DeletionRequest[] = [];
+  let ids: readonly string[] = [];
   try {
+    ids = await options.redis.smembers(registryKeys.unkeptDeletions);
     await keepNewTargets(options);
     const chosen = await chooseRequests(options);
-    round = chosen.requests;
-    if (round.length === 0 || !(await mayStart(options.redis))) return 0;
+    ids = chosen.requests.map((request) => request.deletion_request_id);
+    if (ids.length === 0 || !(await mayStart(options.redis))) return 0;
     const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
     return done === 'locked' ? 0 : done;
   } catch (error) {
     const state = stateOfFault(error);
-    const ids = round.map((request) => request.deletion_request_id);
     options.log.error(
       { requests: ids.length, state, error: describeError(error) },
       'a round of deletions failed',
@@ -111,11 +111,12 @@ async function chooseRequests(options: RoundOptions): Promise<Chosen> {
       return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
     });
   const waiting: DeletionRequest[] = [];
+  const unkept: string[] = [];
   const isReady = (request: DeletionRequest) => {
     if (request.verified_at !== undefined) return true;
-    if (request.targets_kept !== true) return false;
-    if (isStored(request)) return true;
-    waiting.push(request);
+    if (request.targets_kept === true && isStored(request)) return true;
+    if (request.targets_kept === true) waiting.push(request);
+    else unkept.push(request.deletion_request_id);
     return false;
   };
   const turns: DeletionRequest[][] = [];
@@ -125,6 +126,7 @@ async function chooseRequests(options: RoundOptions): Promise<Chosen> {
   const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
   const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
   const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
+  if (unkept.length > 0) await redis.sadd(registryKeys.unkeptDeletions, ...unkept);
   for (const request of waiting) {
     if (request.state === 'waiting_for_backlog') continue;
     await updateDeletion(redis, request, { state: 'waiting_for_backlog' });

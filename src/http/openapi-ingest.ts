@@ -268,7 +268,7 @@ function responses(result: object, codes: readonly OutcomeCode[], { results, err
 function keptFor(): string {
   const hours = claims.windowMsMax / 3_600_000;
   const minutes = claims.windowMsMin / 60_000;
-  return `An idempotency_key is remembered for up to ${hours} hours, and never for less than ${minutes} minutes.`;
+  return `An idempotency_key is remembered for ${hours} hours, at high rates for less: never for less than ${minutes} minutes, and never for less than its event takes to be stored.`;
 }
 
 function bodyText(): string {
