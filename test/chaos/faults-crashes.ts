@@ -133,6 +133,8 @@ function emptiedAfterCrash(name: string, pointOf: (random: Random) => CrashPoint
       const stop = repeat(world, point);
       const died = await within(dying.exited, crashMsMax).catch(() => undefined);
       await stop();
+      // Somebody may be told that the request is complete.
+      await hold(random.int(0, 500));
       await empty(world, random);
       if (random.int(0, 1) === 1) {
         other.sigcont();
