@@ -10,6 +10,7 @@ import { type Evidence, findBroken } from './chaos/check.js';
 import type { Submission } from './chaos/deletions.js';
 import { commitScriptOf, mutants, patchedText } from './chaos/mutants.js';
 import { readTrace } from './chaos/power-cut.js';
+import { canSetRedisClock, createRedisClock } from './chaos/redis-clock.js';
 import { without } from './chaos/shrink.js';
 import type { Endpoint } from './support/endpoints.js';
 import type { StoredEvent } from './support/exactly-once.js';
@@ -366,6 +367,33 @@ test('a power cut takes what no completed sync covers', () => {
     '10 +++ killed by SIGKILL +++',
   ].join('\n');
   assert.deepEqual([...readTrace(trace).unsynced], [['/d/a.incr.aof', 7]]);
+});
+
+test('the clock of a Redis jumps while it runs, for its scripts and for what expires', async (context) => {
+  if (!canSetRedisClock()) return context.skip('there is no C compiler');
+  const clock = createRedisClock();
+  const server = await startRedis({ env: clock.env });
+  const redis = new Redis(server.url);
+  try {
+    const offsetS = async () => {
+      const [seconds] = (await redis.eval("return redis.call('TIME')", 0)) as [string];
+      return Number(seconds) - Date.now() / 1000;
+    };
+    assert.ok(Math.abs(await offsetS()) < 60);
+    await redis.set('key', 'value', 'EX', 3_600);
+    clock.moveBy(90_000);
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60);
+    assert.equal(await redis.exists('key'), 0);
+    await server.kill9();
+    await server.restart();
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60, 'a restart keeps it');
+    clock.moveBy(-90_000);
+    assert.ok(Math.abs(await offsetS()) < 60);
+  } finally {
+    redis.disconnect();
+    await server.remove();
+    clock.remove();
+  }
 });
 
 test('a schedule without one of its faults keeps the others as they are', () => {
