@@ -191,9 +191,16 @@ test('an identification that was sent again under its key is the one that was ac
   assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
   assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
   // Unless Redis forgot the key: then the repeat may be a new one.
-  const emptied = [{ fromMs: 5, toMs: 5.5, markers: new Set<string>(), keptDeletions: new Set<string>() }];
-  for (const rows of [[rowOf(event)], []])
-    assert.deepEqual(kinds(history, rows, submissions, { emptied }), []);
+  const late = eventOfUserId('b', '7');
+  const forgotten = [
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [10, 11]),
+    sent('track', late, [10, 11]),
+  ];
+  const emptied = [{ fromMs: 8, toMs: 9, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const around = [deletion(ada, [4, 5]), deletion(ada, [12, 13])];
+  for (const rows of [[rowOf(late)], []]) assert.deepEqual(kinds(forgotten, rows, around, { emptied }), []);
+  assert.deepEqual(kinds(forgotten, [], around), ['over-deleted']);
 });
 
 test('an identification may be there for a deletion whose order with another one nobody knows', () => {
@@ -235,6 +242,15 @@ test('of the identifications of a user_id the first one stands', () => {
   assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
   assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
+  // Of two that were under way at once either may be the first.
+  const atOnce = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 5]),
+    sent('identify', second, [3, 4]),
+  ];
+  for (const rows of [[rowOf(event)], []]) {
+    assert.deepEqual(kinds(atOnce, [rowOf(first), ...rows], [eve]), []);
+  }
 });
 
 test('a merge that went with an emptied Redis may be forgotten by a later deletion, or not', () => {
@@ -322,15 +338,17 @@ test('a request that somebody was told to be complete stays so when Redis is emp
 });
 
 test('a window with more than its limit is reported, one with as many is not', () => {
-  const windowOf = (count: number, lastMs: number) => {
+  const windowOf = (count: number, lastMs: number, more: Partial<Evidence> = {}) => {
     const events = Array.from({ length: count }, (_, index) => eventOf(`m${index}`));
     const history = events.map((event) => sent('track', event, [0, 1]));
     const rows = events.map((event, index) => rowOf(event, index === count - 1 ? lastMs : 1_000));
-    return kinds(history, rows);
+    return kinds(history, rows, [], more);
   };
   assert.deepEqual(windowOf(30, 1_000), []);
   assert.deepEqual(windowOf(31, 30_999), ['limit exceeded']);
   assert.deepEqual(windowOf(31, 31_000), []);
+  // A clock that stood for a day says nothing of half a minute.
+  assert.deepEqual(windowOf(31, 1_000, { clockStoodMs: 86_400_000 }), []);
 });
 
 test('a status that goes back, is not one, or never gets there is reported', () => {
@@ -340,6 +358,11 @@ test('a status that goes back, is not one, or never gets there is reported', () 
   assert.deepEqual(polled(poll(4, 'complete'), poll(6, 'pending')), ['status went back']);
   assert.deepEqual(polled(poll(4, '404'), poll(6, 'complete')), ['wrong status']);
   assert.deepEqual(polled(poll(4, 'pending')), ['not completed']);
+  // A token ends with its hour, or when Redis's clock jumps over it.
+  const ended = [poll(4, '401'), poll(6, 'complete')];
+  assert.deepEqual(polled(...ended), ['wrong status']);
+  const moved = kinds([], [], [deletion(ada, [2, 3], { polls: ended })], { clockMoved: true });
+  assert.deepEqual(moved, []);
 });
 
 test('answers that no request should get are reported', () => {
