@@ -356,6 +356,8 @@ test("stores a key once that is repeated after the workers were away and Redis's
     });
     await untilStored(sluice);
     assertAccepted(await again());
+    const movedMs = ((await clock()) - stood) / 1000;
+    assert.ok(movedMs < 3_600_000, `keys aged by ${movedMs} ms`);
   });
   assert.deepEqual(
     namesOf(await stored('away')),

@@ -3,17 +3,17 @@
 // request's fence.
 //
 // What an earlier request takes is not there for a later one, whether or not it is carried out yet: else whom the later
-// one reaches would depend on when it was submitted. Between rounds the rows are gone. Within one, requests are
-// resolved as if they were alone; those that used an identification that an earlier one takes are resolved again
-// without it.
+// one reaches would depend on when it was submitted. Between rounds the rows are gone. Within one, requests are resolved
+// in passes. Users who are linked by identifications, however far, may mean something for each other; so of the requests
+// that see a link each pass resolves the earliest, and the next pass sees no identification that it takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { targetTable } from './places.js';
 import { fillKeys, inEnvironments, rowsReached } from './round-keys.js';
-import { noteSizes, type RoundTables } from './round-tables.js';
+import { noteSizes, type RoundTables, sizeOf } from './round-tables.js';
 
-/** A user's requests are resolved again at most so often in a round; what is left waits for the next one. */
+/** Of the requests that see one link a round resolves so many; the others wait for the next round. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');
@@ -32,50 +32,40 @@ export async function resolveUsers(
 ): Promise<ReadonlySet<number>> {
   let open = unresolved;
   for (let pass = 0; pass < passesMax && open.length > 0; pass++) {
-    const isOpen = `request IN (${open.join(', ')})`;
-    const earlier = sharesAccount(open, accounts, open.length < accounts.length);
-    if (earlier) await fillCovered(client, tables, `NOT ${isOpen}`);
-    await findCandidates(client, tables, isOpen, earlier);
-    const again = sharesAccount(open, accounts, false)
-      ? await findOvertaking(client, tables, isOpen, earlier)
+    const afterOthers = followsOthers(open, accounts);
+    if (afterOthers) await fillCovered(client, tables, `NOT ${isOneOf(open)}`);
+    const waiting = sharesAccount(open, accounts)
+      ? await findWaiting(client, tables, open, afterOthers)
       : new Set<number>();
-    const isDone = again.size === 0 ? '1' : `NOT request IN (${[...again].join(', ')})`;
-    await client.command({
-      query: `INSERT INTO ${tables.users} SELECT DISTINCT * FROM ${tables.candidates} WHERE ${isDone}`,
-    });
-    await client.command({ query: `TRUNCATE TABLE ${tables.candidates}` });
-    await noteSizes(client, tables, [tables.users, tables.candidates]);
-    open = open.filter((request) => again.has(request));
+    const earliest = open.filter((request) => !waiting.has(request));
+    await findUsers(client, tables, isOneOf(earliest), afterOthers);
+    open = open.filter((request) => waiting.has(request));
   }
   const done = unresolved.filter((request) => !open.includes(request));
   if (done.length > 0) await keepResolved(client, tables, done);
-  await fillKeys(
-    client,
-    tables,
-    tables.users,
-    open.length === 0 ? '1' : `NOT request IN (${open.join(', ')})`,
-  );
+  await fillKeys(client, tables, open.length === 0 ? '1' : `NOT ${isOneOf(open)}`);
   return new Set(open);
 }
 
-/** Whether two requests of one account are among these; or, with `others`, one of these and any other. */
-function sharesAccount(open: readonly number[], accounts: readonly string[], others: boolean): boolean {
+function isOneOf(requests: readonly number[]): string {
+  return `request IN (${requests.join(', ')})`;
+}
+
+/** Whether other requests of the round, which are resolved, are of the same account as one of these. */
+function followsOthers(open: readonly number[], accounts: readonly string[]): boolean {
   const isOpen = new Set(open);
-  const seen = new Set<string | undefined>();
-  if (others) {
-    for (const [request, account] of accounts.entries()) if (!isOpen.has(request)) seen.add(account);
-    return open.some((request) => seen.has(accounts[request]));
-  }
-  for (const request of open) {
-    if (seen.has(accounts[request])) return true;
-    seen.add(accounts[request]);
-  }
-  return false;
+  const others = new Set(accounts.filter((_, request) => !isOpen.has(request)));
+  return open.some((request) => others.has(accounts[request] as string));
+}
+
+/** Whether two of these requests are of one account. */
+function sharesAccount(open: readonly number[], accounts: readonly string[]): boolean {
+  return new Set(open.map((request) => accounts[request])).size < open.length;
 }
 
 /** Notes the identifications that requests which are resolved take, each with the first that does. */
-async function fillCovered(client: ClickHouseClient, tables: RoundTables, isDone: string): Promise<void> {
-  await fillKeys(client, tables, tables.users, isDone);
+async function fillCovered(client: ClickHouseClient, tables: RoundTables, isResolved: string): Promise<void> {
+  await fillKeys(client, tables, isResolved);
   await client.command({ query: `TRUNCATE TABLE ${tables.covered}` });
   await client.command({
     query: `INSERT INTO ${tables.covered} SELECT ${rowName}, min(request)
@@ -84,98 +74,114 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isDone
   await noteSizes(client, tables, [tables.covered]);
 }
 
-/** Finds whom the open requests reach besides the users that they name. */
-async function findCandidates(
+/** A chain of identifications that is longer than this many steps is followed no further. */
+const linkStepsMax = 100;
+
+/** Of the open requests those that see an identification which an earlier open one sees too. */
+async function findWaiting(
   client: ClickHouseClient,
   tables: RoundTables,
-  isOpen: string,
-  earlier: boolean,
-): Promise<void> {
-  const merged = (wanted: string, on: string, columns: string) =>
-    mergedUsers(tables, earlier, wanted, on, columns);
-  const named = `SELECT u.request AS request, r.account_id AS account_id, r.fences AS fences, u.identity AS identity, u.user_id AS user_id
-    FROM (SELECT * FROM ${tables.users} WHERE app_id = '' AND ${isOpen}) AS u
-    INNER JOIN ${tables.requests} AS r ON u.request = r.request`;
-  // The identities of named user_ids. Of a few users, found by the table's key: to merge all users first took 0.6 s
-  // where 200,000 were identified.
-  const ids = `SELECT request, account_id, fences, assumeNotNull(user_id) AS id FROM (${named}) WHERE user_id IS NOT NULL`;
-  await client.command({
-    query: `INSERT INTO ${tables.candidates} SELECT DISTINCT request, app_id, merged_identity, NULL
-      FROM (${merged(ids, 'n.account_id = i.account_id AND n.id = i.user_id', '')})`,
-  });
-  // The user_ids of all these identities: whoever was ever identified by one, if that was the first.
-  const identities = `SELECT request, '' AS app_id, account_id, fences, identity FROM (${named}) WHERE user_id IS NULL
-    UNION ALL
-    SELECT c.request, c.app_id, r.account_id, r.fences, c.identity FROM ${tables.candidates} AS c
-    INNER JOIN ${tables.requests} AS r ON c.request = r.request`;
-  const pairs = `SELECT DISTINCT w.request AS request, w.fences AS fences, i.app_id AS app_id, i.user_id AS id, w.identity AS identity
-    FROM (${identities}) AS w
-    INNER JOIN (
-      SELECT DISTINCT app_id, joinGet('${tables.database}.${tables.environments}', 'account_id', app_id) AS account_id, user_id, identity
-      FROM ${identifications} WHERE ${inEnvironments(tables)} AND identity IN (SELECT identity FROM (${identities}))
-    ) AS i ON w.account_id = i.account_id AND w.identity = i.identity
-    WHERE w.app_id = '' OR w.app_id = i.app_id`;
-  await client.command({
-    query: `INSERT INTO ${tables.candidates} SELECT DISTINCT request, app_id, '', user_id
-      FROM (${merged(pairs, 'n.app_id = i.app_id AND n.id = i.user_id', 'identity')}) WHERE merged_identity = identity`,
-  });
-  await noteSizes(client, tables, [tables.candidates]);
-}
-
-/**
- * The standing identity of user_ids, each as its request sees it: the first one up to its fence that no earlier request
- * takes. `wanted` has request, fences and id; `columns` of it are kept.
- */
-function mergedUsers(
-  tables: RoundTables,
-  earlier: boolean,
-  wanted: string,
-  on: string,
-  columns: string,
-): string {
-  const kept = columns === '' ? '' : `, n.${columns} AS ${columns}`;
-  const groups = `request, app_id, user_id${columns === '' ? '' : `, ${columns}`}`;
-  const environment = (column: string) =>
-    `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`;
-  const covered = earlier
-    ? `LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
-        ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`
-    : '';
-  const isThere = earlier ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : '';
-  return `SELECT n.request AS request, i.app_id AS app_id, i.user_id AS user_id${kept},
-      argMin(i.identity, (i.segment, i.commit_number, i.row_number)) AS merged_identity
-    FROM (${wanted}) AS n
-    INNER JOIN (
-      SELECT app_id, ${environment('account_id')}, ${environment('shard')}, user_id, identity, segment, commit_number, row_number
-      FROM ${identifications} WHERE ${inEnvironments(tables)} AND user_id IN (SELECT id FROM (${wanted}))
-    ) AS i ON ${on} ${covered}
-    WHERE i.segment <= n.fences[i.shard + 1] ${isThere}
-    GROUP BY ${groups}`;
-}
-
-/** Open requests that used an identification which an earlier open one takes. */
-async function findOvertaking(
-  client: ClickHouseClient,
-  tables: RoundTables,
-  isOpen: string,
-  earlier: boolean,
+  open: readonly number[],
+  afterOthers: boolean,
 ): Promise<ReadonlySet<number>> {
-  const users = `(SELECT * FROM ${tables.users} WHERE app_id = '' UNION ALL SELECT * FROM ${tables.candidates})`;
-  await fillKeys(client, tables, users, isOpen);
-  const reached = rowsReached(tables, identifications, rowName);
-  const there = earlier
-    ? `SELECT p.* FROM (${reached}) AS p LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
-        ON p.app_id = c.app_id AND p.segment = c.segment AND p.commit_number = c.commit_number AND p.row_number = c.row_number
-        WHERE c.is_covered = 0 OR c.first_request >= p.request`
-    : reached;
+  const seen = (wanted: string, by: 'user_id' | 'identity') =>
+    identificationsSeen(tables, afterOthers, wanted, by);
+  const names = namedBy(tables, isOneOf(open));
+  await client.command({ query: `TRUNCATE TABLE ${tables.linked}` });
+  await client.command({
+    query: `INSERT INTO ${tables.linked} SELECT DISTINCT request, app_id, user_id
+      FROM (${seen(names.userIds, 'user_id')} UNION ALL ${seen(names.identities, 'identity')})`,
+  });
+  const linked = `SELECT l.request AS request, l.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, l.user_id AS user_id, '' AS identity
+    FROM ${tables.linked} AS l INNER JOIN ${tables.requests} AS r ON l.request = r.request`;
+  let size = -1;
+  for (let step = 0; step < linkStepsMax && size !== sizeOf(tables, tables.linked); step++) {
+    size = sizeOf(tables, tables.linked);
+    const identities = `SELECT DISTINCT s.request AS request, s.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, s.identity AS identity
+      FROM (${seen(linked, 'user_id')}) AS s INNER JOIN ${tables.requests} AS r ON s.request = r.request`;
+    await client.command({
+      query: `INSERT INTO ${tables.linked} SELECT DISTINCT request, app_id, user_id FROM (${seen(identities, 'identity')})
+        WHERE (request, app_id, user_id) NOT IN (SELECT request, app_id, user_id FROM ${tables.linked})`,
+    });
+    await noteSizes(client, tables, [tables.linked]);
+  }
   const result = await client.query({
     query: `SELECT DISTINCT request FROM (
-        SELECT request, min(request) OVER (PARTITION BY ${rowName}) AS first_request FROM (${there})
+        SELECT request, min(request) OVER (PARTITION BY ${rowName}) AS first_request FROM (${seen(linked, 'user_id')})
       ) WHERE request > first_request`,
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ request: number }>();
   return new Set(rows.map(({ request }) => Number(request)));
+}
+
+/** Finds whom requests reach besides the users that they name. */
+async function findUsers(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  isResolving: string,
+  afterOthers: boolean,
+): Promise<void> {
+  const seen = (wanted: string, by: 'user_id' | 'identity') =>
+    identificationsSeen(tables, afterOthers, wanted, by);
+  const names = namedBy(tables, isResolving);
+  const standing = 'argMin(identity, (segment, commit_number, row_number))';
+  await client.command({
+    query: `INSERT INTO ${tables.users} SELECT request, app_id, ${standing} AS merged_identity, NULL
+      FROM (${seen(names.userIds, 'user_id')}) GROUP BY request, app_id, user_id`,
+  });
+  // The user_ids of all these identities: whoever was ever identified by one, if that was the first.
+  const merged = `SELECT u.request AS request, u.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, u.identity AS identity
+    FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND user_id IS NULL AND ${isResolving}) AS u
+    INNER JOIN ${tables.requests} AS r ON u.request = r.request`;
+  const identities = `${names.identities} UNION ALL ${merged}`;
+  const identified = `SELECT DISTINCT s.request AS request, s.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, s.user_id AS user_id, s.identity AS identity
+    FROM (${seen(identities, 'identity')}) AS s INNER JOIN ${tables.requests} AS r ON s.request = r.request`;
+  await client.command({
+    query: `INSERT INTO ${tables.users} SELECT DISTINCT request, app_id, '', user_id FROM (
+        SELECT request, app_id, user_id, wanted_identity, ${standing} AS merged_identity
+        FROM (${seen(identified, 'user_id')}) GROUP BY request, app_id, user_id, wanted_identity
+      ) WHERE merged_identity = wanted_identity`,
+  });
+  await noteSizes(client, tables, [tables.users]);
+}
+
+/** Whom requests name, as they ask for identifications; named users are looked for in all environments. */
+function namedBy(tables: RoundTables, isAsking: string) {
+  const named = (condition: string) =>
+    `SELECT u.request AS request, '' AS app_id, r.account_id AS account_id, r.fences AS fences, assumeNotNull(u.user_id) AS user_id, u.identity AS identity
+      FROM (SELECT * FROM ${tables.users} WHERE app_id = '' AND ${condition} AND ${isAsking}) AS u
+      INNER JOIN ${tables.requests} AS r ON u.request = r.request`;
+  return { userIds: named('user_id IS NOT NULL'), identities: named('user_id IS NULL') };
+}
+
+/**
+ * The identifications that requests see of the user_ids or identities that they want: up to their fences, without
+ * those that an earlier request takes. `wanted` has request, app_id (or none for all of the account), account_id,
+ * fences, user_id and identity. Of a few users, found by the table's key: to merge all users first took 0.6 s where
+ * 200,000 were identified.
+ */
+function identificationsSeen(
+  tables: RoundTables,
+  afterOthers: boolean,
+  wanted: string,
+  by: 'user_id' | 'identity',
+): string {
+  const environment = (column: string) =>
+    `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`;
+  const covered = afterOthers
+    ? `LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
+        ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`
+    : '';
+  return `SELECT n.request AS request, n.identity AS wanted_identity, i.app_id AS app_id, i.user_id AS user_id,
+      i.identity AS identity, i.segment AS segment, i.commit_number AS commit_number, i.row_number AS row_number
+    FROM (${wanted}) AS n
+    INNER JOIN (
+      SELECT ${environment('account_id')}, ${environment('shard')}, user_id, identity, ${rowName}
+      FROM ${identifications} WHERE ${inEnvironments(tables)} AND ${by} IN (SELECT ${by} FROM (${wanted}))
+    ) AS i ON n.account_id = i.account_id AND n.${by} = i.${by} ${covered}
+    WHERE (n.app_id = '' OR n.app_id = i.app_id) AND i.segment <= n.fences[i.shard + 1]
+      ${afterOthers ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''}`;
 }
 
 /** Keeps whom requests reach, so that a round that goes on after a crash need not find them again. */
@@ -186,8 +192,8 @@ async function keepResolved(
 ): Promise<void> {
   await client.command({
     query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id)
-      SELECT r.request_id, u.app_id, u.identity, u.user_id
-      FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND request IN (${requests.join(', ')})) AS u
+      SELECT DISTINCT r.request_id, u.app_id, u.identity, u.user_id
+      FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND ${isOneOf(requests)}) AS u
       INNER JOIN ${tables.requests} AS r ON u.request = r.request`,
   });
 }

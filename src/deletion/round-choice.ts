@@ -39,7 +39,7 @@ export function idsInTurns(members: readonly PendingMember[], countMax: number):
 export function fillRound<R extends Candidate>(
   turns: readonly (readonly R[])[],
   isReady: (request: R) => boolean,
-  targetsMax = deletions.targetsPerRoundMax,
+  targetsMax: number = deletions.targetsPerRoundMax,
 ): R[] {
   const round: R[] = [];
   const out = new Set<string>();

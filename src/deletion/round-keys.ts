@@ -8,17 +8,16 @@ import { type Place, placesInOrder } from './places.js';
 import type { FoundRows } from './request.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
 
-/** Fills the keys from the users of some requests, given by a condition on their number. */
+/** Fills the keys with the users of some requests, given by a condition on their number. */
 export async function fillKeys(
   client: ClickHouseClient,
   tables: RoundTables,
-  source: string,
-  condition = '1',
+  isWanted: string,
 ): Promise<void> {
   const filled = [tables.keys, tables.identities, tables.userIds];
   const run = (query: string) => client.command({ query });
   for (const table of filled) if (tables.sizes.has(table)) await run(`TRUNCATE TABLE ${table}`);
-  const users = `(SELECT * FROM ${source} WHERE ${condition})`;
+  const users = `(SELECT * FROM ${tables.users} WHERE ${isWanted})`;
   await run(`INSERT INTO ${tables.keys}
     SELECT key, maxForEach(fences), groupUniqArray(request) FROM (
       SELECT

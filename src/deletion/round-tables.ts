@@ -33,8 +33,8 @@ export type RoundTables = {
   readonly environments: string;
   /** Whom the requests reach: as they were asked (app_id empty), and who was found in single environments. */
   readonly users: string;
-  /** Users that were found and may have to be looked for again. */
-  readonly candidates: string;
+  /** User_ids that requests are linked to by identifications they see. */
+  readonly linked: string;
   /** Identifications that requests of the round take, each with the first that does. */
   readonly covered: string;
   /** By key: its fences by shard, and the requests that reach it. */
@@ -63,14 +63,13 @@ export async function createRoundTables(
     requests: name('requests'),
     environments: name('environments'),
     users: name('users'),
-    candidates: name('candidates'),
+    linked: name('linked'),
     covered: name('covered'),
     keys: name('keys'),
     identities: name('identities'),
     userIds: name('user_ids'),
     sizes: new Map(),
   };
-  const user = '(request UInt32, app_id String, identity String, user_id Nullable(UInt64)) ENGINE = Memory';
   // Not persistent: nothing of it ever reaches the disk, and one lost in a crash matches nothing.
   const inMemory = 'SETTINGS persistent = 0';
   const structures: readonly [table: string, structure: string][] = [
@@ -82,8 +81,11 @@ export async function createRoundTables(
       tables.environments,
       `(app_id String, account_id String, shard UInt16) ENGINE = Join(ANY, LEFT, app_id) ${inMemory}`,
     ],
-    [tables.users, user],
-    [tables.candidates, user],
+    [
+      tables.users,
+      '(request UInt32, app_id String, identity String, user_id Nullable(UInt64)) ENGINE = Memory',
+    ],
+    [tables.linked, '(request UInt32, app_id String, user_id UInt64) ENGINE = Memory'],
     [
       tables.covered,
       '(app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32) ENGINE = Memory',
@@ -165,6 +167,11 @@ export async function assertIntact(client: ClickHouseClient, tables: RoundTables
   for (const [table, rows] of tables.sizes) {
     if (sizes.get(table) !== rows) throw new Error('clickhouse lost a table of the round');
   }
+}
+
+/** Rows of a table when it was last filled; 0 before. */
+export function sizeOf(tables: RoundTables, table: string): number {
+  return tables.sizes.get(table) ?? 0;
 }
 
 /** Remembers how many rows tables have now, having checked that the others lost none. */

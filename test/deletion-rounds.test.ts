@@ -1,0 +1,303 @@
+// What requests that are pending together mean for each other: whom each reaches does not depend on when it is carried
+// out, no account waits for another one's long lists, and a round costs what its lists have, not how many environments
+// their account has.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
+import { registryKeys } from '../src/redis/keys.js';
+import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
+import {
+  administer,
+  createTestAccount,
+  getToken,
+  readStatus,
+  send,
+  sendIdentify,
+  submitAccepted,
+  type TestAccount,
+  untilComplete,
+  untilKnown,
+  untilStored,
+} from './support/deletion.js';
+import { withRedis } from './support/redis-client.js';
+import {
+  type Child,
+  type ClickHouseHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startSluice,
+} from './support/services.js';
+import { until } from './support/wait.js';
+
+let clickhouse: ClickHouseHandle;
+let gate: ClickHouseGate;
+let sluice: SluiceHandle;
+let account: TestAccount;
+let token: string;
+let worker: Child;
+let main: string;
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  gate = await startClickHouseGate(clickhouse.url);
+  sluice = await startSluice({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url } });
+  account = await createTestAccount(sluice, 'Rounds', ['Main Production']);
+  token = await getToken(sluice, account);
+  [worker] = sluice.workers as [Child];
+  [main = ''] = account.appIds;
+});
+
+after(async () => {
+  worker?.sigcont();
+  await sluice?.stop();
+  await gate?.close();
+  await clickhouse?.remove();
+});
+
+/** No round starts before `work` has settled and everything is stored; then one starts at once. */
+async function inOneRound(work: () => Promise<void>): Promise<void> {
+  worker.sigstop();
+  try {
+    await work();
+    await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 60_000));
+  } finally {
+    worker.sigcont();
+  }
+  await untilStored(sluice);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+}
+
+// A user's life: events, identifications and deletions, one after another.
+
+type Name = { readonly user: number } | { readonly identity: number };
+type Step =
+  | { readonly kind: 'event'; readonly name: Name }
+  | { readonly kind: 'identify'; readonly user: number; readonly identity: number }
+  | { readonly kind: 'delete'; readonly name: Name };
+
+const number = fc.integer({ min: 0, max: 1 });
+const name: fc.Arbitrary<Name> = fc.oneof(fc.record({ user: number }), fc.record({ identity: number }));
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('event' as const), name }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant('identify' as const), user: number, identity: number }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('delete' as const), name }) },
+);
+
+let lives = 0;
+
+/** One life: its steps go to the service and to a model that carries each deletion out at once. */
+function beginLife(steps: readonly Step[]) {
+  lives += 1;
+  const userId = (user: number) => String(5_000_000 + 10 * life + user);
+  const identity = (which: number) => `life ${life} ${which}`;
+  const life = lives;
+  let events: { readonly event: string; readonly name: Name }[] = [];
+  let identifications: { readonly user: number; readonly identity: number }[] = [];
+  const requestIds: string[] = [];
+
+  function deleteInModel(target: Name): void {
+    const identityOf = (user: number) => identifications.find((each) => each.user === user)?.identity;
+    const merged = 'identity' in target ? target.identity : identityOf(target.user);
+    const users = new Set('user' in target ? [target.user] : []);
+    for (const user of [0, 1]) if (merged !== undefined && identityOf(user) === merged) users.add(user);
+    events = events.filter(({ name }) => ('user' in name ? !users.has(name.user) : name.identity !== merged));
+    identifications = identifications.filter((each) => !users.has(each.user) && each.identity !== merged);
+  }
+
+  return {
+    requestIds,
+    async take(at: number): Promise<void> {
+      const step = steps[at];
+      if (step === undefined) return;
+      if (step.kind === 'event') {
+        const event = `${life}.${at}`;
+        const user =
+          'user' in step.name
+            ? { user_id: userId(step.name.user) }
+            : { identity: identity(step.name.identity) };
+        await send(sluice, '/api/track', { app_id: main, event, ...user });
+        events.push({ event, name: step.name });
+      } else if (step.kind === 'identify') {
+        await sendIdentify(sluice, main, userId(step.user), identity(step.identity));
+        identifications.push(step);
+      } else {
+        const user =
+          'user' in step.name
+            ? { user_id: Number(userId(step.name.user)) }
+            : { identity: identity(step.name.identity) };
+        requestIds.push(await submitAccepted(sluice, token, [user]));
+        deleteInModel(step.name);
+      }
+    },
+    expected: () => ({
+      life,
+      steps,
+      events: events.map(({ event }) => event).sort(),
+      identifications: identifications
+        .map((each) => `${userId(each.user)} ${identity(each.identity)}`)
+        .sort(),
+    }),
+    async stored() {
+      const rows = await sluice.rows<{ event: string }>(
+        `SELECT event FROM events WHERE app_id = '${main}' AND startsWith(event, '${life}.')`,
+      );
+      const identified = await sluice.rows<{ text: string }>(
+        `SELECT concat(toString(user_id), ' ', identity) AS text FROM user_identities
+          WHERE app_id = '${main}' AND startsWith(identity, 'life ${life} ')`,
+      );
+      return {
+        life,
+        steps,
+        events: rows.map(({ event }) => event).sort(),
+        identifications: identified.map(({ text }) => text).sort(),
+      };
+    },
+  };
+}
+
+async function takeLives(someLives: readonly ReturnType<typeof beginLife>[], length: number): Promise<void> {
+  for (let at = 0; at < length; at += 1) await Promise.all(someLives.map((life) => life.take(at)));
+}
+
+async function assertLived(someLives: readonly ReturnType<typeof beginLife>[]): Promise<void> {
+  for (const { requestIds } of someLives) {
+    for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+  }
+  await untilStored(sluice);
+  for (const life of someLives) assert.deepEqual(await life.stored(), life.expected());
+}
+
+const returning: readonly Step[] = [
+  { kind: 'event', name: { user: 0 } },
+  { kind: 'identify', user: 0, identity: 0 },
+  { kind: 'delete', name: { identity: 0 } },
+  { kind: 'event', name: { user: 0 } },
+  { kind: 'delete', name: { identity: 0 } },
+];
+
+test('an anonymous event after a deletion stays when the identity is deleted again, also while the first is pending', async () => {
+  const life = beginLife(returning);
+  await inOneRound(() => takeLives([life], returning.length));
+  await assertLived([life]);
+  assert.equal(life.expected().events.length, 1);
+});
+
+test('the same event goes when the user was identified anew in between', async () => {
+  const steps: Step[] = [
+    ...returning.slice(0, 3),
+    { kind: 'identify', user: 0, identity: 0 },
+    ...returning.slice(3),
+  ];
+  const life = beginLife(steps);
+  await inOneRound(() => takeLives([life], steps.length));
+  await assertLived([life]);
+  assert.deepEqual(life.expected().events, []);
+});
+
+const stepsMax = 14;
+const someSteps = fc.array(step, { minLength: 4, maxLength: stepsMax });
+
+test('whom requests reach is the same, all pending at once, as one after another', async () => {
+  const seed = Date.now();
+  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  await inOneRound(() => takeLives(someLives, stepsMax));
+  await assertLived(someLives).catch((error: unknown) => {
+    throw new Error(`seed ${seed}`, { cause: error });
+  });
+});
+
+test('whom requests reach is the same while rounds come and go', async () => {
+  const seed = Date.now();
+  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  await takeLives(someLives, stepsMax);
+  await assertLived(someLives).catch((error: unknown) => {
+    throw new Error(`seed ${seed}`, { cause: error });
+  });
+});
+
+/** As many users as one request takes, whom nobody knows. */
+function longList(prefix: string): { identity: string }[] {
+  return Array.from({ length: 10_000 }, (_, at) => ({ identity: `${prefix} ${at}` }));
+}
+
+test('a deletion of one user does not wait for another account’s long lists', async () => {
+  const other = await createTestAccount(sluice, 'Long lists', ['Main Production']);
+  const otherToken = await getToken(sluice, other);
+  const long: string[] = [];
+  let requestId = '';
+  await inOneRound(async () => {
+    for (let list = 0; list < 7; list += 1) {
+      long.push(await submitAccepted(sluice, otherToken, longList(`list ${list}`)));
+    }
+    requestId = await submitAccepted(sluice, token, [{ identity: 'one user' }]);
+  });
+  await untilComplete(sluice, token, requestId, 120_000);
+  const statuses = await Promise.all(
+    long.map(
+      async (id) =>
+        (JSON.parse((await readStatus(sluice, otherToken, id)).text) as { status: string }).status,
+    ),
+  );
+  assert.ok(statuses.includes('pending'), 'it was in the first round, which could not take all lists');
+  for (const id of long) await untilComplete(sluice, otherToken, id, 120_000);
+});
+
+test('a round takes memory for its lists, however many environments their account has', async (context) => {
+  const environments = Array.from({ length: 2_000 }, (_, at) => `Environment ${at}`);
+  const created = await administer<{ account_id: string; environments: { app_id: string }[] }>(
+    sluice,
+    'POST',
+    '/accounts',
+    { name: 'Many environments', environments },
+  );
+  const appIds = created.environments.map(({ app_id }) => app_id);
+  const [first = ''] = appIds;
+  const { api_key: apiKey } = await administer<{ api_key: string }>(
+    sluice,
+    'POST',
+    `/environments/${first}/key`,
+  );
+  for (const appId of [first, appIds.at(-1) ?? '']) await untilKnown(sluice, appId);
+  const manyToken = await getToken(sluice, { accountId: created.account_id, appIds, apiKey });
+  // One named user in each environment, and one who stays.
+  for (const [at, appId] of appIds.entries()) {
+    const users = [{ identity: `list ${at % 4} ${at}` }, { identity: `bystander ${at}` }];
+    await send(sluice, '/api/track', {
+      app_id: appId,
+      events: users.map((user) => ({ event: 'Seen', ...user })),
+    });
+  }
+
+  const requestIds: string[] = [];
+  gate.hold(({ sql }) => sql.trimStart().startsWith('ALTER TABLE stored_events DELETE'));
+  let startedMs = 0;
+  await inOneRound(async () => {
+    for (let list = 0; list < 4; list += 1) {
+      requestIds.push(await submitAccepted(sluice, manyToken, longList(`list ${list}`)));
+    }
+    startedMs = performance.now();
+  });
+  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  const [held] = await sluice.rows<{ rows: string; bytes: string }>(
+    `SELECT sum(total_rows) AS rows, sum(total_bytes) AS bytes FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
+  );
+  gate.pass();
+  for (const requestId of requestIds) await untilComplete(sluice, manyToken, requestId, 120_000);
+  const tookMs = performance.now() - startedMs;
+  const bytes = Number(held?.bytes);
+  context.diagnostic(
+    `${held?.rows} rows, ${Math.round(bytes / 1024)} KiB in the tables of the round, ${Math.round(tookMs)} ms`,
+  );
+  // Each named user as it was asked, as a key and as an identity.
+  assert.ok(Number(held?.rows) <= 3 * 40_000 + 2_000 + 4, `${held?.rows} rows`);
+  assert.ok(bytes < 64 * 1024 * 1024, `${bytes} bytes`);
+  const [left] = await sluice.rows<{ targets: string; bystanders: string }>(
+    `SELECT countIf(startsWith(identity, 'list ')) AS targets, countIf(startsWith(identity, 'bystander ')) AS bystanders
+      FROM events WHERE app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')})`,
+  );
+  assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 2_000]);
+});
