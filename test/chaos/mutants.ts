@@ -125,8 +125,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: 'src/deletion/resolve-users.js',
-        find: "earlier ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''",
-        replace: "''",
+        find: 'const waiting = sharesAccount(open, accounts)',
+        replace: 'const waiting = false',
       },
     ],
     faults: ['script flush', 'clickhouse slow', 'script flush'],
