@@ -365,6 +365,13 @@ test('a status that goes back, is not one, or never gets there is reported', () 
   assert.deepEqual(moved, []);
 });
 
+test('a right key that gets no token is reported, unless the service cannot tell now', () => {
+  assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, 503] }), []);
+  for (const status of [401, 429]) {
+    assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, status] }), ['wrongly refused']);
+  }
+});
+
 test('answers that no request should get are reported', () => {
   const event = eventOf('a');
   const answered = (outcome: Outcome, code = '') => [

@@ -23,6 +23,8 @@ export type Evidence = {
   readonly account: Pick<TestAccount, 'appIds'>;
   readonly environments: readonly Environment[];
   readonly submissions: readonly Submission[];
+  /** What requests for a token were answered that got none, though their key is right; none unless told. */
+  readonly tokenAnswers?: readonly number[];
   readonly emptied: readonly Emptied[];
   /** How long Redis's clock stood after it was set back; 0 unless told. */
   readonly clockStoodMs?: number;
@@ -68,7 +70,10 @@ export function findBroken(evidence: Evidence): Broken[] {
       ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
     ];
   });
-  return [...ofRecords, ...findStatusFaults(submissions, emptied.length > 0 || clockMoved)];
+  const refusedTokens = (evidence.tokenAnswers ?? [])
+    .filter((status) => status !== 503)
+    .map((status) => ({ kind: 'wrongly refused', what: 'a token', detail: `status ${status}` }));
+  return [...ofRecords, ...refusedTokens, ...findStatusFaults(submissions, emptied.length > 0 || clockMoved)];
 }
 
 /**

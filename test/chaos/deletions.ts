@@ -3,7 +3,7 @@
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { getToken, readStatus, submit, type TestAccount, type User } from '../support/deletion.js';
+import { askForToken, readStatus, submit, type TestAccount, type User } from '../support/deletion.js';
 import type { Producer } from '../support/load.js';
 import type { SluiceHandle } from '../support/services.js';
 import { removeTempDir, tempDir } from '../support/temp-dir.js';
@@ -32,6 +32,8 @@ export type Submission = {
 
 export type DeletionClients = {
   readonly submissions: readonly Submission[];
+  /** Statuses of the answers to requests for a token that were not 200. The key is right, always. */
+  readonly tokenAnswers: readonly number[];
   /** Submits these users once; rejects only when a fault keeps it from having a token. */
   submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polls go on. */
@@ -57,6 +59,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   const descriptor = openSync(join(dir, 'deletions.jsonl'), 'a');
   const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
   const submissions: Submission[] = [];
+  const tokenAnswers: number[] = [];
   let token: string | undefined;
   let submitting = true;
   let polling = true;
@@ -64,7 +67,14 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   const target = () => ({ baseUrl: random.pick(sluice.api).baseUrl });
 
   async function accessToken(): Promise<string> {
-    token ??= await getToken(target(), account);
+    if (token !== undefined) return token;
+    const reply = await askForToken(target(), account);
+    if (reply.status !== 200) {
+      write({ tokenRefused: reply.status });
+      tokenAnswers.push(reply.status);
+      throw new Error(`no token: ${reply.status}`);
+    }
+    token = (JSON.parse(reply.text) as { access_token: string }).access_token;
     return token;
   }
 
@@ -125,6 +135,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
   return {
     submissions,
+    tokenAnswers,
     submitUsers,
     stopSubmitting: async () => {
       submitting = false;

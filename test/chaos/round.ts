@@ -194,6 +194,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
         })),
       ),
       submissions: clients.submissions,
+      tokenAnswers: clients.tokenAnswers,
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
       clockMoved: world.clockMoved,
