@@ -7,6 +7,15 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../src/redis/keys.js';
+import {
+  ask,
+  basic,
+  createTestAccount,
+  deletionPaths,
+  getToken,
+  readStatus,
+  submit,
+} from './support/deletion.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './support/exactly-once.js';
 import { assertKept, newProducer, unknownMax, untilDrained } from './support/fault-checks.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from './support/load.js';
@@ -140,6 +149,37 @@ test('a start with a new, empty Redis is the same deployment', async () => {
   await assertKept(sluice, before);
   await assertNumbersAbove(floor, after);
 });
+
+test('tells nobody that a key or a token is wrong while it knows none', async () => {
+  const account = await createTestAccount(sluice, 'Keys');
+  const token = await getToken(sluice, account);
+  await untilMirrored();
+  await redis.flushall();
+  const authorization = basic(account.appIds[0] ?? '', account.apiKey);
+  const answers = [
+    await ask(sluice.baseUrl, {
+      method: 'POST',
+      path: deletionPaths.token,
+      headers: [['Authorization', authorization]],
+    }),
+    await submit(sluice, token, [{ identity: 'somebody' }]),
+    await readStatus(sluice, token, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'),
+  ];
+  assert.deepEqual(
+    answers.map(({ status, text }) => [status, (JSON.parse(text) as { err: { code: string } }).err.code]),
+    answers.map(() => [503, 'overloaded']),
+  );
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.ok(await getToken(sluice, account));
+});
+
+/** Settles when ClickHouse has every document of the registry. */
+async function untilMirrored(): Promise<void> {
+  await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
+    deadlineMs: 30_000,
+    what: 'ClickHouse has all documents',
+  });
+}
 
 /**
  * What was acknowledged and not yet in ClickHouse is gone with Redis; nothing may be there twice, but for keys that

@@ -38,6 +38,7 @@ import {
 import { describeError, type Log } from '../src/log.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/turn.js';
 
 export type RoundOptions = {
   readonly redis: Redis;
@@ -61,7 +62,9 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     await keepNewTargets(options);
     const chosen = await chooseRequests(options);
     ids = chosen.requests.map((request) => request.deletion_request_id);
-    if (ids.length === 0 || !(await mayStart(options.redis))) return 0;
+    // Requests gather between rounds.
+    if (ids.length === 0) return 0;
+    if (!(await takeTurn(options.redis, registryKeys.deletionRound, deletions.roundEveryMs))) return 0;
     const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
     return done === 'locked' ? 0 : done;
   } catch (error) {
@@ -219,11 +222,6 @@ function startSteps() {
     startedAt = endedAt;
   };
   return { stepMs, endStep };
-}
-
-/** Whether enough time has passed since the last round; requests gather meanwhile. */
-async function mayStart(redis: Redis): Promise<boolean> {
-  return (await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs, 'NX')) === 'OK';
 }
 
 /**

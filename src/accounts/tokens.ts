@@ -9,6 +9,7 @@ import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { hashApiKey } from './accounts.js';
 import type { ApiKey, Environment } from './documents.js';
+import { StateNotLoaded } from './registry.js';
 
 /** Who calls: the account, and the key by which it came. */
 export type Caller = { readonly accountId: string; readonly appId: string; readonly keyCreatedAt: string };
@@ -50,10 +51,16 @@ export async function mintToken(
   return waitMs === 0 ? { accessToken } : { waitMs: Number(waitMs) };
 }
 
-/** Who a token belongs to; undefined when it opens nothing, whatever the cause. */
+/**
+ * Who a token belongs to; undefined when it opens nothing, whatever the cause. Throws StateNotLoaded when Redis was
+ * emptied.
+ */
 export async function callerOfToken(redis: Redis, accessToken: string): Promise<Caller | undefined> {
   const text = await redis.get(registryKeys.token(digestOf(accessToken)));
-  if (text === null) return undefined;
+  if (text === null) {
+    if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
+    return undefined;
+  }
   const record = JSON.parse(text) as TokenRecord;
   const { environment, key } = await readAccess(redis, record.app_id);
   if (environment?.main !== true || key === undefined || !equal(key.hash, record.key_hash)) return undefined;
@@ -67,15 +74,23 @@ export async function allowStatusRequest(redis: Redis, accessToken: string): Pro
   return Number(replies?.[0]?.[1]) <= deletions.statusRequestsPerSecondMax;
 }
 
+/** Throws StateNotLoaded when Redis was emptied: then it knows no key, and none is wrong for that. */
 async function readAccess(
   redis: Redis,
   appId: string,
 ): Promise<{ environment: Environment | undefined; key: ApiKey | undefined }> {
-  const [environment, key] = await redis.hmget(
-    registryKeys.documents,
-    `environment:${appId}`,
-    `api_key:${appId}`,
-  );
+  const replies = await redis
+    .multi()
+    .get(registryKeys.epoch)
+    .hmget(registryKeys.documents, `environment:${appId}`, `api_key:${appId}`)
+    .exec();
+  if (replies === null) throw new Error('the registry could not be read');
+  const [epoch, documents] = replies.map(([error, value]) => {
+    if (error !== null) throw error;
+    return value;
+  });
+  if (epoch === null) throw new StateNotLoaded();
+  const [environment, key] = documents as (string | null)[];
   return {
     environment: environment == null ? undefined : (JSON.parse(environment) as Environment),
     key: key == null ? undefined : (JSON.parse(key) as ApiKey),

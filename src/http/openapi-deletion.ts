@@ -45,7 +45,7 @@ export const deletionPart: OpenApiPart = {
         security: [{ apiKey: [] }],
         responses: {
           200: { description: 'The token.', content: json(ref('Token')) },
-          ...refusals(['unauthorized', 'rate_limited', 'unknown'], unauthorized),
+          ...refusals(['unauthorized', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
         },
       },
     },
@@ -99,7 +99,7 @@ export const deletionPart: OpenApiPart = {
         ],
         responses: {
           200: { description: 'Its status.', content: json(ref('DeletionStatus')) },
-          ...refusals(['unauthorized', 'not_found', 'rate_limited', 'unknown'], unauthorized),
+          ...refusals(['unauthorized', 'not_found', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
         },
       },
     },
