@@ -98,7 +98,11 @@ export const mutants: readonly Mutant[] = [
         find: "crash('before_insert');",
         replace: 'await new Promise((go) => setTimeout(go, 1_500));',
       },
-      { file: 'workers/delete.js', find: '!(await mayStart(options.redis))', replace: 'false' },
+      {
+        file: 'workers/delete.js',
+        find: '!(await takeTurn(options.redis, registryKeys.deletionRound, deletions.roundEveryMs))',
+        replace: 'false',
+      },
     ],
     faults: ['script flush', 'late insert', 'script flush'],
     shows: ['resurrected'],
