@@ -171,7 +171,7 @@ try {
     ...healthRoutes(readiness),
     openApiRoute(config.publicBaseUrl, [ingestPart, collectPart, deletionPart, visualizerPart, healthPart]),
   ];
-  servers.push(await listen(config.host, config.port, 'PORT', shared, routes));
+  servers.push(await listen(config.host, config.port, 'PORT', shared, routes, log));
   servers.push(
     await listen(
       config.host,
@@ -185,6 +185,7 @@ try {
         ...pageFileRoutes(),
         ...(config.demo ? demoRoutes(demo) : []),
       ],
+      log,
       livePages.attach,
     ),
   );

@@ -45,6 +45,13 @@ export const requestsUnavailable = new Counter({
   registers,
 });
 
+export const requestsFailed = new Counter({
+  name: 'sluice_requests_failed_total',
+  help: 'Requests that met an error of the service itself, by the path of their route.',
+  labelNames: ['path'],
+  registers,
+});
+
 export const commitRecords = new Histogram({
   name: 'sluice_commit_records',
   help: 'Records in one commit.',

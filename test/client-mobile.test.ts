@@ -770,7 +770,7 @@ describe('a surface', () => {
             for (const message of request.messages) {
               const checked = checkMessage(
                 message,
-                { ...context, allowedIdentities: new Set() },
+                { ...context, allowedIdentities: new Set(), longNumerals: new Set() },
                 assert.fail,
               );
               assert.ok(!('code' in checked), JSON.stringify([checked, message]));

@@ -151,11 +151,15 @@ test('network errors, 429 and 5xx are retried with the same ids, ever more slowl
 });
 
 test('Retry-After is obeyed, in seconds and as a date, and over a new page', async () => {
-  for (const form of ['seconds', 'date']) {
+  for (const [form, status, code] of [
+    ['seconds', 503, 'overloaded'],
+    ['date', 503, 'unknown'],
+    ['seconds', 500, 'internal_error'],
+  ] as const) {
     const world = started();
     const { client, clock, server } = world;
     const retryAfter = form === 'seconds' ? '120' : new Date(clock.now() + 123_000).toUTCString();
-    server.answerWith = () => failure(503, 'overloaded', retryAfter);
+    server.answerWith = () => failure(status, code, retryAfter);
     client.track('Event');
     await clock.advance(3_000);
     server.answerWith = () => undefined;
@@ -168,6 +172,7 @@ test('Retry-After is obeyed, in seconds and as a date, and over a new page', asy
     assert.equal(server.received.length, 1, form);
     await clock.advance(2_000);
     assert.deepEqual(server.events(), ['Event', 'Another'], form);
+    assert.equal(client.droppedCount + page.client.droppedCount, 0);
   }
 });
 

@@ -64,7 +64,7 @@ before(async () => {
   urls = [];
   for (const routes of [collectRoutes({ ...options, onCollected }), collectRoutes(options)]) {
     const port = await freePort();
-    servers.push(await listen('127.0.0.1', port, 'PORT', false, routes));
+    servers.push(await listen('127.0.0.1', port, 'PORT', false, routes, log));
     urls.push(`http://127.0.0.1:${port}`);
   }
 });

@@ -114,6 +114,69 @@ test('finds what ends the process', async () => {
   assert.match(fault?.bytes.toString('latin1') ?? '', /1e999/);
 });
 
+/** How deep the brackets of a body are, in strings or not. */
+function bracketsIn(body: Buffer): number {
+  return Math.max(
+    0,
+    ...(body.toString('latin1').match(/(?:[[{]"?a?"?:?)+/g) ?? []).map(({ length }) => length),
+  );
+}
+
+test('finds a process that deep nesting ends', async () => {
+  const fault = await faultFoundIn(({ body }) =>
+    bracketsIn(body) > 4_000 ? { status: 0, body: '' } : undefined,
+  );
+  assert.match(fault?.what ?? '', /hangs up on a whole request|the process ended|nobody listens/);
+  assert.equal(fault?.shown, 'alone');
+});
+
+test('finds a server that hangs up on deep nesting, and lives on', async () => {
+  const fault = await faultFoundIn(({ body }, response) => {
+    if (bracketsIn(body) > 1_000) response.socket?.destroy();
+    return undefined;
+  });
+  assert.equal(fault?.what, 'hangs up on a whole request');
+  assert.equal(fault?.shown, 'alone');
+});
+
+test('finds a lone surrogate that is answered with a fault', async () => {
+  const fault = await faultFoundIn(({ body }) =>
+    /"[^"]*\\ud800/.test(body.toString('latin1')) ? { status: 500, body: '{}' } : undefined,
+  );
+  assert.match(fault?.what ?? '', /^answers 500/);
+});
+
+test('plants nesting of every kind above and below 64 KiB, and lone surrogates, in every document', () => {
+  const names = new Set<string>();
+  const seen = { small: 0, large: 0, arrays: 0, objects: 0, surrogates: 0, surrogateKeys: 0 };
+  for (let number = 0; number < 6_000; number++) {
+    const { name, pieces } = caseOf(context, 5, number);
+    const body = Buffer.concat(pieces).toString('latin1');
+    const depth = bracketsIn(Buffer.from(body, 'latin1'));
+    if (depth > 200) {
+      names.add(name);
+      if (body.length > 64 * 1024) seen.large += 1;
+      else seen.small += 1;
+      if (body.includes('[[[[')) seen.arrays += 1;
+      if (body.includes('{"a":{"a":')) seen.objects += 1;
+    }
+    if (/"\\ud800"/.test(body)) seen.surrogates += 1;
+    if (/"\\ud800":1/.test(body)) seen.surrogateKeys += 1;
+  }
+  for (const [what, count] of Object.entries(seen)) assert.ok(count >= 5, `${what}: ${count}`);
+  for (const name of [
+    'an event',
+    'events in bulk',
+    'user properties in bulk',
+    'an identification',
+    'messages of a page',
+    'a deletion request',
+    'the beginning of a pairing',
+  ]) {
+    assert.ok(names.has(name), name);
+  }
+});
+
 test('finds what is acknowledged though it is no document', async () => {
   const fault = await faultFoundIn(({ method, body }) =>
     method === 'POST' && body.includes('é') ? { status: 200, body: '{}' } : undefined,

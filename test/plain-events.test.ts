@@ -201,6 +201,7 @@ test('keeps no more memory of a compressed body than that is long', async () => 
     ended: false,
     onGone: () => undefined,
     onData: (take: (chunk: Buffer, last: boolean) => void) => take(received, true),
+    guard: (work: unknown) => work,
   } as unknown as Exchange;
   const events = await new Promise<ReturnType<typeof readPlainEvents>>((resolve) => {
     readJsonBody(exchange, bodies.singleBytesMax, (body, owned) =>

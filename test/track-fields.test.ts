@@ -331,28 +331,26 @@ const numbers: Row[] = [
       ['0', '0'],
       ['-0', '0'],
       ['-0.0', '0'],
-      ['1e-400', '0'],
+      ['1e-400', '1e-400'],
       ['12.5', '12.5'],
       ['-12.50', '-12.5'],
       ['0.1', '0.1'],
       ['9007199254740991', '9007199254740991'],
-      // Beyond 2^53 a JSON number loses digits, here as in every JavaScript producer.
-      ['9007199254740993', '9007199254740992'],
+      ['9007199254740993', '9007199254740993'],
       ['123456789012345680000', '123456789012345680000'],
       ['1e21', '1e+21'],
       ['-1.5e-7', '-1.5e-7'],
       ['5e-324', '5e-324'],
       ['1.7976931348623157e308', '1.7976931348623157e+308'],
+      ['1e999', '1e999'],
+      ['-1e999', '-1e999'],
+      ['[1, 1e999]', '1||1e999'],
     ] as const
   ).map(([number, stored]) =>
     sendsText(`the number ${number}`, undefined, (json) => withProperty(json, 'number', number), {
       properties: { number: stored },
     }),
   ),
-  ...['1e999', '-1e999', '[1, 1e999]'].map((number) => ({
-    ...sendsText(`the number ${number}`, 'invalid_type', (json) => withProperty(json, 'number', number)),
-    field: 'properties.number',
-  })),
 ];
 
 const joined = (name: string, list: readonly unknown[], stored: string) =>

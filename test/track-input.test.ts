@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { constants, deflateRawSync, gzipSync } from 'node:zlib';
 import { cpuMicroseconds } from '../bench/processes.js';
-import { bodies } from '../src/contract/limits.js';
+import { bodies, counts } from '../src/contract/limits.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { type Sent, track } from './support/track.js';
 import {
@@ -238,14 +238,16 @@ const documents: Row[] = [
   sendsText('an unknown field nested 10 deep', undefined, (json) =>
     json.replace('{', `{"more":${nested(10)},`),
   ),
-  ...[2, 10, 1_000, 20_000].map((depth) => ({
+  ...[2, 10, counts.documentDepthMax - 2].map((depth) => ({
     ...sendsText(`a property nested ${depth} deep`, 'invalid_type', (json) =>
       withProperty(json, 'deep', nested(depth)),
     ),
     field: 'properties.deep',
   })),
-  sendsText('a property nested 100,000 deep', 'too_deep', (json) =>
-    withProperty(json, 'deep', nested(100_000)),
+  ...[counts.documentDepthMax - 1, 1_000, 20_000, 100_000].map((depth) =>
+    sendsText(`a property nested ${depth} deep`, 'too_deep', (json) =>
+      withProperty(json, 'deep', nested(depth)),
+    ),
   ),
   sendsText('objects nested 100,000 deep', 'too_deep', (json) =>
     withProperty(json, 'deep', '{"a":'.repeat(100_000) + 1 + '}'.repeat(100_000)),

@@ -4,8 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { lengths, timestampAheadMsMax } from '../src/contract/limits.js';
+import { counts, lengths, timestampAheadMsMax } from '../src/contract/limits.js';
 import type { OutcomeCode } from '../src/contract/outcomes.js';
+import { mendEvent } from '../src/ingest/mend.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 import { addEnvironment, type Reply, type Sent, track } from './support/track.js';
 import {
@@ -263,13 +264,30 @@ const beyondMending: Row[] = [
     properties: { a: Object.fromEntries(Array.from({ length: 1001 }, (_, index) => [index, index])) },
   }),
   refuses('a lone surrogate', 'invalid_text', 'properties.key', { properties: { key: '\ud800' } }),
-  {
-    ...sends('the number 1e999', 'invalid_type', (event) => ({
-      body: withProperty(JSON.stringify(event), 'key', '1e999'),
-    })),
-    field: 'properties.key',
-  },
-  sends('an object nested 1,000 deep', 'too_long', (event) => ({
+  sends('objects whose keys are too long together', 'too_long', (event) => ({
+    body: withProperty(
+      JSON.stringify(event),
+      'deep',
+      `{"${'k'.repeat(50)}":`.repeat(30) + 1 + '}'.repeat(30),
+    ),
+  })),
+  sends('objects of 120 kB that would flatten to 400 MB of keys', 'too_long', (event) => ({
+    body: {
+      ...event,
+      properties: {
+        ['k'.repeat(50_000)]: Object.fromEntries(Array.from({ length: 8_000 }, (_, i) => [i, 1])),
+      },
+    },
+  })),
+  sends('nested objects of 1 MB with 100,000 values', 'too_many_properties', (event) => ({
+    body: {
+      ...event,
+      properties: {
+        ['k'.repeat(1_000)]: Object.fromEntries(Array.from({ length: 90_000 }, (_, i) => [i, 1])),
+      },
+    },
+  })),
+  sends('an object nested 1,000 deep', 'too_deep', (event) => ({
     body: withProperty(JSON.stringify(event), 'deep', '{"a":'.repeat(1000) + 1 + '}'.repeat(1000)),
   })),
   sends('an object nested 100,000 deep', 'too_deep', (event) => ({
@@ -560,4 +578,14 @@ describe('after all that', () => {
   test('the strict environment has exactly what it accepted', () => strict.check());
   test('the lenient environment has it mended, and nothing else', () => lenient.check());
   test('so has the one of the real producers', () => producers.check());
+});
+
+test('an object is flattened no further than to what refuses it', () => {
+  const inner = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [index, 1]));
+  const keysOf = (key: string) => {
+    const mended = mendEvent({ properties: { [key]: inner } }, () => undefined, new Set());
+    return Object.keys((mended as { properties: object }).properties).length;
+  };
+  assert.equal(keysOf('k'), counts.propertiesMax + 1);
+  assert.equal(keysOf('k'.repeat(lengths.propertyKeyMax)), 1);
 });

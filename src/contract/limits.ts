@@ -16,8 +16,6 @@ export const bodies = {
   bulkBytesMax: 16 * MiB,
   collectBytesMax: MiB,
   deletionBytesMax: 32 * MiB,
-  /** Documents above this have their nesting checked before they are parsed. */
-  depthCheckedBytesMin: 64 * KiB,
 } as const;
 
 /** A timestamp may lie this far ahead of the clock. */
@@ -161,5 +159,6 @@ function assertRelations(): void {
     visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
     'a live pairing must survive two renewals that fail',
   );
+  relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');
   relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
 }

@@ -51,6 +51,10 @@ export const outcomes = {
   rate_limited: later(429, 'The rate limit has no room for this request; nothing was stored.'),
   overloaded: later(503, 'The service cannot take the request now; nothing was stored.'),
   unknown: later(503, 'It is not known whether the request was stored; repeat it with the same keys.'),
+  internal_error: later(
+    500,
+    'An error of the service itself. It is not known whether the request was stored; repeat it with the same keys.',
+  ),
 } as const satisfies Record<string, Outcome>;
 
 /** Why one record, or one request, is refused: what (`code`), where (`field`, a path) and in words. */

@@ -4,7 +4,7 @@
 import Type, { type Static } from 'typebox';
 import { counts, lengths } from './limits.js';
 
-/** A property's value. Arrays are joined into one string; numbers must be finite. */
+/** A property's value. Arrays are joined into one string. A number that a double does not hold comes as its digits. */
 const eventPropertyValue = Type.Union([
   Type.Number(),
   Type.String({ maxLength: lengths.propertyValueMax }),

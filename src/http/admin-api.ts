@@ -1,7 +1,7 @@
 // The administration over HTTP, /admin/v1 on ADMIN_PORT: the same as on the command line, for callers with
 // `Authorization: Bearer ADMIN_TOKEN`. Without an ADMIN_TOKEN it is off.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import type { HttpRequest } from 'uWebSockets.js';
 import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { outcomes, rejection } from '../contract/outcomes.js';
@@ -9,7 +9,8 @@ import { parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
 import { isAdministrator, readBearer } from './authorization.js';
 import { readJsonBody } from './body.js';
-import { Exchange } from './exchange.js';
+import type { Exchange } from './exchange.js';
+import { isOwnFault } from './fault.js';
 import { type Method, type Route, withoutBody } from './server.js';
 
 /** Runs one command of the administration, given as on the command line. */
@@ -62,7 +63,7 @@ export function adminApiRoutes(options: AdminApiOptions): Route[] {
   return commandOf.map(([method, path, toCommand]) => ({
     method,
     path: `/admin/v1${path}`,
-    handle: (res, req) => handle(options, toCommand, path.split(':').length - 1, res, req),
+    handle: (exchange, req) => handle(options, toCommand, path.split(':').length - 1, exchange, req),
   }));
 }
 
@@ -70,12 +71,11 @@ function handle(
   options: AdminApiOptions,
   toCommand: ToCommand,
   parameterCount: number,
-  res: HttpResponse,
+  exchange: Exchange,
   req: HttpRequest,
 ): void {
   const path = Array.from({ length: parameterCount }, (_, i) => decode(req.getParameter(i) ?? ''));
   const hasBody = !['get', 'delete'].includes(req.getMethod());
-  const exchange = new Exchange(res, req);
   if (!isAdministrator(options.adminToken, readBearer(exchange.framing.authorization))) {
     const reason = rejection('unauthorized', 'Unauthorized: send Authorization: Bearer ADMIN_TOKEN.');
     const { message } = reason;
@@ -84,7 +84,7 @@ function handle(
     ]);
   }
   if (!hasBody || exchange.framing.length === 0)
-    return void run(options, withoutBody(exchange), toCommand, path, {});
+    return exchange.attend(run(options, withoutBody(exchange), toCommand, path, {}));
   readJsonBody(exchange, bodyBytesMax, (bytes) => {
     const document = parseDocument(bytes);
     if ('code' in document) return exchange.refuse(document);
@@ -92,7 +92,7 @@ function handle(
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       return exchange.refuse(rejection('invalid_type', 'The body must be an object.'));
     }
-    void run(options, exchange, toCommand, path, value as Record<string, unknown>);
+    exchange.attend(run(options, exchange, toCommand, path, value as Record<string, unknown>));
   });
 }
 
@@ -111,6 +111,7 @@ async function run(
     if (error instanceof AdministrationError)
       return exchange.refuse(rejection('not_possible', error.message));
     if (error instanceof StateNotLoaded) return exchange.refuse(rejection('overloaded', error.message));
+    if (isOwnFault(error)) throw error;
     options.log.warn({ error: describeError(error) }, 'a request of the administration failed');
     exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
   }

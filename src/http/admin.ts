@@ -1,7 +1,6 @@
 // The administrators' server on ADMIN_PORT: metrics.
 
 import { describeError, type Log } from '../log.js';
-import { Exchange } from './exchange.js';
 import { type Route, withoutBody } from './server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
@@ -9,9 +8,9 @@ export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route
     {
       method: 'get',
       path: '/metrics',
-      handle: (res, req) => {
-        const exchange = withoutBody(new Exchange(res, req));
-        readMetrics().then(
+      handle: (exchange) => {
+        withoutBody(exchange);
+        return readMetrics().then(
           (text) => exchange.reply(200, text, [], 'text/plain; version=0.0.4; charset=utf-8'),
           (error: unknown) => {
             log.error({ error: describeError(error) }, 'metrics cannot be read');

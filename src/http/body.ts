@@ -107,7 +107,7 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
   gunzip(
     Buffer.from(body),
     { maxOutputLength: bytesMax, finishFlush: constants.Z_FINISH },
-    (error, inflated) => {
+    exchange.guard((error: Error | null, inflated: Buffer) => {
       if (exchange.ended) return;
       // A short one is a view of 16 KiB, which whoever kept it would hold as long.
       if (error === null) return take(inflated, false);
@@ -115,7 +115,7 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
         return exchange.refuseAndClose(tooLarge(bytesMax));
       }
       exchange.refuse(rejection('invalid_encoding', 'The body is not valid gzip.'));
-    },
+    }),
   );
 }
 

@@ -1,7 +1,6 @@
 // POST /api/collect, the endpoint of the client library: body → document → environment → messages → one commit
 // → an answer a message. Open to the pages of any site; nothing of the request but its body counts.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { LiveEnvironment } from '../accounts/environments.js';
 import { bodies, lengths } from '../contract/limits.js';
 import { outcomes, type Rejection } from '../contract/outcomes.js';
@@ -22,8 +21,8 @@ import {
 } from '../metrics.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { readJsonBody, typesOfBrowsers } from './body.js';
-import { openRoutes, openToPages } from './cors.js';
-import { Exchange } from './exchange.js';
+import { openRoutes } from './cors.js';
+import type { Exchange } from './exchange.js';
 import { type IngestOptions, rejectionOf } from './ingest.js';
 import type { Route } from './server.js';
 
@@ -37,8 +36,7 @@ const endpoint = 'collect';
 export function collectRoutes(options: CollectOptions): Route[] {
   const { environments, rejected } = options;
 
-  function handle(res: HttpResponse, req: HttpRequest): void {
-    const exchange = new Exchange(res, req, openToPages);
+  function handle(exchange: Exchange): void {
     readJsonBody(exchange, bodies.collectBytesMax, (body) => receive(exchange, body), typesOfBrowsers);
   }
 
@@ -51,10 +49,11 @@ export function collectRoutes(options: CollectOptions): Route[] {
     const bytes = body.length;
     const environment = environments.get(appId);
     if (environment !== undefined) return proceed(exchange, { document, bytes, receivedMs }, environment);
-    void findEnvironment(environments, appId).then((found) => {
+    const go = findEnvironment(environments, appId).then((found) => {
       if ('code' in found) refuse(exchange, found);
       else proceed(exchange, { document, bytes, receivedMs }, found);
     });
+    exchange.attend(go);
   }
 
   function proceed(exchange: Exchange, received: Received, environment: LiveEnvironment): void {
@@ -73,15 +72,15 @@ export function collectRoutes(options: CollectOptions): Route[] {
     if (prepared.errors.length > 0) rejected.noteElements(source, prepared.errors, prepared.messages);
     const request = { pairing: pairingOf(document.value), prepared, environment };
     if (prepared.groups.length === 0) return answer(exchange, request, []);
-    ingestion
-      .committerOf(environment.shard)
-      .submitTogether(prepared.groups, (results) => answer(exchange, request, results));
+    const settle = exchange.guard((results: readonly CommitResult[]) => answer(exchange, request, results));
+    ingestion.committerOf(environment.shard).submitTogether(prepared.groups, settle);
   }
 
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
     // The groups go in one commit: when one is not answered, none is.
     for (const result of results) {
+      if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
         return refuse(exchange, rejectionOf(result));
       }
@@ -98,9 +97,8 @@ export function collectRoutes(options: CollectOptions): Route[] {
       exchange.reply(200, JSON.stringify(body));
     };
     if (request.pairing === undefined) return reply(true);
-    void lives(request.pairing, { appId: environment.appId, messages: prepared.messages, answers }).then(
-      reply,
-    );
+    const { messages } = prepared;
+    exchange.attend(lives(request.pairing, { appId: environment.appId, messages, answers }).then(reply));
   }
 
   /** Whether a pairing lives, as far as anybody can say; what is stored does not depend on it. */

@@ -3,8 +3,8 @@
 // preflight 405, without a word of CORS.
 // @see https://fetch.spec.whatwg.org/#http-cors-protocol
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { Exchange, type Headers } from './exchange.js';
+import type { HttpRequest } from 'uWebSockets.js';
+import type { Exchange, Headers } from './exchange.js';
 import { notFound, type Route, withoutBody } from './server.js';
 
 /** For every answer of an open path, refusals too: without them a page cannot read why it was refused. */
@@ -16,24 +16,20 @@ export const openToPages: Headers = [
 /** How long browsers may remember the answer to a preflight; most keep it for two hours at most. */
 const preflightSeconds = 24 * 60 * 60;
 
-/**
- * The routes of POST endpoints for pages, with their preflights. A handler makes its exchange with
- * `openToPages`; what the router answers by itself (404 below the path, 405) carries the same headers.
- */
+/** The routes of POST endpoints for pages, with their preflights and the 404s below them, all open. */
 export function openRoutes(routes: readonly Route[]): Route[] {
   const paths = [...new Set(routes.map(({ path }) => path))];
   return [
-    ...routes.map((route) => ({ ...route, headers: openToPages })),
+    ...routes,
     ...paths.map((path): Route => ({ method: 'options', path, handle: preflight })),
-    ...paths.map((path): Route => ({ method: 'any', path: `${path}/*`, handle: notFound(openToPages) })),
-  ];
+    ...paths.map((path): Route => ({ method: 'any', path: `${path}/*`, handle: notFound })),
+  ].map((route) => ({ ...route, headers: openToPages }));
 }
 
-function preflight(res: HttpResponse, req: HttpRequest): void {
+function preflight(exchange: Exchange, req: HttpRequest): void {
   // A page on the internet asks so before it talks to a service in a private network.
   const privateNetwork = req.getHeader('access-control-request-private-network') === 'true';
-  const exchange = withoutBody(new Exchange(res, req, openToPages));
-  exchange.replyEmpty(204, [
+  withoutBody(exchange).replyEmpty(204, [
     ['Access-Control-Allow-Methods', 'POST'],
     ['Access-Control-Allow-Headers', 'Content-Type, Content-Encoding'],
     ['Access-Control-Max-Age', String(preflightSeconds)],

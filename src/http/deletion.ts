@@ -1,7 +1,7 @@
 // The deletion API: tokens, submissions and their status. All causes of a 401 of one endpoint have the same
 // bytes, and so have the 404s for an unknown request and for another account's.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import type { HttpRequest } from 'uWebSockets.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { allowStatusRequest, type Caller, callerOfToken, mintToken } from '../accounts/tokens.js';
 import { bodies } from '../contract/limits.js';
@@ -14,7 +14,8 @@ import { type Document, parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
 import { readBasic, readBearer } from './authorization.js';
 import { readJsonBody } from './body.js';
-import { Exchange, type Headers } from './exchange.js';
+import type { Exchange, Headers } from './exchange.js';
+import { isOwnFault } from './fault.js';
 import { type Route, withoutBody } from './server.js';
 
 export type DeletionApiOptions = {
@@ -30,14 +31,18 @@ const base = '/api/public/v0';
 
 export function deletionRoutes(options: DeletionApiOptions): Route[] {
   return [
-    { method: 'post', path: `${base}/auth_token`, handle: (res, req) => token(options, res, req) },
-    { method: 'post', path: `${base}/user_deletion`, handle: (res, req) => submit(options, res, req) },
-    { method: 'get', path: `${base}/deletion_status/:id`, handle: (res, req) => status(options, res, req) },
+    { method: 'post', path: `${base}/auth_token`, handle: (exchange) => token(options, exchange) },
+    { method: 'post', path: `${base}/user_deletion`, handle: (exchange) => submit(options, exchange) },
+    {
+      method: 'get',
+      path: `${base}/deletion_status/:id`,
+      handle: (exchange, req) => status(options, exchange, req),
+    },
   ];
 }
 
-function token(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest): void {
-  const exchange = withoutBody(new Exchange(res, req));
+function token(options: DeletionApiOptions, exchange: Exchange): void {
+  withoutBody(exchange);
   const credentials = readBasic(exchange.framing.authorization);
   if (credentials === undefined) return unauthorized(exchange, 'Basic');
   const { address } = exchange;
@@ -58,8 +63,7 @@ function token(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest)
   });
 }
 
-function submit(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest): void {
-  const exchange = new Exchange(res, req);
+function submit(options: DeletionApiOptions, exchange: Exchange): void {
   const accessToken = readBearer(exchange.framing.authorization);
   if (accessToken === undefined) return unauthorized(withoutBody(exchange), 'Bearer');
   // The token is looked up while the body comes in, so that nobody without one has theirs parsed.
@@ -102,9 +106,9 @@ async function acceptSubmission(
   exchange.reply(201, JSON.stringify(body));
 }
 
-function status(options: DeletionApiOptions, res: HttpResponse, req: HttpRequest): void {
+function status(options: DeletionApiOptions, exchange: Exchange, req: HttpRequest): void {
   const requestId = req.getParameter(0) ?? '';
-  const exchange = withoutBody(new Exchange(res, req));
+  withoutBody(exchange);
   const accessToken = readBearer(exchange.framing.authorization);
   if (accessToken === undefined) return unauthorized(exchange, 'Bearer');
   answerOrFail(options, exchange, async () => {
@@ -138,13 +142,15 @@ const requestIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Answers 503 when Redis fails; whether something was stored is then unknown. */
 function answerOrFail(options: DeletionApiOptions, exchange: Exchange, work: () => Promise<void>): void {
-  work().catch((error: unknown) => {
+  const answered = work().catch((error: unknown) => {
     if (error instanceof StateNotLoaded) {
       return refuse(exchange, 'overloaded', 'Nothing was stored: the state of the service is not loaded.');
     }
+    if (isOwnFault(error)) throw error;
     options.log.warn({ error: describeError(error) }, 'a request of the deletion API failed');
     refuse(exchange, 'unknown', outcomes.unknown.meaning);
   });
+  exchange.attend(answered);
 }
 
 function unauthorized(exchange: Exchange, scheme: 'Basic' | 'Bearer'): void {

@@ -3,7 +3,7 @@
 // environments of the account that the first start creates, only for users whose ids are named, and only to
 // its own page.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Arrived, ArrivedQuery } from '../clickhouse/arrived.js';
@@ -11,7 +11,8 @@ import { snippet } from '../client/web/snippet.js';
 import { lengths, userIdMax } from '../contract/limits.js';
 import { outcomes, rejection } from '../contract/outcomes.js';
 import { describeError, type Log } from '../log.js';
-import { Exchange, type Headers } from './exchange.js';
+import type { Exchange, Headers } from './exchange.js';
+import { isOwnFault } from './fault.js';
 import { fileRoute, pageReply, readPage, scriptType } from './pages.js';
 import { isOwnHost, isSameOrigin } from './same-origin.js';
 import { type Handler, type Route, withoutBody } from './server.js';
@@ -52,14 +53,16 @@ export function demoRoutes(options: DemoOptions): Route[] {
 
   /** Answers who may not ask; else hands on an exchange and the query. */
   function guarded(work: (exchange: Exchange) => Promise<void>): Handler {
-    return (res: HttpResponse, req: HttpRequest) => {
+    return (exchange: Exchange, req: HttpRequest) => {
       const fault = !isOwnHost(req, names) ? wrongName : !mayAsk(req) ? foreign : undefined;
-      const exchange = withoutBody(new Exchange(res, req));
+      withoutBody(exchange);
       if (fault !== undefined) return exchange.refuse(fault);
-      work(exchange).catch((error: unknown) => {
+      const answered = work(exchange).catch((error: unknown) => {
+        if (isOwnFault(error)) throw error;
         options.log.warn({ error: describeError(error) }, 'a request of the demo failed');
         exchange.refuse(rejection('overloaded', 'The demo cannot be served now.'));
       });
+      exchange.attend(answered);
     };
   }
 

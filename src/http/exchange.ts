@@ -1,10 +1,11 @@
 // One request and its answer. Keeps the rules of uWebSockets.js in one place: handlers for data and abortion
 // are attached at once, the request is read before its handler returns, an aborted response is never
-// touched, and every answer is written inside one cork.
+// touched, and every answer is written inside one cork. An error of ours concerns its request alone: whatever
+// goes on with a request later goes through `guard` or `attend`, and is answered 500 when it throws.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { overloadedRetrySeconds } from '../contract/limits.js';
-import { type OutcomeCode, outcomes, type Rejection } from '../contract/outcomes.js';
+import { type OutcomeCode, outcomes, type Rejection, rejection } from '../contract/outcomes.js';
 import { type Framing, readFraming } from './framing.js';
 
 const statusLines: Readonly<Record<number, string>> = {
@@ -19,6 +20,7 @@ const statusLines: Readonly<Record<number, string>> = {
   413: '413 Payload Too Large',
   415: '415 Unsupported Media Type',
   429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
   503: '503 Service Unavailable',
 };
 
@@ -39,14 +41,20 @@ export class Exchange {
   /** Whether the client is gone; the response must not be touched then. */
   #gone = false;
   #finished = false;
+  #sent = false;
   #bodyPending = false;
   #heldAnswer: (() => void) | undefined;
   #release: (() => void) | undefined;
+  readonly #noteFault: (error: unknown) => void;
 
-  /** `headers` are sent with whatever answer the request gets. */
-  constructor(res: HttpResponse, req: HttpRequest, headers: Headers = []) {
+  /**
+   * `headers` are sent with whatever answer the request gets. `noteFault` is told of every error of ours that the
+   * request meets, and must not throw.
+   */
+  constructor(res: HttpResponse, req: HttpRequest, headers: Headers, noteFault: (error: unknown) => void) {
     this.#res = res;
     this.#headers = headers;
+    this.#noteFault = noteFault;
     this.framing = readFraming(req);
     this.query = req.getQuery() ?? '';
     this.head = req.getMethod() === 'head';
@@ -63,9 +71,39 @@ export class Exchange {
 
   /** Hands the chunks of the body to `take`, each a view that dies when `take` returns. */
   onData(take: (chunk: Buffer, last: boolean) => void): void {
-    this.#res.onData((chunk, last) => {
+    const data = this.guard((chunk: ArrayBuffer, last: boolean) => {
       if (!this.ended) take(Buffer.from(chunk), last);
     });
+    this.#res.onData(data);
+  }
+
+  /** A callback that goes on with this request. What it throws, or its promise rejects with, fails the request. */
+  guard<Args extends unknown[]>(work: (...args: Args) => unknown): (...args: Args) => void {
+    return (...args) => {
+      try {
+        const working = work(...args);
+        if (working instanceof Promise) this.attend(working);
+      } catch (error) {
+        this.fail(error);
+      }
+    };
+  }
+
+  /** Work that goes on with this request: the request fails when it rejects. */
+  attend(work: Promise<unknown>): void {
+    work.catch((error: unknown) => this.fail(error));
+  }
+
+  /** Answers 500 for an error of ours, unless an answer was given, and closes the connection. */
+  fail(error: unknown): void {
+    this.#noteFault(error);
+    try {
+      // An answer that was begun cannot become another one.
+      if (this.#finished && !this.#sent && !this.#gone) this.#res.close();
+      else if (!this.ended) this.refuseAndClose(internalError);
+    } catch (fault) {
+      this.#noteFault(fault);
+    }
   }
 
   /**
@@ -81,7 +119,7 @@ export class Exchange {
     this.#res.onData((_, last) => {
       if (!last || !this.#bodyPending) return;
       this.#bodyPending = false;
-      this.#heldAnswer?.();
+      if (this.#heldAnswer !== undefined) this.guard(this.#heldAnswer)();
     });
   }
 
@@ -115,7 +153,7 @@ export class Exchange {
     if (!this.#closeAfter) return send();
     // Not in this turn: bytes behind an ambiguous request would be parsed as another one before the connection
     // closes. While an answer is pending, the parser closes the connection instead.
-    setImmediate(send);
+    setImmediate(this.guard(send));
   }
 
   #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
@@ -131,6 +169,7 @@ export class Exchange {
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
       else if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
       else res.end(body, this.#closeAfter);
+      this.#sent = true;
     });
   }
 
@@ -143,7 +182,7 @@ export class Exchange {
   refuse(reason: Rejection, more: object = {}, headers: Headers = []): void {
     const { status } = outcomes[reason.code];
     const body = JSON.stringify({ err: errorBody(reason), ...more });
-    this.reply(status, body, status === 503 ? [...headers, retryLater] : headers);
+    this.reply(status, body, status >= 500 ? [...headers, retryLater] : headers);
   }
 
   /** Refuses a request whose body is not wanted any more, and closes the connection. */
@@ -161,6 +200,7 @@ export class Exchange {
   }
 }
 
+const internalError = rejection('internal_error', outcomes.internal_error.meaning);
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
 
 const openExchanges = { count: 0, waiting: [] as (() => void)[] };

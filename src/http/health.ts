@@ -1,7 +1,6 @@
 // GET /health/live and /health/ready. Ready means that a record sent now would be accepted, of some environments
 // at least; ClickHouse being away does not change that until the backlog is full.
 
-import { Exchange } from './exchange.js';
 import { type Route, withoutBody } from './server.js';
 
 /** Whether the process can take records, and what is missing for all of them. */
@@ -12,15 +11,15 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
     {
       method: 'get',
       path: '/health/live',
-      handle: (res, req) => withoutBody(new Exchange(res, req)).reply(200, '{"live":true}'),
+      handle: (exchange) => withoutBody(exchange).reply(200, '{"live":true}'),
     },
     {
       method: 'get',
       path: '/health/ready',
-      handle: (res, req) => {
+      handle: (exchange) => {
         const { ready, missing } = readiness();
         const body = JSON.stringify({ ready, missing });
-        withoutBody(new Exchange(res, req)).reply(ready ? 200 : 503, body);
+        withoutBody(exchange).reply(ready ? 200 : 503, body);
       },
     },
   ];

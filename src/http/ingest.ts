@@ -1,7 +1,6 @@
 // The ingestion endpoints, one record or many: body → document → environment → prepared group → commit →
 // answer.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { Environments, LiveEnvironment } from '../accounts/environments.js';
 import { bodies } from '../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../contract/outcomes.js';
@@ -29,7 +28,8 @@ import {
 } from '../metrics.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { readJsonBody, tooLarge } from './body.js';
-import { Exchange, type Headers } from './exchange.js';
+import type { Exchange, Headers } from './exchange.js';
+import type { Handler } from './server.js';
 
 export type IngestOptions = {
   readonly environments: Environments;
@@ -44,18 +44,14 @@ export type IngestOptions = {
 export type Ingestion = { readonly limitKeys: LimitKeys; readonly committerOf: (shard: number) => Committer };
 
 /** Makes the handler of the endpoint that takes records of this kind. */
-export function ingest<T extends Checked>(
-  kind: RecordKind<T>,
-  options: IngestOptions,
-): (res: HttpResponse, req: HttpRequest) => void {
+export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions): Handler {
   const { environments } = options;
   const endpoint = kind.name;
   const accepted = recordsAccepted.labels(endpoint);
   const repeated = recordsRepeated.labels(endpoint);
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
 
-  function handle(res: HttpResponse, req: HttpRequest): void {
-    const exchange = new Exchange(res, req);
+  function handle(exchange: Exchange): void {
     readJsonBody(exchange, bytesMax, (body, owned) => {
       if (!receivePlain(exchange, body, owned)) receive(exchange, body);
     });
@@ -91,11 +87,12 @@ export function ingest<T extends Checked>(
     }
 
     if (environment !== undefined) return proceed(exchange, document, bytes, environment);
-    void findEnvironment(environments, appId).then((found) => {
+    const go = findEnvironment(environments, appId).then((found) => {
       if (!('code' in found)) proceed(exchange, document, bytes, found);
       else if (found.code === 'overloaded') unavailable(exchange, found);
       else refuse(exchange, found);
     });
+    exchange.attend(go);
   }
 
   function proceed(
@@ -133,9 +130,8 @@ export function ingest<T extends Checked>(
     environment: LiveEnvironment,
     ingestion: Ingestion,
   ): void {
-    ingestion
-      .committerOf(environment.shard)
-      .submit(prepared.group, (result) => answer(exchange, prepared, result, environment));
+    const settle = exchange.guard((result: CommitResult) => answer(exchange, prepared, result, environment));
+    ingestion.committerOf(environment.shard).submit(prepared.group, settle);
   }
 
   function answer(
@@ -149,6 +145,8 @@ export function ingest<T extends Checked>(
         return acknowledge(exchange, prepared, result.letters, environment);
       case 'limited':
         return limited(exchange, prepared, result.limitIndex, result.waitMs);
+      case 'failed':
+        return exchange.fail(result.fault);
       default:
         return unavailable(exchange, rejectionOf(result));
     }

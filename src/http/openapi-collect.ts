@@ -127,7 +127,7 @@ export const collectPart: OpenApiPart = {
             ],
             {
               headers: Object.fromEntries(
-                [400, 413, 415, 503].map((status) => [
+                [400, 413, 415, 500, 503].map((status) => [
                   status,
                   { 'Access-Control-Allow-Origin': allowOrigin() },
                 ]),

@@ -6,7 +6,6 @@
 import { errorSchema } from '../contract/answers.js';
 import { overloadedRetrySeconds } from '../contract/limits.js';
 import { type Outcome, type OutcomeCode, outcomes } from '../contract/outcomes.js';
-import { Exchange } from './exchange.js';
 import { type Route, withoutBody } from './server.js';
 
 /** What one subject adds to the document. */
@@ -54,7 +53,8 @@ export type RefusalOptions = {
 };
 
 /** The answers of an operation that refuses requests for these reasons, by status. */
-export function refusals(codes: readonly OutcomeCode[], options: RefusalOptions = {}) {
+export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions = {}) {
+  const codes = [...expected, 'internal_error'] as const;
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {
     const its = codes.filter((code) => outcomes[code].status === status);
@@ -116,7 +116,7 @@ export function openApiRoute(baseUrl: string, parts: readonly OpenApiPart[]): Ro
   return {
     method: 'get',
     path: '/openapi.json',
-    handle: (res, req) => withoutBody(new Exchange(res, req)).reply(200, text),
+    handle: (exchange) => withoutBody(exchange).reply(200, text),
   };
 }
 
@@ -171,7 +171,7 @@ const sharedSchemas = {
 };
 
 function headersOf(status: number): object {
-  if (status !== 429 && status !== 503) return {};
+  if (status !== 429 && status < 500) return {};
   return {
     'Retry-After': {
       required: true,

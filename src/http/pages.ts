@@ -3,7 +3,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
-import { Exchange, type Headers } from './exchange.js';
+import type { Exchange, Headers } from './exchange.js';
 import { type Route, withoutBody } from './server.js';
 
 const folder = new URL('./pages/', import.meta.url);
@@ -37,7 +37,7 @@ export function visualizerPageRoute(administration: boolean): Route {
   return {
     method: 'get',
     path: '/visualizer',
-    handle: (res, req) => pageReply(withoutBody(new Exchange(res, req)), html, directives),
+    handle: (exchange) => pageReply(withoutBody(exchange), html, directives),
   };
 }
 
@@ -70,6 +70,6 @@ export function fileRoute(path: string, text: string, type: string): Route {
   return {
     method: 'get',
     path,
-    handle: (res, req) => withoutBody(new Exchange(res, req)).reply(200, text, always, type),
+    handle: (exchange) => withoutBody(exchange).reply(200, text, always, type),
   };
 }

@@ -1,14 +1,13 @@
 // GET /sdk.js, the client library as one script for the pages of any site, and its source map. Read and
 // compressed once, at the start, and served from memory.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import type { Log } from '../log.js';
-import { Exchange, type Headers } from './exchange.js';
-import { notFound, type Route, withoutBody } from './server.js';
+import type { Headers } from './exchange.js';
+import { type Handler, notFound, type Route, withoutBody } from './server.js';
 
 export type SdkOptions = {
   /** Where the build puts `sdk.js` and `sdk.js.map`. */
@@ -38,7 +37,7 @@ export function sdkRoutes({ folder, log }: SdkOptions): Route[] {
     const path = join(folder, file.name);
     const found = existsSync(path);
     if (!found) log.warn({ path }, 'the client library was not built and is not served');
-    const handle = found ? serve(file, encode(readFileSync(path))) : notFound(always);
+    const handle = found ? serve(file, encode(readFileSync(path))) : notFound;
     return (['get', 'head'] as const).map((method) => ({
       method,
       path: `/${file.name}`,
@@ -62,12 +61,12 @@ function encode(body: Buffer): Form[] {
   ];
 }
 
-function serve({ type, headers }: File, forms: readonly Form[]) {
+function serve({ type, headers }: File, forms: readonly Form[]): Handler {
   const plain = forms.at(-1) as Form;
-  return (res: HttpResponse, req: HttpRequest): void => {
+  return (exchange, req) => {
     const accepted = req.getHeader('accept-encoding');
     const known = req.getHeader('if-none-match');
-    const exchange = withoutBody(new Exchange(res, req, always));
+    withoutBody(exchange);
     const form = forms.find(({ encoding }) => accepts(accepted, encoding)) ?? plain;
     const validators: Headers = [['ETag', form.etag], cached, ['Vary', 'Accept-Encoding']];
     if (knows(known, form.etag)) return exchange.replyEmpty(304, validators);

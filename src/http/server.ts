@@ -5,9 +5,12 @@ import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from '
 import uws from 'uWebSockets.js';
 import { createServer } from 'node:net';
 import { outcomes, rejection } from '../contract/outcomes.js';
+import type { Log } from '../log.js';
 import { allAnswered, Exchange, type Headers } from './exchange.js';
+import { noteFault } from './fault.js';
 
-export type Handler = (res: HttpResponse, req: HttpRequest) => void;
+/** Begins with a request; `req` may be read until this returns. What it throws fails the request alone. */
+export type Handler = (exchange: Exchange, req: HttpRequest) => unknown;
 
 export type Method = 'get' | 'head' | 'post' | 'put' | 'patch' | 'del' | 'options' | 'any';
 
@@ -15,7 +18,7 @@ export type Route = {
   readonly method: Method;
   readonly path: string;
   readonly handle: Handler;
-  /** Sent with the 405 that other methods of the path get. */
+  /** Sent with whatever answer the path gives, also with the 405 that other methods of it get. */
   readonly headers?: Headers;
 };
 
@@ -34,13 +37,14 @@ export async function listen(
   portVariable: string,
   shared: boolean,
   routes: readonly Route[],
+  log: Log,
   attach: (app: TemplatedApp) => void = () => undefined,
 ): Promise<Server> {
   // Two processes that listen through uWebSockets.js share a port without an error.
   if (!shared) await assertPortFree(host, port, portVariable);
   const app = uws.App();
   attach(app);
-  addRoutes(app, routes);
+  addRoutes(app, routes, log);
   const socket = await new Promise<us_listen_socket>((resolve, reject) => {
     app.listen(host, port, (listening) => {
       if (listening) resolve(listening);
@@ -62,8 +66,15 @@ export class PortTaken extends Error {
   }
 }
 
-function addRoutes(app: TemplatedApp, routes: readonly Route[]): void {
-  for (const { method, path, handle } of routes) app[method](path, handle);
+function addRoutes(app: TemplatedApp, routes: readonly Route[], log: Log): void {
+  const add = ({ method, path, handle, headers = [] }: Route) => {
+    const note = (error: unknown) => noteFault(log, path, error);
+    app[method](path, (res: HttpResponse, req: HttpRequest) => {
+      const exchange = new Exchange(res, req, headers, note);
+      exchange.guard(handle)(exchange, req);
+    });
+  };
+  for (const route of routes) add(route);
   for (const path of new Set(routes.map((route) => route.path))) {
     const its = routes.filter((route) => route.path === path);
     if (its.some(({ method }) => method === 'any')) continue;
@@ -71,15 +82,15 @@ function addRoutes(app: TemplatedApp, routes: readonly Route[]): void {
     const allow = [['Allow', methods.join(', ')]] as const;
     const headers = its.find((route) => route.headers !== undefined)?.headers;
     const reason = rejection('method_not_allowed', outcomes.method_not_allowed.meaning);
-    app.any(path, (res, req) => withoutBody(new Exchange(res, req, headers)).refuse(reason, {}, allow));
+    const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
+    add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });
   }
-  app.any('/*', notFound());
+  add({ method: 'any', path: '/*', handle: notFound });
 }
 
 /** Answers 404. */
-export function notFound(headers: Headers = []): Handler {
-  const reason = rejection('not_found', outcomes.not_found.meaning);
-  return (res, req) => withoutBody(new Exchange(res, req, headers)).refuse(reason);
+export function notFound(exchange: Exchange): void {
+  withoutBody(exchange).refuse(rejection('not_found', outcomes.not_found.meaning));
 }
 
 /** For requests whose body nobody reads. */

@@ -4,6 +4,7 @@
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import { visualizer } from '../contract/limits.js';
+import { parseDocument } from '../ingest/document.js';
 import { describeError, type Log } from '../log.js';
 import { visualizerMessages, visualizerPages } from '../metrics.js';
 import type { Redis } from '../redis/client.js';
@@ -18,6 +19,7 @@ import {
   tooManyFailures,
 } from '../visualizer/pairings.js';
 import { isAdministrator } from './authorization.js';
+import { isOwnFault, noteFault } from './fault.js';
 import { isSameOrigin } from './same-origin.js';
 
 export type LiveOptions = {
@@ -44,6 +46,7 @@ const refusals = {
   late: [4408, 'Nothing was sent in time.'],
   unreadable: [1008, 'That was not understood.'],
   unavailable: [1013, 'The service cannot reach Redis now.'],
+  failed: [1011, 'The service met an error of its own.'],
 } as const;
 
 const endings = {
@@ -51,6 +54,7 @@ const endings = {
   page: 'The pairing was ended on a page of the visualizer.',
   expired: 'The pairing has expired. Start pairing again on the device.',
 } as const;
+const path = '/visualizer/live';
 const endedCode = 4000;
 const stoppingCode = 1001;
 
@@ -71,6 +75,22 @@ type Words = { readonly type: 'refused' | 'ended'; readonly reason: string; read
 export function createLivePages(options: LiveOptions): LivePages {
   const { redis, channel, log } = options;
   const pages = new Set<Page>();
+
+  /** What goes on with a page. An error of ours sends that page away, and concerns nobody else. */
+  function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
+    const fail = (error: unknown) => {
+      noteFault(log, path, error);
+      refuse(page, 'failed');
+    };
+    return (...args: Args): void => {
+      try {
+        const working = work(...args);
+        if (working instanceof Promise) working.catch(fail);
+      } catch (error) {
+        fail(error);
+      }
+    };
+  }
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
     if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
@@ -98,25 +118,29 @@ export function createLivePages(options: LiveOptions): LivePages {
     pages.add(page);
     visualizerPages.set(pages.size);
     if (options.adminToken === '') return refuse(page, 'off');
-    page.timer = setTimeout(() => refuse(page, 'late'), visualizer.helloMsMax);
+    page.timer = setTimeout(
+      guard(page, () => refuse(page, 'late')),
+      visualizer.helloMsMax,
+    );
   }
 
-  function message(socket: WebSocket<Page>, bytes: ArrayBuffer): void {
+  function message(socket: WebSocket<Page>, bytes: ArrayBuffer): unknown {
     const page = socket.getUserData();
     const said = readMessage(bytes);
     if (page.stage === 'new' && said?.kind === 'hello') {
       page.stage = 'asked';
       clearTimeout(page.timer);
       const address = Buffer.from(socket.getRemoteAddressAsText()).toString('latin1');
-      enter(page, said.token, said.code, address).catch((error: unknown) => {
+      return enter(page, said.token, said.code, address).catch((error: unknown) => {
+        if (isOwnFault(error)) throw error;
         log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
         refuse(page, 'unavailable');
       });
-    } else if (page.stage === 'live' && said?.kind === 'end') {
-      void end(page);
-    } else {
-      refuse(page, 'unreadable');
     }
+    if (page.stage === 'live' && said?.kind === 'end') {
+      return end(page);
+    }
+    return refuse(page, 'unreadable');
   }
 
   async function enter(page: Page, token: string, code: string, address: string): Promise<void> {
@@ -130,7 +154,10 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (id === undefined) return wrong('wrong_code');
     // Listening first: nothing that is shown because the code was entered may be missed. It may be shown before
     // the page is told that it is paired.
-    const leave = await channel.listen(id, (shown) => show(page, shown));
+    const leave = await channel.listen(
+      id,
+      guard(page, (shown: Shown) => show(page, shown)),
+    );
     if (isGone(page)) return leave();
     page.leave = leave;
     const pairing = await enterCode(redis, code);
@@ -138,7 +165,10 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (pairing?.id !== id) return wrong('wrong_code');
     page.pairing = pairing;
     page.stage = 'live';
-    page.timer = setInterval(() => void renew(page, pairing), visualizer.renewEveryMs);
+    page.timer = setInterval(
+      guard(page, () => renew(page, pairing)),
+      visualizer.renewEveryMs,
+    );
     const { appId, endsInMs } = pairing;
     send(page, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
   }
@@ -180,16 +210,16 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   return {
     attach: (app) => {
-      app.ws<Page>('/visualizer/live', {
+      app.ws<Page>(path, {
         maxPayloadLength: visualizer.helloBytesMax,
         maxBackpressure: visualizer.backpressureBytesMax,
         idleTimeout: 60,
         sendPingsAutomatically: true,
         upgrade,
-        open,
-        message,
-        drain: (socket) => tellMissed(socket.getUserData()),
-        close: (socket) => close(socket.getUserData()),
+        open: (socket) => guard(socket.getUserData(), open)(socket),
+        message: (socket, bytes) => guard(socket.getUserData(), message)(socket, bytes),
+        drain: (socket) => guard(socket.getUserData(), tellMissed)(socket.getUserData()),
+        close: (socket) => guard(socket.getUserData(), close)(socket.getUserData()),
       });
     },
     close: () => {
@@ -236,12 +266,9 @@ type Said =
   | { readonly kind: 'end' };
 
 function readMessage(bytes: ArrayBuffer): Said | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(Buffer.from(bytes).toString('utf8'));
-  } catch {
-    return undefined;
-  }
+  const document = parseDocument(Buffer.from(bytes));
+  if ('code' in document) return undefined;
+  const { value } = document;
   if (typeof value !== 'object' || value === null) return undefined;
   const { type, token, code } = value as Record<string, unknown>;
   if (type === 'end') return { kind: 'end' };

@@ -1,7 +1,6 @@
 // The devices' side of the Event Visualizer, on the public port and open to pages: a device begins a pairing
 // and shows the code that it gets; by the secret that only it has, it asks for the code again, and ends it.
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { Environments } from '../accounts/environments.js';
 import { visualizer } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -12,8 +11,9 @@ import type { Channel } from '../visualizer/channel.js';
 import { type Begun, beginPairing, endPairing, findPairing, idOfSecret } from '../visualizer/pairings.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { readJsonBody, typesOfBrowsers } from './body.js';
-import { openRoutes, openToPages } from './cors.js';
-import { Exchange } from './exchange.js';
+import { openRoutes } from './cors.js';
+import type { Exchange } from './exchange.js';
+import { isOwnFault } from './fault.js';
 import type { Route } from './server.js';
 
 export type PairingOptions = {
@@ -34,16 +34,17 @@ export function pairingRoutes(options: PairingOptions): Route[] {
   ) => ({
     method: 'post' as const,
     path,
-    handle: (res: HttpResponse, req: HttpRequest) => {
-      const exchange = new Exchange(res, req, openToPages);
+    handle: (exchange: Exchange) => {
       const { address } = exchange;
       const take = (body: Buffer) => {
         const fields = readFields(body);
         if ('code' in fields) return exchange.refuse(fields);
-        work(exchange, fields, address).catch((error: unknown) => {
+        const answered = work(exchange, fields, address).catch((error: unknown) => {
+          if (isOwnFault(error)) throw error;
           options.log.warn({ error: describeError(error) }, 'a request for a pairing failed');
           exchange.refuse(unavailable);
         });
+        exchange.attend(answered);
       };
       readJsonBody(exchange, visualizer.bodyBytesMax, take, typesOfBrowsers);
     },

@@ -70,6 +70,7 @@ export function prepareMessages(document: Document, context: CollectContext): Pr
     appId: environment.appId,
     lenient: environment.lenient,
     surrogates: document.surrogates,
+    longNumerals: document.longNumerals,
     allowedIdentities: environment.allowedIdentities,
     sentMs,
     receivedMs,

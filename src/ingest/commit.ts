@@ -22,7 +22,9 @@ export type CommitResult =
   /** Nothing stored. */
   | { readonly kind: 'overloaded'; readonly reason: OverloadReason }
   /** Perhaps stored. */
-  | { readonly kind: 'unknown' };
+  | { readonly kind: 'unknown' }
+  /** Perhaps stored: the commit met an error of ours. */
+  | { readonly kind: 'failed'; readonly fault: unknown };
 
 export type OverloadReason =
   | 'redis_unreachable'
@@ -102,12 +104,18 @@ export function createCommitter(options: CommitterOptions): Committer {
     while (waiting.length > 0) {
       const batch = takeBatch();
       const started = performance.now();
-      const results = await commit(batch);
+      const results = await commit(batch).catch((fault: unknown) => always({ kind: 'failed', fault }));
       commitSeconds.observe((performance.now() - started) / 1000);
       let index = 0;
       crash('commit_answered');
       for (const { groups, settle } of batch) {
-        settle(groups.map(() => results(index++)));
+        const its = groups.map(() => results(index++));
+        try {
+          settle(its);
+        } catch (error) {
+          // Its own answer is lost; those of all others are not.
+          log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
+        }
         crash('group_answered');
       }
     }
@@ -137,7 +145,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   /** Makes one commit, repeating it under its number until it is answered or its deadline is past. */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
     sequence += 1;
-    const packed = packGroups(batch.flatMap(({ groups }) => groups));
+    const groups = batch.flatMap((waits) => waits.groups);
+    const packed = packGroups(groups);
     const args = [
       options.epoch,
       sequence,
@@ -159,7 +168,7 @@ export function createCommitter(options: CommitterOptions): Committer {
         if (reply.kind === 'answer') {
           // An earlier copy may still arrive, when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
-          return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text);
+          return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text, groups.length);
         }
         if (reply.kind === 'refused' && !sent) return always({ kind: 'overloaded', reason: 'redis_refuses' });
         if (reply.kind === 'lost') sent = true;
@@ -220,7 +229,7 @@ function always(result: CommitResult): () => CommitResult {
   return () => result;
 }
 
-function readAnswer(text: string): (index: number) => CommitResult {
+function readAnswer(text: string, groupCount: number): (index: number) => CommitResult {
   switch (text) {
     case 'e':
       return always({ kind: 'overloaded', reason: 'state_not_loaded' });
@@ -230,9 +239,9 @@ function readAnswer(text: string): (index: number) => CommitResult {
       return always({ kind: 'unknown' });
   }
   const answers = text.split(',');
+  if (answers.length !== groupCount) throw new Error('the commit script answered for other groups');
   return (index) => {
-    const answer = answers[index];
-    if (answer === undefined) throw new Error('the commit script answered fewer groups than it was given');
+    const answer = answers[index] as string;
     if (!answer.startsWith('l')) return { kind: 'committed', letters: answer };
     const colon = answer.indexOf(':');
     return {

@@ -3,6 +3,7 @@
 // be counted. Pure; never changes the value it was given, and never touches an identity's text.
 
 import {
+  counts,
   lengths,
   reservedAutocapturedPropertyKeys,
   reservedEventPropertyKeys,
@@ -31,6 +32,9 @@ export type Mending = (typeof mendings)[number];
 
 /** Counts one mending. */
 export type Note = (mending: Mending) => void;
+
+/** Mends a value of a document. `longNumerals`: the document's, which are refused and not cut. */
+export type Mend = (value: unknown, note: Note, longNumerals: ReadonlySet<string>) => unknown;
 
 type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
@@ -68,27 +72,32 @@ const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reserve
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
 /** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
-export function mendEvent(value: unknown, note: Note): unknown {
-  return mendRecord(value, eventRules, note);
+export function mendEvent(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, eventRules, note, longNumerals);
 }
 
 /** The same for a call that sets user properties, where arrays are joined here. */
-export function mendUserProperties(value: unknown, note: Note): unknown {
-  return mendRecord(value, userRules, note);
+export function mendUserProperties(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, userRules, note, longNumerals);
 }
 
 /** An event of the client library; one that it captured by itself may name its screen. */
-export function mendEventMessage(value: unknown, note: Note): unknown {
+export function mendEventMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
   const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
-  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note);
+  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note, longNumerals);
 }
 
 /** A message of the client library that sets user properties. */
-export function mendUserPropertiesMessage(value: unknown, note: Note): unknown {
-  return mendRecord(value, userMessageRules, note);
+export function mendUserPropertiesMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+  return mendRecord(value, userMessageRules, note, longNumerals);
 }
 
-function mendRecord(value: unknown, rules: RecordRules, note: Note): unknown {
+function mendRecord(
+  value: unknown,
+  rules: RecordRules,
+  note: Note,
+  longNumerals: ReadonlySet<string>,
+): unknown {
   if (!isObject(value)) return value;
   const { timeField } = rules;
   const record: Record<string, unknown> = Object.create(null);
@@ -105,7 +114,8 @@ function mendRecord(value: unknown, rules: RecordRules, note: Note): unknown {
     note('numeric_user_id');
   }
   if (record[timeField] !== undefined) record[timeField] = mendTimestamp(record[timeField], note);
-  if (isObject(record.properties)) record.properties = mendProperties(record.properties, rules, note);
+  if (isObject(record.properties))
+    record.properties = mendProperties(record.properties, rules, note, longNumerals);
   return record;
 }
 
@@ -124,24 +134,38 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
-function mendProperties(properties: object, rules: PropertyRules, note: Note): Record<string, unknown> {
+function mendProperties(
+  properties: object,
+  rules: PropertyRules,
+  note: Note,
+  longNumerals: ReadonlySet<string>,
+): Record<string, unknown> {
   const mended: Record<string, unknown> = Object.create(null);
+  let count = 0;
+  /** What is kept already is refused for its number or a key: keys of a flattened object repeat what is above them. */
+  let refused = false;
+  const keep = (key: string, value: unknown): void => {
+    if (!(key in mended)) count += 1;
+    mended[key] = value;
+    refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
+  };
   const put = (key: string, value: unknown): void => {
+    if (refused) return;
     if (value === null) {
       note('null_property');
     } else if (typeof value === 'boolean') {
       note('boolean_property');
-      mended[key] = String(value);
-    } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax)) {
+      keep(key, String(value));
+    } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax) && !longNumerals.has(value)) {
       note('long_property');
-      mended[key] = cutToCodePoints(value, rules.valueMax);
+      keep(key, cutToCodePoints(value, rules.valueMax));
     } else if (Array.isArray(value)) {
       putArray(key, value);
     } else if (isObject(value)) {
       note('nested_property');
       for (const [inner, element] of Object.entries(value)) put(`${key}.${inner}`, element);
     } else {
-      mended[key] = value;
+      keep(key, value);
     }
   };
   /** Keeps an array of scalars one value; one that holds objects or arrays is flattened by index. */
@@ -153,10 +177,10 @@ function mendProperties(properties: object, rules: PropertyRules, note: Note): R
     }
     const scalars = array.flatMap((element) => mendElement(element, note));
     if (rules.arrays) {
-      mended[key] = scalars;
+      keep(key, scalars);
     } else {
       note('joined_array');
-      mended[key] = cutToCodePoints(joinArray(scalars), rules.valueMax);
+      keep(key, cutToCodePoints(joinArray(scalars), rules.valueMax));
     }
   };
   for (const [key, value] of Object.entries(properties)) {

@@ -17,11 +17,12 @@ import {
   type UserPropertiesMessage,
   userPropertiesMessageSchema,
 } from '../contract/schemas.js';
+import type { Document } from './document.js';
 import { eventKind, invalidUserId } from './event.js';
 import { eventIdOfKey } from './event-id.js';
 import { explain, refuseLoneSurrogates, type Validator } from './explain.js';
 import { identifyKind, refuseStrangers } from './identify.js';
-import { mendEventMessage, mendUserPropertiesMessage, type Note } from './mend.js';
+import { type Mend, mendEventMessage, mendUserPropertiesMessage, type Note } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { Checked } from './record-kind.js';
@@ -34,6 +35,7 @@ export type MessageContext = {
   readonly lenient: boolean;
   /** Whether the document may hold lone surrogates. */
   readonly surrogates: boolean;
+  readonly longNumerals: Document['longNumerals'];
   readonly allowedIdentities: ReadonlySet<string>;
   /** When the request was sent, by the client's clock, and when it was received, by this process's. */
   readonly sentMs: number;
@@ -51,7 +53,7 @@ type Message = EventMessage | IdentifyMessage | UserPropertiesMessage;
 
 type MessageKind = {
   readonly validator: Validator;
-  readonly mend: (value: unknown, note: Note) => unknown;
+  readonly mend: Mend;
   /** The record of a message whose fields are as described. `time` is corrected. */
   readonly encode: (
     message: Message,
@@ -85,7 +87,7 @@ export function checkMessage(
   const kind = kinds.get(type);
   if (kind === undefined) return type === undefined ? missingType : unknownType;
 
-  const message = (context.lenient ? kind.mend(value, note) : value) as Message;
+  const message = (context.lenient ? kind.mend(value, note, context.longNumerals) : value) as Message;
   if (!kind.validator.Check(message)) return explain(kind.validator, message) ?? notAnObject;
   if (context.surrogates) {
     const reason = refuseLoneSurrogates(message);

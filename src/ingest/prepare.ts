@@ -66,7 +66,8 @@ function prepareSingle<T extends Checked>(
 ): Prepared {
   const mendings = mendingsOf(document);
   const checks = checkContext(document, context);
-  const checked = checkOne(kind, document.value, checks, context.environment, mendings);
+  const { longNumerals, value } = document;
+  const checked = checkOne(kind, value, checks, context.environment, mendings, longNumerals);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const limits = singleLimits(kind, checked, context);
@@ -85,12 +86,13 @@ function prepareBulk<T extends Checked>(
   const elements = (document.value as Record<string, unknown[]>)[field] ?? [];
 
   const { environment } = context;
+  const { longNumerals } = document;
   const mendings = mendingsOf(document);
   const accepted: T[] = [];
   const errors: ElementError[] = [];
   const checks = checkContext(document, context);
   for (let index = 0; index < elements.length; index++) {
-    const checked = checkOne(kind, elements[index], checks, environment, mendings);
+    const checked = checkOne(kind, elements[index], checks, environment, mendings, longNumerals);
     if ('code' in checked) errors.push({ index, ...checked });
     else accepted.push(checked);
   }
@@ -148,9 +150,11 @@ function checkOne<T extends Checked>(
   context: CheckContext,
   environment: LiveEnvironment,
   mendings: Map<Mending, number>,
+  longNumerals: Document['longNumerals'],
 ): T | Rejection {
   if (!environment.lenient) return kind.check(value, context);
-  const mended = kind.mend(value, (mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1));
+  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  const mended = kind.mend(value, note, longNumerals);
   return kind.check(mended, context);
 }
 

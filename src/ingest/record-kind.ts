@@ -3,7 +3,7 @@
 import type { LimitName } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
 import type { Validator } from './explain.js';
-import type { Note } from './mend.js';
+import type { Mend } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import type { readPlainEvents } from './plain-events.js';
 
@@ -28,7 +28,7 @@ export type RecordKind<T extends Checked = Checked> = {
   /** Name in metrics and in the keys of limits: every endpoint has its own counters. */
   readonly name: 'track' | 'user_properties' | 'identify';
   /** Turns what lenient environments forgive into what the contract says. */
-  readonly mend: (value: unknown, note: Note) => unknown;
+  readonly mend: Mend;
   readonly check: (value: unknown, context: CheckContext) => T | Rejection;
   readonly encode: (appId: string, checked: T) => IngestRecord;
   /** A shorter way for requests of the usual shape, if this kind has one. */

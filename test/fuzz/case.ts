@@ -76,8 +76,10 @@ export async function runCase(
   if (connection.closed) {
     // Of an answer to what is no request, the reset of the connection may cut off the end.
     const { cutOff } = connection;
-    const half = whole && cutOff !== undefined ? `half an answer to a whole request: ${cutOff}` : undefined;
-    return observe(mutated, 'closed', half);
+    if (!whole) return observe(mutated, 'closed');
+    if (cutOff !== undefined)
+      return observe(mutated, 'closed', `half an answer to a whole request: ${cutOff}`);
+    return observe(mutated, 'closed', repliesBefore === 0 ? 'hangs up on a whole request' : undefined);
   }
   if (whole && repliesBefore === 0) return observe(mutated, 'unanswered', 'a whole request is not answered');
 

@@ -11,6 +11,8 @@ import type { Table, Tally } from './tally.js';
 
 export type FuzzReport = RunResult & {
   readonly seed: number;
+  /** Whether the API process is another one than at the beginning, though no case showed it. */
+  readonly died: boolean;
   /** Of the API process, in MiB: before, highest, after. */
   readonly residentMib: { readonly before: number; readonly highest: number; readonly after: number };
   /** Of a client beside it, in ms; `alone` before the first case. */
@@ -41,7 +43,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
   const token = await getToken(sluice, account);
   const deletionRequestId = await submitAccepted(sluice, token, [{ user_id: 4 }]);
   const { hostname: host, port } = new URL(api.baseUrl);
-  const { pid } = api;
+  let { pid } = api;
   const target: Target = {
     host,
     port: Number(port),
@@ -52,7 +54,10 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
       deletionRequestId,
     },
     alive: () => api.running && api.pid === pid,
-    restart: () => api.restart(),
+    restart: async () => {
+      await api.restart();
+      ({ pid } = api);
+    },
   };
 
   const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId: neighbourAppId });
@@ -65,8 +70,11 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     const tookMs = seen.tookMs;
     const residents = memory.stop();
     if (result.fault === undefined) await untilStored(sluice, 120_000);
+    // The end of a process is told a little later than its connections end.
+    const died = result.fault === undefined && !target.alive();
     return {
       ...result,
+      died,
       seed: options.seed,
       residentMib: residents,
       neighbour: {
@@ -107,6 +115,7 @@ const unavailableOneIn = 500;
 export function faultsOf(report: FuzzReport): string[] {
   const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
   const faults: string[] = [];
+  if (report.died) faults.push('the API process ended');
   const unavailable = report.statuses[503] ?? 0;
   if (unavailable > report.cases / unavailableOneIn) faults.push(`503 was answered ${unavailable} times`);
   if (neighbour.faults.length > neighbour.requests / unavailableOneIn)

@@ -4,6 +4,7 @@
 import { type FuzzCase, markerOf, type Observation, runCase } from './case.js';
 import { type FuzzConnection, openConnection } from './connection.js';
 import { mutate, withRightLength } from './mutate.js';
+import { plant } from './plant.js';
 import { type Random, randomOf } from './random.js';
 import { type RequestContext, validRequests } from './requests.js';
 import { shrink } from './shrink.js';
@@ -66,7 +67,10 @@ export function caseOf(context: RequestContext, seed: number, number: number): F
   const random = randomOf(seed, number);
   const request = random.pick(requests);
   const other = random.pick(requests).bytes(`o${seed}-${number}`);
-  const bytes = mutate(request.bytes(`c${seed}-${number}`), random, other);
+  const valid = request.bytes(`c${seed}-${number}`);
+  const planted = random.oneIn(6) ? plant(valid, random) : undefined;
+  // What is planted gets far when nothing else is wrong.
+  const bytes = planted !== undefined && !random.oneIn(4) ? planted : mutate(planted ?? valid, random, other);
   return { number, name: request.name, pieces: cut(bytes, random) };
 }
 
@@ -110,7 +114,15 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
         connection = connection as FuzzConnection;
         history.push(fuzzCase);
         const marker = markerOf(String(seed), fuzzCase.number);
-        const observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
+        let observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
+        if (history.length > 1 && isHangUp(observation)) {
+          // A case before may have asked the server to close. Whether it hangs up on this one shows on a new connection.
+          tally.count(observation.sent, []);
+          connection.destroy();
+          connection = await openConnection(target.host, target.port);
+          history = [fuzzCase];
+          observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
+        }
         countIn(observation, suspect);
         if (observation.followUp !== 'answered') {
           connection.destroy();
@@ -146,6 +158,10 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
     tally,
     fault: found,
   };
+}
+
+function isHangUp({ followUp, replies }: Observation): boolean {
+  return followUp === 'closed' && replies.length === 0;
 }
 
 /** A case that may have shown the fault, and those before it on its connection. */
@@ -205,12 +221,17 @@ async function reduce(
   return { what, seed, caseNumber: first.number, name: first.name, bytes, shown: 'once', before: [] };
 }
 
+/** A case that ends the process costs a start an attempt, and nesting shrinks by matching brackets only. */
+const shrinkMsMax = 60_000;
+
 /** Shrinks with a length that stays right, as far as that fails too, and then without care for it. */
 async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promise<boolean>): Promise<Buffer> {
+  const untilMs = performance.now() + shrinkMsMax;
+  const failsInTime = async (candidate: Buffer) => performance.now() < untilMs && (await fails(candidate));
   const framed = withRightLength(bytes);
-  const failsFramed = (candidate: Buffer) => fails(withRightLength(candidate));
+  const failsFramed = (candidate: Buffer) => failsInTime(withRightLength(candidate));
   const smaller = (await fails(framed)) ? withRightLength(await shrink(framed, failsFramed)) : bytes;
-  return shrink(smaller, fails);
+  return shrink(smaller, failsInTime);
 }
 
 /** The fault in words, with its bytes as a string of JavaScript. */

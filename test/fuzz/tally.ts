@@ -57,7 +57,7 @@ export function createTally(): Tally {
     for (const [index, element] of elements.entries()) {
       if (kind === 'collect') {
         const stored = answer.messages?.[index]?.status === 'stored';
-        if (stored) add(tableOfType[String(element.type)], undefined);
+        if (stored) add(tableOfMessage(element), undefined);
       } else if (!refused.has(index)) {
         add(kind, element.idempotency_key);
       }
@@ -69,7 +69,7 @@ export function createTally(): Tally {
     const document = readDocument(request.body);
     if (kind === undefined || document === undefined) return;
     for (const element of elementsOf(document)) {
-      const table = kind === 'collect' ? tableOfType[String(element.type)] : kind;
+      const table = kind === 'collect' ? tableOfMessage(element) : kind;
       if (table !== undefined) perhaps[table] += 1;
     }
   }
@@ -106,6 +106,10 @@ export function createTally(): Tally {
     },
   };
   return tally;
+}
+
+function tableOfMessage({ type }: Element): Table | undefined {
+  return typeof type === 'string' ? tableOfType[type] : undefined;
 }
 
 function elementsOf(document: Element): readonly Element[] {

@@ -1,0 +1,36 @@
+// Where texts and numbers of a JSON text end. Of what is no JSON they may say anything: JSON.parse refuses it.
+
+const backslash = 0x5c;
+const minus = 0x2d;
+const nine = 0x39;
+
+/** The closing quote of the text that opens here; -1 when there is none. */
+export function endOfText(json: string, at: number): number {
+  let end = json.indexOf('"', at + 1);
+  while (end > 0 && isEscaped(json, end)) end = json.indexOf('"', end + 1);
+  return end;
+}
+
+/** Whether an odd number of backslashes stands before this place. */
+function isEscaped(json: string, at: number): boolean {
+  let from = at;
+  while (json.charCodeAt(from - 1) === backslash) from--;
+  return (at - from) % 2 === 1;
+}
+
+/** Whether a number begins with this unit. */
+export function beginsNumeral(unit: number): boolean {
+  return unit >= minus && unit <= nine;
+}
+
+/** Where the number that begins here has ended. */
+export function endOfNumeral(json: string, at: number): number {
+  let end = at + 1;
+  while (goesOn(json.charCodeAt(end))) end++;
+  return end;
+}
+
+/** A digit, a point, a sign or the letter of an exponent. */
+function goesOn(unit: number): boolean {
+  return (unit >= minus && unit <= nine) || unit === 0x65 || unit === 0x45 || unit === 0x2b;
+}
