@@ -10,6 +10,7 @@ import { type Evidence, findBroken } from './chaos/check.js';
 import type { Submission } from './chaos/deletions.js';
 import { commitScriptOf, mutants, patchedText } from './chaos/mutants.js';
 import { readTrace } from './chaos/power-cut.js';
+import { canSetRedisClock, createRedisClock } from './chaos/redis-clock.js';
 import { without } from './chaos/shrink.js';
 import type { Endpoint } from './support/endpoints.js';
 import type { StoredEvent } from './support/exactly-once.js';
@@ -151,11 +152,112 @@ test('a merged user goes as a whole, one who was merged after the answer does no
   assert.deepEqual(kinds(after, [rowOf(merged)], [deletion(ada, [2, 3])]), ['lost']);
 });
 
+test('an identification under the fence of an earlier deletion is not there for a later one', () => {
+  const merged = merge('7', 'ada');
+  const [before, ofUserId, ofIdentity] = [eventOfUserId('a', '7'), eventOfUserId('b', '7'), eventOf('c')];
+  const history = [
+    sent('identify', merged, [0, 1]),
+    sent('track', before, [2, 3]),
+    sent('track', ofUserId, [6, 7]),
+    sent('track', ofIdentity, [6, 7]),
+  ];
+  const seven = [{ user_id: 7 }];
+  // Whether the earlier one was complete when the later one was submitted changes nothing.
+  for (const completeMs of [5.5, 50]) {
+    const polls = [{ invokedMs: completeMs, settledMs: completeMs, status: 'complete' }];
+    for (const first of [ada, seven]) {
+      const earlier = deletion(first, [4, 5], { polls });
+      assert.deepEqual(kinds(history, [rowOf(ofIdentity)], [earlier, deletion(seven, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [rowOf(ofUserId)], [earlier, deletion(ada, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [], [earlier, deletion(seven, [8, 9])]), ['over-deleted']);
+      const both = [rowOf(ofUserId), rowOf(ofIdentity)];
+      assert.deepEqual(kinds(history, both, [earlier, deletion(seven, [8, 9])]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(merged)], [earlier]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(before)], [earlier]), ['resurrected']);
+    }
+  }
+});
+
+test('an identification that was sent again under its key is the one that was acknowledged first', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const history = [
+    sent('collect', merged, [0, 1], 'unknown'),
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [6, 7]),
+    sent('track', event, [6, 7]),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion(ada, [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  // Unless Redis forgot the key: then the repeat may be a new one.
+  const late = eventOfUserId('b', '7');
+  const forgotten = [
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [10, 11]),
+    sent('track', late, [10, 11]),
+  ];
+  const emptied = [{ fromMs: 8, toMs: 9, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const around = [deletion(ada, [4, 5]), deletion(ada, [12, 13])];
+  for (const rows of [[rowOf(late)], []]) assert.deepEqual(kinds(forgotten, rows, around, { emptied }), []);
+  assert.deepEqual(kinds(forgotten, [], around), ['over-deleted']);
+});
+
+test('an identification may be there for a deletion whose order with another one nobody knows', () => {
+  const merged = merge('7', 'ada');
+  const later = eventOf('b');
+  const history = [sent('identify', merged, [0, 1]), sent('track', later, [6, 7])];
+  const seven = [{ user_id: 7 }];
+  const open: readonly Partial<Submission>[] = [{ outcome: 'perhaps', polls: [] }, { settledMs: 8.5 }];
+  for (const more of open) {
+    const earlier = deletion(ada, [4, 5], more);
+    for (const rows of [[rowOf(later)], []]) {
+      assert.deepEqual(kinds(history, rows, [earlier, deletion(seven, [8, 9])]), []);
+    }
+  }
+});
+
+test('a user who was deleted may be identified anew, and goes with the new identity then', () => {
+  const again = merge('7', 'eve');
+  const [ofUserId, ofEve, ofAda] = [eventOfUserId('a', '7'), eventOf('b', 'eve'), eventOf('c')];
+  const history = [
+    sent('identify', merge('7', 'ada'), [0, 1]),
+    ...[again, ofUserId, ofEve, ofAda].map((event) => sent(event.kind ?? 'track', event, [6, 7])),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion([{ identity: 'eve' }], [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(ofAda)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  assert.deepEqual(kinds(history, [rowOf(ofAda), rowOf(ofUserId)], submissions), ['resurrected']);
+});
+
+test('of the identifications of a user_id the first one stands', () => {
+  const event = eventOfUserId('a', '7');
+  const [first, second] = [merge('7', 'ada'), merge('7', 'eve')];
+  const history = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 3]),
+    sent('identify', second, [4, 5]),
+  ];
+  const eve = deletion([{ identity: 'eve' }], [6, 7]);
+  assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
+  assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
+  // Of two that were under way at once either may be the first.
+  const atOnce = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 5]),
+    sent('identify', second, [3, 4]),
+  ];
+  for (const rows of [[rowOf(event)], []]) {
+    assert.deepEqual(kinds(atOnce, [rowOf(first), ...rows], [eve]), []);
+  }
+});
+
 test('a merge that went with an emptied Redis may be forgotten by a later deletion, or not', () => {
   const merged = merge('7', 'ada');
   const event = eventOfUserId('a', '7');
   const history = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), unmirrored: new Set<string>() }];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
   for (const rows of [[rowOf(event)], []]) {
     assert.deepEqual(kinds(history, rows, [deletion(ada, [4, 5])], { emptied }), []);
   }
@@ -170,7 +272,7 @@ test('a repeat of what was deleted is not stored', () => {
 });
 
 test('what Redis alone held when it was emptied may be missing, and keys may be new again', () => {
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), unmirrored: new Set<string>() }];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   const lost = eventOf('a');
   const kept = eventOf('b');
   const history = [sent('track', lost, [0, 1]), sent('track', kept, [0, 1])];
@@ -188,16 +290,65 @@ test('what Redis alone held when it was emptied may be missing, and keys may be 
   assert.ok(kinds(differently, ofOneId).includes('doubled'));
 });
 
+test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const lossOf = (...ids: string[]) => ({
+    fromMs: 10,
+    toMs: 20,
+    markers: new Set<string>(),
+    keptDeletions: new Set(ids),
+  });
+  const after = (
+    polls: Submission['polls'],
+    rows: StoredEvent[],
+    ids: string[],
+    more: Partial<Submission> = {},
+  ) => kinds(history, rows, [deletion(ada, [2, 3], { polls, ...more })], { emptied: [lossOf(...ids)] });
+
+  assert.deepEqual(after([poll(4, 'pending'), poll(12, '401'), poll(30, 'complete')], [], ['a']), []);
+  assert.deepEqual(after([poll(30, 'complete')], [rowOf(event)], ['a']), ['resurrected']);
+  assert.deepEqual(after([poll(30, '404'), poll(31, 'complete')], [], ['a']), ['wrong status']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a']), ['not completed']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a'], { state: 'targets_lost' }), ['targets lost']);
+  // Nobody has what Redis alone held.
+  for (const status of ['404', 'pending']) {
+    for (const rows of [[], [rowOf(event)]]) {
+      assert.deepEqual(after([poll(30, status)], rows, ['b'], { state: 'targets_lost' }), []);
+    }
+  }
+  // What came back from a first loss has to come back from a second one.
+  const emptied = [lossOf('a'), { ...lossOf(), fromMs: 40, toMs: 50 }];
+  const twice = [deletion(ada, [2, 3], { polls: [poll(60, 'pending')], state: 'targets_lost' })];
+  assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
+});
+
+test('a request that somebody was told to be complete stays so when Redis is emptied', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const emptied = [{ fromMs: 10, toMs: 20, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const told = (...polls: Submission['polls']) =>
+    kinds(history, [], [deletion(ada, [2, 3], { polls: [poll(5, 'complete'), ...polls] })], { emptied });
+  assert.deepEqual(told(poll(30, 'complete')), []);
+  assert.deepEqual(told(poll(30, 'pending')), ['status went back']);
+  assert.deepEqual(told(poll(30, '404')), ['wrong status']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])], { emptied }), ['resurrected']);
+});
+
 test('a window with more than its limit is reported, one with as many is not', () => {
-  const windowOf = (count: number, lastMs: number) => {
+  const windowOf = (count: number, lastMs: number, more: Partial<Evidence> = {}) => {
     const events = Array.from({ length: count }, (_, index) => eventOf(`m${index}`));
     const history = events.map((event) => sent('track', event, [0, 1]));
     const rows = events.map((event, index) => rowOf(event, index === count - 1 ? lastMs : 1_000));
-    return kinds(history, rows);
+    return kinds(history, rows, [], more);
   };
   assert.deepEqual(windowOf(30, 1_000), []);
   assert.deepEqual(windowOf(31, 30_999), ['limit exceeded']);
   assert.deepEqual(windowOf(31, 31_000), []);
+  // A clock that stood for a day says nothing of half a minute.
+  assert.deepEqual(windowOf(31, 1_000, { clockStoodMs: 86_400_000 }), []);
 });
 
 test('a status that goes back, is not one, or never gets there is reported', () => {
@@ -207,6 +358,18 @@ test('a status that goes back, is not one, or never gets there is reported', () 
   assert.deepEqual(polled(poll(4, 'complete'), poll(6, 'pending')), ['status went back']);
   assert.deepEqual(polled(poll(4, '404'), poll(6, 'complete')), ['wrong status']);
   assert.deepEqual(polled(poll(4, 'pending')), ['not completed']);
+  // A token ends with its hour, or when Redis's clock jumps over it.
+  const ended = [poll(4, '401'), poll(6, 'complete')];
+  assert.deepEqual(polled(...ended), ['wrong status']);
+  const moved = kinds([], [], [deletion(ada, [2, 3], { polls: ended })], { clockMoved: true });
+  assert.deepEqual(moved, []);
+});
+
+test('a right key that gets no token is reported, unless the service cannot tell now', () => {
+  assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, 503] }), []);
+  for (const status of [401, 429]) {
+    assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, status] }), ['wrongly refused']);
+  }
 });
 
 test('answers that no request should get are reported', () => {
@@ -234,6 +397,33 @@ test('a power cut takes what no completed sync covers', () => {
     '10 +++ killed by SIGKILL +++',
   ].join('\n');
   assert.deepEqual([...readTrace(trace).unsynced], [['/d/a.incr.aof', 7]]);
+});
+
+test('the clock of a Redis jumps while it runs, for its scripts and for what expires', async (context) => {
+  if (!canSetRedisClock()) return context.skip('there is no C compiler');
+  const clock = createRedisClock();
+  const server = await startRedis({ env: clock.env });
+  const redis = new Redis(server.url);
+  try {
+    const offsetS = async () => {
+      const [seconds] = (await redis.eval("return redis.call('TIME')", 0)) as [string];
+      return Number(seconds) - Date.now() / 1000;
+    };
+    assert.ok(Math.abs(await offsetS()) < 60);
+    await redis.set('key', 'value', 'EX', 3_600);
+    clock.moveBy(90_000);
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60);
+    assert.equal(await redis.exists('key'), 0);
+    await server.kill9();
+    await server.restart();
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60, 'a restart keeps it');
+    clock.moveBy(-90_000);
+    assert.ok(Math.abs(await offsetS()) < 60);
+  } finally {
+    redis.disconnect();
+    await server.remove();
+    clock.remove();
+  }
 });
 
 test('a schedule without one of its faults keeps the others as they are', () => {

@@ -23,9 +23,13 @@ export type Evidence = {
   readonly account: Pick<TestAccount, 'appIds'>;
   readonly environments: readonly Environment[];
   readonly submissions: readonly Submission[];
+  /** What requests for a token were answered that got none, though their key is right; none unless told. */
+  readonly tokenAnswers?: readonly number[];
   readonly emptied: readonly Emptied[];
   /** How long Redis's clock stood after it was set back; 0 unless told. */
   readonly clockStoodMs?: number;
+  /** Redis's clock was moved; it was not unless told. */
+  readonly clockMoved?: boolean;
   /** Some API process was ended, stopped or started anew: its callers may go without an answer. */
   readonly apiDisturbed: boolean;
 };
@@ -40,15 +44,22 @@ export type Counts = {
 
 /** What is wrong; empty when every promise was kept. */
 export function findBroken(evidence: Evidence): Broken[] {
-  const { account, environments, emptied, clockStoodMs, apiDisturbed } = evidence;
-  const submissions = evidence.submissions.map((submission) => asKnown(submission, emptied));
+  const { account, environments, emptied, clockStoodMs, clockMoved = false, apiDisturbed } = evidence;
+  const submissions = evidence.submissions.map((submission) =>
+    isPerhapsForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
+  );
   const circumstances = {
     emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
     lostWithRedis: new Set(emptied.flatMap(({ markers }) => [...markers])),
   };
   const ofRecords = environments.flatMap(({ appId, history, rows }) => {
     const reached = account.appIds.includes(appId) ? submissions : [];
-    const fateOf = createFates(history, reached.map(asFarAsItGot), circumstances.lostWithRedis);
+    const fateOf = createFates(
+      history,
+      reached.map(asFarAsItGot),
+      circumstances.lostWithRedis,
+      emptied.length > 0,
+    );
     return [
       ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
         kind,
@@ -59,18 +70,23 @@ export function findBroken(evidence: Evidence): Broken[] {
       ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
     ];
   });
-  return [...ofRecords, ...findStatusFaults(submissions, emptied)];
+  const refusedTokens = (evidence.tokenAnswers ?? [])
+    .filter((status) => status !== 503)
+    .map((status) => ({ kind: 'wrongly refused', what: 'a token', detail: `status ${status}` }));
+  return [...ofRecords, ...refusedTokens, ...findStatusFaults(submissions, emptied.length > 0 || clockMoved)];
 }
 
-/** A request that Redis alone knew when it was emptied may be forgotten, or pending again. */
-function asKnown(submission: Submission, emptied: readonly Emptied[]): Submission {
-  const { outcome, requestId, settledMs, polls } = submission;
-  const forgotten = emptied.some(
-    ({ fromMs, unmirrored }) =>
-      unmirrored.has(requestId) ||
-      (settledMs < fromMs && !polls.some((poll) => poll.status === 'complete' && poll.settledMs < fromMs)),
-  );
-  return outcome === 'accepted' && forgotten ? { ...submission, outcome: 'perhaps' } : submission;
+/**
+ * Whether an accepted request may be forgotten, or pending for ever: Redis was emptied before ClickHouse had it with its
+ * targets. Whoever was told that it is complete may rely on that, whatever is lost later.
+ */
+function isPerhapsForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
+  const { outcome, requestId, invokedMs, polls } = submission;
+  // What came back once stays.
+  const loss = emptied.find(({ toMs }) => invokedMs < toMs);
+  if (outcome !== 'accepted' || loss === undefined) return false;
+  const told = polls.some(({ status, settledMs }) => status === 'complete' && settledMs < loss.fromMs);
+  return !told && !loss.keptDeletions.has(requestId);
 }
 
 /** One that never got complete is reported as such; it may have deleted some and not yet all. */

@@ -3,7 +3,7 @@
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { getToken, readStatus, submit, type TestAccount, type User } from '../support/deletion.js';
+import { askForToken, readStatus, submit, type TestAccount, type User } from '../support/deletion.js';
 import type { Producer } from '../support/load.js';
 import type { SluiceHandle } from '../support/services.js';
 import { removeTempDir, tempDir } from '../support/temp-dir.js';
@@ -26,10 +26,16 @@ export type Submission = {
   status: number;
   requestId: string;
   readonly polls: Poll[];
+  /** What the administration says of one that is not complete in the end. */
+  state?: string;
 };
 
 export type DeletionClients = {
   readonly submissions: readonly Submission[];
+  /** Statuses of the answers to requests for a token that were not 200. The key is right, always. */
+  readonly tokenAnswers: readonly number[];
+  /** Submits these users once; rejects only when a fault keeps it from having a token. */
+  submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polls go on. */
   stopSubmitting(): Promise<void>;
   /** Asks for the status of every accepted request once more. */
@@ -53,6 +59,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   const descriptor = openSync(join(dir, 'deletions.jsonl'), 'a');
   const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
   const submissions: Submission[] = [];
+  const tokenAnswers: number[] = [];
   let token: string | undefined;
   let submitting = true;
   let polling = true;
@@ -60,13 +67,18 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   const target = () => ({ baseUrl: random.pick(sluice.api).baseUrl });
 
   async function accessToken(): Promise<string> {
-    token ??= await getToken(target(), account);
+    if (token !== undefined) return token;
+    const reply = await askForToken(target(), account);
+    if (reply.status !== 200) {
+      write({ tokenRefused: reply.status });
+      tokenAnswers.push(reply.status);
+      throw new Error(`no token: ${reply.status}`);
+    }
+    token = (JSON.parse(reply.text) as { access_token: string }).access_token;
     return token;
   }
 
-  async function submitSome(): Promise<void> {
-    const users = usersToDelete(producer, random);
-    if (users.length === 0) return;
+  async function submitUsers(users: readonly User[]): Promise<Submission> {
     const bearer = await accessToken();
     const submission: Submission = {
       users,
@@ -78,13 +90,21 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
       polls: [],
     };
     submissions.push(submission);
-    write({ submission: submissions.length, users, invokedMs: submission.invokedMs });
+    const number = submissions.length;
+    write({ submission: number, users, invokedMs: submission.invokedMs });
     const reply = await submit(target(), bearer, users).catch(() => undefined);
     Object.assign(submission, outcomeOf(reply), { settledMs: performance.now() });
     const { settledMs, outcome, requestId } = submission;
-    write({ submission: submissions.indexOf(submission) + 1, settledMs, outcome, requestId });
+    write({ submission: number, settledMs, outcome, requestId });
     // A Redis that lost everything lost the tokens too.
     if (reply?.status === 401) token = undefined;
+    return submission;
+  }
+
+  async function submitSome(): Promise<void> {
+    const users = usersToDelete(producer, random);
+    if (users.length === 0) return;
+    await submitUsers(users);
   }
 
   async function poll(submission: Submission): Promise<void> {
@@ -115,6 +135,8 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
   return {
     submissions,
+    tokenAnswers,
+    submitUsers,
     stopSubmitting: async () => {
       submitting = false;
       await submitter;
@@ -132,7 +154,11 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 }
 
 /** Runs `work` again and again while it is wanted; what fails, as a fault makes it, is tried again. */
-async function again(wanted: () => boolean, everyMs: number, work: () => Promise<void>): Promise<void> {
+export async function again(
+  wanted: () => boolean,
+  everyMs: number,
+  work: () => Promise<void>,
+): Promise<void> {
   while (wanted()) {
     await work().catch(() => undefined);
     await new Promise((settle) => setTimeout(settle, everyMs));

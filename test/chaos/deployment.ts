@@ -15,6 +15,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../support/services.js';
+import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
 
 /** The ways between processes, each with a proxy. */
@@ -25,6 +26,8 @@ export type Deployment = {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
+  /** Of Redis, where one can be made. A fault that moves it may leave it so. */
+  readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
   readonly links: Readonly<Record<Link, TcpProxy>>;
   /** The harness's own connection, which no proxy disturbs. */
@@ -50,13 +53,17 @@ export const memoryBytesMax = 1024 ** 3;
 /** Rows that may wait for ClickHouse: so few that a fault can fill it. */
 export const backlogBytesMax = 4 * 1024 * 1024;
 
+/** Remembered keys: so few buckets that a fault can find two keys of one. */
+export const claimBytesMax = 1024 * 1024;
+
 /** A job whose worker is silent is given away after this: a stopped worker soon comes back as a zombie. */
 export const jobLockMs = 1_000;
 
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
   const disk = createSmallDisk();
+  const clock = canSetRedisClock() ? createRedisClock() : undefined;
   const [server, clickhouse] = await Promise.all([
-    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, ...options }),
+    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, env: clock?.env ?? {}, ...options }),
     startClickHouse(),
   ]);
   const gate = await startClickHouseGate(clickhouse.url, { choice: isPoison, code: cannotParse });
@@ -70,7 +77,11 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     clickhouse,
     apiProcesses: 2,
     workers: 2,
-    env: { JOB_LOCK_MS: String(jobLockMs), BACKLOG_BYTES_MAX: String(backlogBytesMax) },
+    env: {
+      JOB_LOCK_MS: String(jobLockMs),
+      BACKLOG_BYTES_MAX: String(backlogBytesMax),
+      CLAIM_BYTES_MAX: String(claimBytesMax),
+    },
     apiEnv: { REDIS_URL: `redis://127.0.0.1:${links['api-redis'].port}` },
     workerEnv: {
       REDIS_URL: `redis://127.0.0.1:${links['worker-redis'].port}`,
@@ -104,6 +115,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     server,
     clickhouse,
     disk,
+    clock,
     gate,
     links,
     redis,
@@ -115,6 +127,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       await Promise.all([...Object.values(links), gate].map((way) => way.close()));
       await Promise.all([server.stop(), clickhouse.remove()]);
       disk.remove();
+      clock?.remove();
     },
   };
 }

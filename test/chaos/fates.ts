@@ -1,7 +1,8 @@
 // What deletions make of every record, from the histories alone: who was named, who was merged with whom at that
-// time, and what was acknowledged before and after. Where two things were under way at once, either order may
-// have been the true one.
+// time, and what was acknowledged before and after. What lies under the fence of an earlier deletion is not there for
+// a later one. Where two things were under way at once, either order may have been the true one.
 
+import { keyAt } from '../support/endpoints.js';
 import { type Fate, type Sending, sendingsOf } from '../support/exactly-once.js';
 import type { Invocation, Settlement } from '../support/load.js';
 import type { Submission } from './deletions.js';
@@ -9,31 +10,46 @@ import type { Submission } from './deletions.js';
 /** Whom a deletion reaches, surely and perhaps. */
 type Reach = { readonly submission: Submission; readonly surely: Set<string>; readonly perhaps: Set<string> };
 
-type Merge = { readonly users: readonly [string, string]; readonly sending: Sending };
+/** Everybody whom a deletion may reach if no other one took an identification from it. */
+type Widest = { readonly submission: Submission; readonly users: ReadonlySet<string> };
+
+/** An identification: of whom, as whom. */
+type Merge = {
+  readonly userId: string;
+  readonly users: readonly [string, string];
+  readonly sending: Sending;
+};
 
 /** A request that nobody got an answer to may still be carried out for so long after it was given up. */
 const lateMs = 15_000;
 
 /**
  * The fates of records of an environment of the submissions' account, by its history. `forgotten` are the markers
- * of records that may be missing: who was merged by one of these may be two users again.
+ * of records that may be missing: who was merged by one of these may be two users again. `keysForgotten`: a repeat
+ * may have been stored as a new record.
  */
 export function createFates(
   history: readonly (Invocation & Partial<Settlement>)[],
   submissions: readonly Submission[],
   forgotten: ReadonlySet<string> = new Set(),
+  keysForgotten = false,
 ): (sendings: readonly Sending[]) => Fate {
-  const merges = history
-    .flatMap(sendingsOf)
-    .filter(({ event, verdict }) => event.kind === 'identify' && verdict !== 'absent')
-    .map(
-      (sending): Merge => ({ users: [`u${sending.event.user_id}`, `i${sending.event.identity}`], sending }),
-    );
-  const reaches: Reach[] = [];
+  const merges = mergesOf(history.flatMap(sendingsOf), keysForgotten);
   const inOrder = submissions
     .filter(({ outcome }) => outcome !== 'refused')
     .sort((a, b) => a.invokedMs - b.invokedMs);
-  for (const submission of inOrder) reaches.push(reachOf(submission, merges, forgotten, reaches));
+  const widest = inOrder.map((submission) => ({
+    submission,
+    users: spread(
+      namedBy(submission),
+      merges.filter(({ sending }) => sending.invokedMs < endOf(submission)),
+    ),
+  }));
+  const reaches: Reach[] = [];
+  for (const submission of inOrder) {
+    const others = widest.filter((other) => other.submission !== submission);
+    reaches.push(reachOf(submission, merges, forgotten, reaches, others));
+  }
 
   return (sendings) => {
     const sent = sendings.filter(({ verdict }) => verdict !== 'absent');
@@ -42,9 +58,7 @@ export function createFates(
     for (const { submission, surely, perhaps } of reaches) {
       if (!users.some((user) => perhaps.has(user))) continue;
       if (fate === 'stays') fate = 'near';
-      const isBefore = sent.some(
-        ({ verdict, settledMs }) => verdict === 'stored' && settledMs < submission.invokedMs,
-      );
+      const isBefore = sent.some((sending) => isSurelyBefore(sending, submission));
       const isNamed = users.some((user) => surely.has(user));
       if (isBefore && isNamed && submission.outcome === 'accepted') return 'goes';
       if (!sent.every(({ invokedMs }) => invokedMs > endOf(submission))) fate = 'free';
@@ -53,25 +67,106 @@ export function createFates(
   };
 }
 
+/** The identifications. Those with one key are one: repeats of it change nothing. */
+function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[] {
+  const merges: Merge[] = [];
+  const keyed = new Map<string, Sending[]>();
+  const add = (sending: Sending) => {
+    const userId = `u${sending.event.user_id}`;
+    merges.push({ userId, users: [userId, `i${sending.event.identity}`], sending });
+  };
+  for (const sending of sendings) {
+    const { endpoint, event, verdict } = sending;
+    if (event.kind !== 'identify' || verdict === 'absent') continue;
+    const key = keyAt(endpoint, event);
+    if (key === undefined) add(sending);
+    else keyed.set(key, [...(keyed.get(key) ?? []), sending]);
+  }
+  for (const sent of keyed.values()) add(asOne(sent, keysForgotten));
+  return merges;
+}
+
+/** Sent again until it was acknowledged: it was stored by then. */
+function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
+  const [first] = sent as [Sending];
+  if (sent.length === 1) return first;
+  const stored = sent.filter(({ verdict }) => verdict === 'stored');
+  const invokedMs = Math.min(...sent.map((sending) => sending.invokedMs));
+  return stored.length === 0 || keysForgotten
+    ? {
+        ...first,
+        verdict: 'perhaps',
+        invokedMs,
+        settledMs: Math.max(...sent.map(({ settledMs }) => settledMs)),
+      }
+    : {
+        ...first,
+        verdict: 'stored',
+        invokedMs,
+        settledMs: Math.min(...stored.map(({ settledMs }) => settledMs)),
+      };
+}
+
 function reachOf(
   submission: Submission,
   merges: readonly Merge[],
   forgotten: ReadonlySet<string>,
   earlier: readonly Reach[],
+  others: readonly Widest[],
 ): Reach {
-  const named = submission.users.map((user) =>
-    'identity' in user ? `i${user.identity}` : `u${user.user_id}`,
+  const named = namedBy(submission);
+  const there = merges.filter(
+    (merge) =>
+      merge.sending.invokedMs < endOf(submission) &&
+      !earlier.some((reach) => isSurelyCovered(merge, reach, submission)),
   );
-  const possible = merges.filter(({ sending }) => sending.invokedMs < endOf(submission));
-  const certain = possible.filter(
-    ({ users, sending }) =>
-      sending.verdict === 'stored' &&
-      sending.settledMs < submission.invokedMs &&
-      !forgotten.has(sending.event.properties.marker) &&
-      // A deletion before this one may have taken the identification with it.
-      !earlier.some(({ perhaps }) => users.some((user) => perhaps.has(user))),
+  const surelyThere = there.filter(
+    (merge) =>
+      isSurelyBefore(merge.sending, submission) &&
+      !forgotten.has(merge.sending.event.properties.marker) &&
+      !others.some((other) => mayCover(other, merge, submission)),
+  );
+  // Of a user_id's identifications the first that is there counts.
+  const rivals = (among: readonly Merge[], merge: Merge) =>
+    among.filter(({ userId, users }) => userId === merge.userId && users[1] !== merge.users[1]);
+  const possible = there.filter(
+    (merge) => !rivals(surelyThere, merge).some(({ sending }) => sending.settledMs < merge.sending.invokedMs),
+  );
+  const certain = surelyThere.filter((merge) =>
+    rivals(there, merge).every(({ sending }) => sending.invokedMs > merge.sending.settledMs),
   );
   return { submission, surely: spread(named, certain), perhaps: spread(named, possible) };
+}
+
+/**
+ * Whether an identification lies under the fence of an earlier deletion of its user: for a later one it is not
+ * there, whether or not the earlier one is complete by then.
+ */
+function isSurelyCovered({ users, sending }: Merge, earlier: Reach, later: Submission): boolean {
+  const { submission, surely } = earlier;
+  return (
+    submission.outcome === 'accepted' &&
+    submission.settledMs < later.invokedMs &&
+    isSurelyBefore(sending, submission) &&
+    users.some((user) => surely.has(user))
+  );
+}
+
+/** Whether an identification may lie under the fence of another deletion that may be the earlier one. */
+function mayCover(other: Widest, { users, sending }: Merge, submission: Submission): boolean {
+  return (
+    other.submission.invokedMs < endOf(submission) &&
+    sending.invokedMs < endOf(other.submission) &&
+    users.some((user) => other.users.has(user))
+  );
+}
+
+function isSurelyBefore({ verdict, settledMs }: Sending, { invokedMs }: Submission): boolean {
+  return verdict === 'stored' && settledMs < invokedMs;
+}
+
+function namedBy({ users }: Submission): string[] {
+  return users.map((user) => ('identity' in user ? `i${user.identity}` : `u${user.user_id}`));
 }
 
 /** Everybody merged with one of these. */

@@ -26,8 +26,8 @@ export type Emptied = {
   toMs: number;
   /** Of records that ClickHouse may not have had. */
   readonly markers: ReadonlySet<string>;
-  /** Deletion requests whose last form ClickHouse did not have. */
-  readonly unmirrored: ReadonlySet<string>;
+  /** Deletion requests that ClickHouse had with all that they need: these come back and are completed. */
+  readonly keptDeletions: ReadonlySet<string>;
 };
 
 export type World = Deployment & {
@@ -38,6 +38,8 @@ export type World = Deployment & {
   readonly emptied: Emptied[];
   /** How long Redis's clock stood after it was set back, all times together. */
   clockStoodMs: number;
+  /** Redis's clock was moved: what was to end later, tokens say, may have ended. */
+  clockMoved: boolean;
   /** API processes that a fault ended, stopped or started anew: their callers may go without an answer. */
   readonly disturbedApis: Set<string>;
 };

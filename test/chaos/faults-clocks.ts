@@ -1,10 +1,16 @@
-// Processes whose clock is wrong: one runs with another time for a while, then with the right one again.
+// Clocks that are wrong: a process of ours runs with another time for a while, then with the right one again; Redis's
+// is set back, or jumps by more than a day. Whatever a clock says, a round is shorter than any key is remembered.
 
 import { readFileSync } from 'node:fs';
+import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import type { Fault, Part } from './fault.js';
+import { type Endpoint, keyAt } from '../support/endpoints.js';
+import type { Request, SentEvent } from '../support/load.js';
+import { ofOwnUser } from './clients.js';
+import type { Fault, Part, World } from './fault.js';
 import { hold } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
+import type { Random } from './random.js';
 import { faketimeLibrary } from './tools.js';
 
 const hour = 3_600;
@@ -18,8 +24,7 @@ const clocks: readonly (readonly [name: string, parts: readonly Part[]])[] = [
 ];
 
 /**
- * Redis's clock was ahead and is set back, as the scripts see it: by what they remember of it. libfaketime
- * itself deadlocks with the allocator of Debian's Redis.
+ * Redis's clock was ahead and is set back, as the scripts see it: by what they remember of it.
  */
 const redisSetBack: Fault = {
   name: 'clock of redis set back',
@@ -32,6 +37,124 @@ const redisSetBack: Fault = {
     world.clockStoodMs += ahead * 1000;
     await hold(random.int(500, 1_500));
     return true;
+  },
+};
+
+/** Longer than any key is remembered. */
+const dayAndMoreS = [24 * hour + 120, 26 * hour];
+
+/** Records of users of their own, all of them with keys, to be sent again later. */
+async function sendKeyed({ producer, sluice }: World, random: Random): Promise<readonly Request[]> {
+  const keyed = (): SentEvent => {
+    const event = ofOwnUser(producer);
+    return { ...event, idempotency_key: `${event.properties.marker}-again` };
+  };
+  const sendings: [Endpoint, SentEvent[]][] = [
+    ['track', [keyed()]],
+    ['bulk', [keyed(), keyed(), keyed()]],
+    ['collect', [keyed(), keyed()]],
+  ];
+  const sent: Request[] = [];
+  for (const [endpoint, events] of sendings) {
+    sent.push(await producer.sendTo(endpoint, random.pick(sluice.api).baseUrl, events));
+  }
+  return sent.filter(({ outcome }) => outcome === 'acknowledged');
+}
+
+/** The same records again, and others under their keys: none of them may be stored. */
+async function repeatKeyed(
+  { producer, sluice }: World,
+  sent: readonly Request[],
+  random: Random,
+): Promise<void> {
+  for (const { endpoint = 'track', events } of sent) {
+    const others = events.map((event) => ({
+      ...ofOwnUser(producer),
+      idempotency_key: event.idempotency_key,
+    }));
+    for (const again of [events, others as SentEvent[]]) {
+      await producer.sendTo(endpoint, random.pick(sluice.api).baseUrl, again);
+    }
+  }
+}
+
+/** Keys are remembered in buckets, by the first digits of their ids: so many with the small budget of a deployment. */
+const bucketDigits = 4;
+const keysTriedMax = 2_000_000;
+
+/** Sends a record whose key is remembered in the same bucket as another one. */
+async function sendBeside({ producer, sluice }: World, key: string, random: Random): Promise<void> {
+  const bucketOf = (name: string) => eventIdOfKey(producer.appId, name).slice(0, bucketDigits);
+  const bucket = bucketOf(key);
+  for (let number = 0; number < keysTriedMax; number += 1) {
+    const beside = `${key} beside ${number}`;
+    if (bucketOf(beside) !== bucket) continue;
+    const record = { ...ofOwnUser(producer), idempotency_key: beside };
+    await producer.sendTo('track', random.pick(sluice.api).baseUrl, [record]);
+    return;
+  }
+}
+
+function move(world: World, seconds: number): void {
+  if (world.clock === undefined) throw new Error('this Redis has no clock that can be set');
+  world.clockMoved = true;
+  world.clock.moveBy(seconds);
+}
+
+/** No worker runs for longer than any key is remembered, and producers send again what waits for them. */
+const stoppedWorkers: Fault = {
+  name: 'workers stopped for longer than keys are remembered',
+  touches: ['worker-1', 'worker-2', 'redis'],
+  needs: 'cc',
+  run: async (world, random) => {
+    const { workers } = world.sluice;
+    const before = await sendKeyed(world, random);
+    await Promise.all(workers.map((worker) => worker.kill9()));
+    const meanwhile = await sendKeyed(world, random);
+    move(world, random.pick(dayAndMoreS));
+    await repeatKeyed(world, [...before, ...meanwhile], random);
+    // Beside other keys, so that what Redis remembers of these is written anew.
+    for (const request of meanwhile) {
+      for (const event of request.events) await sendBeside(world, keyAt('track', event) ?? '', random);
+    }
+    await repeatKeyed(world, meanwhile, random);
+    await hold(random.int(0, 1_500));
+    await Promise.all(workers.map((worker) => worker.restart()));
+    await hold(random.int(0, 4_000));
+    await repeatKeyed(world, [...before, ...meanwhile], random);
+    return meanwhile.length > 0;
+  },
+};
+
+const dayAhead: Fault = {
+  name: 'clock of redis a day ahead',
+  touches: ['redis'],
+  needs: 'cc',
+  run: async (world, random) => {
+    const before = await sendKeyed(world, random);
+    await hold(random.int(0, 1_000));
+    move(world, random.pick(dayAndMoreS));
+    await repeatKeyed(world, before, random);
+    await hold(random.int(0, 2_500));
+    await repeatKeyed(world, before, random);
+    return before.length > 0;
+  },
+};
+
+const dayAheadAndBack: Fault = {
+  name: 'clock of redis a day ahead and back',
+  touches: ['redis'],
+  needs: 'cc',
+  run: async (world, random) => {
+    const before = await sendKeyed(world, random);
+    const seconds = random.pick(dayAndMoreS);
+    move(world, seconds);
+    const meanwhile = await sendKeyed(world, random);
+    await hold(random.int(200, 2_500));
+    world.clockStoodMs += seconds * 1000;
+    move(world, -seconds);
+    await repeatKeyed(world, [...before, ...meanwhile], random);
+    return before.length > 0;
   },
 };
 
@@ -61,4 +184,10 @@ const offsetFaults = clocks.flatMap(([name, parts]) =>
   ),
 );
 
-export const clockFaults: readonly Fault[] = [...offsetFaults, redisSetBack];
+export const clockFaults: readonly Fault[] = [
+  ...offsetFaults,
+  redisSetBack,
+  stoppedWorkers,
+  dayAhead,
+  dayAheadAndBack,
+];

@@ -5,12 +5,14 @@ import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { inserts } from '../support/clickhouse-gate.js';
 import { getToken } from '../support/deletion.js';
+import type { Child } from '../support/services.js';
 import { runProgram } from '../support/sluice.js';
 import { within } from '../support/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
-import { empty } from './faults-redis.js';
+import { empty, restore } from './faults-redis.js';
+import type { Random } from './random.js';
 
 const passings = [1, 2, 3];
 /** Much longer than it takes, since a machine may have other things to do. */
@@ -45,6 +47,12 @@ async function sendPoison({ producer, sluice }: World): Promise<void> {
 
 /** Points that a process passes only in rounds of deletions, which wait for each other. */
 const pointsOfRounds = new Set<string>(crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')));
+
+/** Points at which what Redis knows of a deletion and what ClickHouse does are not the same. */
+const pointsOfDeletions: readonly CrashPointName[] = [
+  'deletions_copied',
+  ...crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')),
+];
 
 /** A crash of one process at a passing of a point. It stays dead until the next fault or the healing starts it. */
 function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
@@ -108,6 +116,39 @@ function crashOfRestore(point: CrashPointName): Fault {
   };
 }
 
+/**
+ * A worker dies in a deletion, and then Redis is emptied. The other worker stands still from before the crash, so that
+ * nobody takes the round over; half of the time it goes on while Redis is empty.
+ */
+function emptiedAfterCrash(name: string, pointOf: (random: Random) => CrashPointName): Fault {
+  return {
+    name,
+    touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
+    run: async (world, random) => {
+      const [dying, other] = random.shuffle(world.sluice.workers) as [Child, Child];
+      const point = pointOf(random);
+      other.sigstop();
+      world.altered.add(dying.name);
+      await dying.restart({ CRASH_AT: `${point}:1` }).catch(() => undefined);
+      const stop = repeat(world, point);
+      const died = await within(dying.exited, crashMsMax).catch(() => undefined);
+      await stop();
+      // Somebody may be told that the request is complete.
+      await hold(random.int(0, 500));
+      await empty(world, random);
+      if (random.int(0, 1) === 1) {
+        other.sigcont();
+        await hold(random.int(500, 3_000));
+      }
+      await restore(world);
+      other.sigcont();
+      await dying.restart();
+      world.altered.delete(dying.name);
+      return died?.signal === 'SIGKILL';
+    },
+  };
+}
+
 export function crashName(point: CrashPointName, passing: number): string {
   return `crash at ${point}:${passing}`;
 }
@@ -127,4 +168,13 @@ export const crashFaults: readonly Fault[] = [
     passings.flatMap((n) => [crashOf('worker-1', point, n), crashOf('worker-2', point, n)]),
   ),
   ...crashPoints.restore.map(crashOfRestore),
+  ...pointsOfDeletions.map((point) =>
+    emptiedAfterCrash(`redis emptied after a crash at ${point}`, () => point),
+  ),
 ];
+
+/** The same at any of these points. */
+export const emptiedAfterAnyCrash: Fault = emptiedAfterCrash(
+  'redis emptied after a crash in a deletion',
+  (random) => random.pick(pointsOfDeletions),
+);

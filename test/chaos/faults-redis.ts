@@ -4,11 +4,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { stampRows } from '../../src/clickhouse/stamps.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { shardKeys } from '../../src/redis/keys.js';
 import { until } from '../support/wait.js';
 import { fatEvents } from './clients.js';
 import { memoryBytesMax } from './deployment.js';
 import { type Emptied, type Fault, hold, type World } from './fault.js';
+import { mutationsOfRounds, tooManyQueries } from './faults-clickhouse.js';
+import { readKeptDeletions } from './kept-deletions.js';
 import { watchForPowerCut } from './power-cut.js';
 import type { Random } from './random.js';
 
@@ -102,12 +104,12 @@ const backlogFull: Fault = {
   },
 };
 
-/** Members, bytes of segments, and the deletion requests that ClickHouse does not have in their last form. */
+/** Members and bytes of segments. */
 const dumpScript = `
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 local segments = {}
 for i, member in ipairs(members) do segments[i] = redis.call('GET', '{s0}:segment:' .. member) or '' end
-return { members, segments, redis.call('SMEMBERS', KEYS[2]) }`;
+return { members, segments }`;
 
 /**
  * Redis loses all it holds and, half of the time, its files. What it alone held is noted in the same step, so
@@ -123,21 +125,37 @@ const emptied: Fault = {
   },
 };
 
+/**
+ * The same when ClickHouse has the targets of a request that is not complete. Half of the time the workers run on the
+ * emptied Redis for long enough that all of their upkeep comes round.
+ */
+const emptiedWhilePending: Fault = {
+  name: 'redis emptied while a deletion is pending',
+  touches: ['redis', 'clickhouse', 'gate'],
+  run: async (world, random) => {
+    world.gate.refuse(mutationsOfRounds, tooManyQueries);
+    const isPending = await until(async () => (await readKeptDeletions(world.sluice)).pending.size > 0, {
+      deadlineMs: 20_000,
+      what: 'the targets of a pending request are in ClickHouse',
+    }).catch(() => false);
+    await hold(random.int(0, 1_500));
+    const loss = await empty(world, random);
+    if (random.int(0, 1) === 1) await hold(random.int(1_500, 4_000));
+    world.gate.pass();
+    await restore(world);
+    return isPending && loss.keptDeletions.size > 0;
+  },
+};
+
 /** Empties Redis; it stays so until `restore`. */
-export async function empty({ redis, server, emptied }: World, random: Random): Promise<Emptied> {
+export async function empty({ redis, server, sluice, emptied }: World, random: Random): Promise<Emptied> {
+  // Only what ClickHouse has by now has to come back, though it may have more when Redis is emptied.
+  const { all: keptDeletions } = await readKeptDeletions(sluice);
   const fromMs = performance.now();
-  const replies = await redis
-    .multi()
-    .eval(dumpScript, 2, shardKeys.segments(0), registryKeys.unmirroredDeletions)
-    .flushall()
-    .exec();
-  const [members, segments, unmirrored] = (replies?.[0]?.[1] ?? [[], [], []]) as [
-    string[],
-    string[],
-    string[],
-  ];
+  const replies = await redis.multi().eval(dumpScript, 1, shardKeys.segments(0)).flushall().exec();
+  const [members, segments] = (replies?.[0]?.[1] ?? [[], []]) as [string[], string[]];
   const markers = new Set(segments.flatMap((rows, index) => markersOf(members[index] ?? '', rows)));
-  const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, unmirrored: new Set(unmirrored) };
+  const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions };
   emptied.push(loss);
   if (random.int(0, 1) === 1) {
     await server.kill9();
@@ -173,4 +191,5 @@ export const redisFaults: readonly Fault[] = [
   rewrite,
   backlogFull,
   emptied,
+  emptiedWhilePending,
 ];

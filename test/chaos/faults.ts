@@ -3,7 +3,7 @@
 import type { Fault } from './fault.js';
 import { clickHouseFaults } from './faults-clickhouse.js';
 import { clockFaults } from './faults-clocks.js';
-import { crashFaults } from './faults-crashes.js';
+import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { networkFaults } from './faults-network.js';
 import { processFaults } from './faults-processes.js';
 import { redisFaults } from './faults-redis.js';
@@ -15,6 +15,7 @@ const randomFaults: readonly Fault[] = [
   ...redisFaults,
   ...clickHouseFaults,
   ...clockFaults,
+  emptiedAfterAnyCrash,
 ];
 
 const all = [...randomFaults, ...crashFaults];

@@ -19,7 +19,8 @@ const limits: Partial<Record<string, Limit>> = {
 
 /**
  * Windows with more than their limit. A Redis that was emptied forgot what it had accepted. `clockStoodMs`: so long
- * the clock that stamps records stood after it was set back, while that of limits went on.
+ * the clock that stamps records stood after it was set back, while that of limits went on; one that stood for longer
+ * than a window says nothing of it.
  */
 export function findExceeded(
   history: readonly (Invocation & Partial<Settlement>)[],

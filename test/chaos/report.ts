@@ -1,5 +1,6 @@
 // What a round is told about: in a line when every promise was kept, and in full when not.
 
+import type { Broken } from './check.js';
 import type { RoundResult } from './round.js';
 import { describeSchedule } from './schedule.js';
 
@@ -19,7 +20,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
     ({ fault, took, fromMs, toMs, error }) =>
       `  ${Math.round(fromMs)} to ${Math.round(toMs)} ms  ${fault}${took ? '' : ' (took no effect)'}${error === undefined ? '' : `: ${error}`}`,
   );
-  const promises = broken
+  const promises = oneOfEachFirst(broken)
     .slice(0, brokenShownMax)
     .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 6_000)}`);
   return [
@@ -27,10 +28,19 @@ export function describeFailure(result: RoundResult, commit: string): string {
     `The shortest schedule that was found: ${describeSchedule(schedule)}`,
     `Its faults, on the clock of the history:`,
     ...faults,
-    `What was broken, ${broken.length} in all:`,
+    `What was broken, ${broken.length} in all (${Object.entries(countKinds([result]))
+      .map(([kind, count]) => `${count} ${kind}`)
+      .join(', ')}):`,
     ...promises,
     `Phases in ms: ${JSON.stringify(phasesMs)}`,
   ].join('\n');
+}
+
+/** So that a kind that occurs often does not hide the others. */
+function oneOfEachFirst(broken: readonly Broken[]): Broken[] {
+  const isFirst = ({ kind }: Broken, index: number) =>
+    broken.findIndex((other) => other.kind === kind) === index;
+  return [...broken.filter(isFirst), ...broken.filter((each, index) => !isFirst(each, index))];
 }
 
 /** How often each kind of broken promise occurs. */

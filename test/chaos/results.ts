@@ -26,7 +26,7 @@ export function readCommit(): string {
   }
 }
 
-const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'mount']);
+const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'cc', 'mount']);
 
 /** The fault kinds and crash points that never took effect. */
 export function missingFaults(results: readonly RoundResult[]): string[] {
@@ -92,7 +92,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     '| fault | took effect |',
     '|---|---|',
     ...faultKinds(allTools).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
-    `| crash points, first, second and third passing | ${crashKinds.filter((name) => (faults.get(name) ?? 0) > 0).length} of ${crashKinds.length} |`,
+    `| crash points: first, second and third passing, in restores, and before Redis is emptied | ${crashKinds.filter((name) => (faults.get(name) ?? 0) > 0).length} of ${crashKinds.length} |`,
     '',
     '## Seeds',
     '',

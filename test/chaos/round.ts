@@ -23,6 +23,7 @@ import { crashKinds, faultsNamed } from './faults.js';
 import { childOf } from './faults-processes.js';
 import { bulkIdentityMax } from './limit-windows.js';
 import { createRandom, seedOf } from './random.js';
+import { startReturningUsers } from './returning-users.js';
 import { readStored } from './rows.js';
 import type { Planned, Schedule } from './schedule.js';
 
@@ -85,7 +86,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
     note('not recovered')(error);
   }
   endPhase('recover');
-  await Promise.all(loads.map((load) => load.stop()));
+  await Promise.all([...loads.map((load) => load.stop()), scene.stopReturning()]);
   await clients.stopSubmitting();
   await whileDraining(deployment);
   await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
@@ -119,6 +120,7 @@ type Scene = {
   readonly producers: readonly Producer[];
   readonly loads: readonly Load[];
   readonly clients: DeletionClients;
+  readonly stopReturning: () => Promise<void>;
   readonly evidence: () => Promise<Evidence>;
 };
 
@@ -160,12 +162,19 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     random,
     everyMs: crashes ? 300 : 1_200,
   });
+  const stopReturning = startReturningUsers({
+    producer: main,
+    targets,
+    random: createRandom(seedOf(seed, 2)),
+    submit: clients.submitUsers,
+  });
   const world: World = {
     ...deployment,
     producer: main,
     account,
     emptied: [],
     clockStoodMs: 0,
+    clockMoved: false,
     disturbedApis: new Set(),
   };
   return {
@@ -174,6 +183,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     producers,
     loads,
     clients,
+    stopReturning,
     evidence: async () => ({
       account,
       environments: await Promise.all(
@@ -184,8 +194,10 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
         })),
       ),
       submissions: clients.submissions,
+      tokenAnswers: clients.tokenAnswers,
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
+      clockMoved: world.clockMoved,
       apiDisturbed: world.disturbedApis.size > 0,
     }),
   };
@@ -212,7 +224,7 @@ async function runTrack(world: World, track: readonly Planned[], done: Done[]): 
   await Promise.all(dead.map((child) => child.restart()));
 }
 
-/** Settles when every accepted request is complete, but for those that went with an emptied Redis. */
+/** Settles when every accepted request is complete, or will never be: it went with an emptied Redis. */
 async function untilDeleted({ world, clients }: Scene): Promise<void> {
   const open = () =>
     clients.submissions.filter(
@@ -220,10 +232,11 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
     );
   await until(
     async () => {
-      for (const { requestId, polls } of open()) {
-        if (world.emptied.length === 0) return false;
-        if (polls.at(-1)?.status === '404') continue;
-        const { state } = await administer<{ state: string }>(world.sluice, 'GET', `/deletions/${requestId}`);
+      for (const submission of open()) {
+        if (submission.polls.at(-1)?.status === '404') continue;
+        const path = `/deletions/${submission.requestId}`;
+        const { state } = await administer<{ state: string }>(world.sluice, 'GET', path);
+        submission.state = state;
         if (state !== 'targets_lost') return false;
       }
       return true;

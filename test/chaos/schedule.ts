@@ -45,12 +45,13 @@ export function scheduleOf(seed: number, names: readonly string[]): Schedule {
 }
 
 const crashesPerTrack = 9;
+const lossesPerRound = 5;
 /** The same ones in every run. */
 const crashSeed = 1;
 
 /**
  * Every crash point at its first, second and third passing: those of the API in both API processes and those
- * of workers in both workers at the same time, those of a restore by themselves.
+ * of workers in both workers at the same time, those with a loss of Redis one after another.
  */
 export function crashSchedules(names = crashKinds): Schedule[] {
   const seed = crashSeed;
@@ -60,11 +61,11 @@ export function crashSchedules(names = crashKinds): Schedule[] {
     seed: seedOf(seed, crashKinds.indexOf(fault)),
   });
   const byPart = new Map<Part, Planned[]>();
-  const restores: Planned[] = [];
+  const losses: Planned[] = [];
   for (const fault of names) {
     const variants = faultsNamed(fault);
     if (variants.length === 1) {
-      restores.push(plan(fault, 0));
+      losses.push(plan(fault, 0));
       continue;
     }
     const lengths = variants.map(({ touches: [part] }) => byPart.get(part as Part)?.length ?? 0);
@@ -77,8 +78,11 @@ export function crashSchedules(names = crashKinds): Schedule[] {
     seed: seedOf(seed, round),
     steps: [[...byPart.values()].map((all) => part(all, round, rounds)).filter(({ length }) => length > 0)],
   }));
-  const inRow = { seed: seedOf(seed, rounds), steps: restores.map((planned) => [[planned]]) };
-  return [...schedules, inRow];
+  const inRows = Array.from({ length: Math.ceil(losses.length / lossesPerRound) }, (_, row) => ({
+    seed: seedOf(seed, rounds + row),
+    steps: losses.slice(row * lossesPerRound, (row + 1) * lossesPerRound).map((planned) => [[planned]]),
+  }));
+  return [...schedules, ...inRows];
 }
 
 /** The n-th of `count` parts of about the same size. */

@@ -2,15 +2,15 @@
 
 import type { Broken } from './check.js';
 import type { Submission } from './deletions.js';
-import type { Emptied } from './fault.js';
 
 /** What callers may be told of an accepted request besides its status: a fault, or that they ask too often. */
 const passing = new Set(['', '503', '429']);
 
-export function findStatusFaults(submissions: readonly Submission[], emptied: readonly Emptied[]): Broken[] {
+/** `tokensEnded`: tokens may have ended before their hour was over. */
+export function findStatusFaults(submissions: readonly Submission[], tokensEnded: boolean): Broken[] {
   return submissions.flatMap((submission) => {
     const { outcome, requestId, polls, status } = submission;
-    if (outcome === 'refused' && status !== 503 && !(status === 401 && emptied.length > 0)) {
+    if (outcome === 'refused' && status !== 503 && !(status === 401 && tokensEnded)) {
       return [{ kind: 'wrongly refused', what: 'a deletion', detail: `status ${status}` }];
     }
     if (outcome !== 'accepted') return [];
@@ -21,7 +21,7 @@ export function findStatusFaults(submissions: readonly Submission[], emptied: re
       if (complete !== undefined && poll.invokedMs > complete.settledMs && poll.status === 'pending') {
         broken.push({ kind: 'status went back', what: requestId, detail: told(poll.settledMs) });
       }
-      const lostToken = poll.status === '401' && emptied.length > 0;
+      const lostToken = poll.status === '401' && tokensEnded;
       if (
         poll.status !== 'pending' &&
         poll.status !== 'complete' &&
@@ -35,8 +35,10 @@ export function findStatusFaults(submissions: readonly Submission[], emptied: re
         });
       }
     }
-    if (complete === undefined)
-      broken.push({ kind: 'not completed', what: requestId, detail: polls.at(-1)?.status ?? '' });
+    if (complete === undefined) {
+      const kind = submission.state === 'targets_lost' ? 'targets lost' : 'not completed';
+      broken.push({ kind, what: requestId, detail: polls.at(-1)?.status ?? '' });
+    }
     return broken;
   });
 }

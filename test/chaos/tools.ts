@@ -2,10 +2,11 @@
 
 import { existsSync } from 'node:fs';
 import { canTrace } from './power-cut.js';
+import { canSetRedisClock } from './redis-clock.js';
 import { canMount } from './small-disk.js';
 
-/** `strace` for power cuts, `faketime` for clocks, `mount` for full disks. */
-export type Tool = 'strace' | 'faketime' | 'mount';
+/** `strace` for power cuts, `faketime` for clocks of ours, `cc` for Redis's, `mount` for full disks. */
+export type Tool = 'strace' | 'faketime' | 'cc' | 'mount';
 
 const faketimeLibraries = ['x86_64-linux-gnu', 'aarch64-linux-gnu'].map(
   (folder) => `/usr/lib/${folder}/faketime/libfaketime.so.1`,
@@ -20,6 +21,7 @@ export async function findTools(): Promise<ReadonlySet<Tool>> {
   const tools = new Set<Tool>();
   if (await canTrace()) tools.add('strace');
   if (faketimeLibrary() !== undefined) tools.add('faketime');
+  if (canSetRedisClock()) tools.add('cc');
   if (canMount()) tools.add('mount');
   return tools;
 }
@@ -28,5 +30,6 @@ export async function findTools(): Promise<ReadonlySet<Tool>> {
 export const remedies: Readonly<Record<Tool, string>> = {
   strace: 'apt-get install strace, and the right to trace processes',
   faketime: 'apt-get install faketime',
+  cc: 'apt-get install gcc libc6-dev',
   mount: 'the right to mount a tmpfs (root, or CAP_SYS_ADMIN)',
 };

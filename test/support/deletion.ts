@@ -139,13 +139,18 @@ export function basic(appId: string, apiKey: string): string {
   return `Basic ${Buffer.from(`${appId}:${apiKey}`).toString('base64')}`;
 }
 
-/** An access token for the account's key. */
-export async function getToken(
+/** Asks for an access token for the account's key. */
+export function askForToken(
   sluice: { readonly baseUrl: string },
   { appIds, apiKey }: TestAccount,
-): Promise<string> {
+): Promise<Reply> {
   const headers = [['Authorization', basic(appIds[0] ?? '', apiKey)]] as const;
-  const reply = await ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers });
+  return ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers });
+}
+
+/** An access token for the account's key. */
+export async function getToken(sluice: { readonly baseUrl: string }, account: TestAccount): Promise<string> {
+  const reply = await askForToken(sluice, account);
   assert.equal(reply.status, 200, reply.text);
   return (JSON.parse(reply.text) as { access_token: string }).access_token;
 }

@@ -27,6 +27,8 @@ export type RedisOptions = {
   readonly maxmemory?: number;
   readonly port?: number;
   readonly dir?: string;
+  /** More of its environment. */
+  readonly env?: NodeJS.ProcessEnv;
   /** More lines of its redis.conf. */
   readonly more?: readonly string[];
 };
@@ -45,7 +47,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
     try {
       const child = await startChild({
         name: 'redis-server',
-        program: { command: 'redis-server', args: [file], env: process.env },
+        program: { command: 'redis-server', args: [file], env: { ...process.env, ...options.env } },
         healthy: async ({ pid }) => (await readyRedisPid(port)) === pid,
         healthyDeadlineMs: 60_000,
       });

@@ -1,0 +1,82 @@
+// Users who come back: identified, deleted, seen again and deleted again, most of them before the first deletion is
+// complete. Nobody else sends about them, and each step waits for its answer, so whom the second deletion takes is
+// known exactly, whatever the timing.
+
+import type { User } from '../support/deletion.js';
+import type { Endpoint } from '../support/endpoints.js';
+import type { Producer, SentEvent } from '../support/load.js';
+import { again, type Submission } from './deletions.js';
+import { hold } from './fault.js';
+import type { Random } from './random.js';
+
+export type ReturningUsersOptions = {
+  readonly producer: Producer;
+  readonly targets: readonly string[];
+  readonly random: Random;
+  readonly submit: (users: readonly User[]) => Promise<Submission>;
+};
+
+/** Far from the user_ids of other events. */
+const firstUserId = 800_000_000;
+const attemptsMax = 5;
+const pauseMs = 100;
+/** A second deletion comes at once, in the same round as the first, or when that one is complete. */
+const returnsAfterMsMax = 3_000;
+
+/** Starts them, one after another; the function returned settles when the last one is done. */
+export function startReturningUsers({ producer, targets, random, submit }: ReturningUsersOptions) {
+  let stopped = false;
+  let users = 0;
+  let records = 0;
+
+  async function keep(endpoint: Endpoint, record: Omit<SentEvent, 'properties'>, marker: string) {
+    const event: SentEvent = { ...record, properties: { marker } };
+    for (let left = attemptsMax; left > 0 && !stopped; left -= 1) {
+      const { outcome } = await producer.sendTo(endpoint, random.pick(targets), [event]);
+      if (outcome === 'acknowledged') return;
+      await hold(pauseMs);
+    }
+    throw new Error(`${marker} was not acknowledged`);
+  }
+
+  function see(user: { identity: string } | { user_id: string }): Promise<void> {
+    records += 1;
+    const marker = `${producer.mark}-back-${records}`;
+    return keep('track', { event: 'Came back', ...user, idempotency_key: marker }, marker);
+  }
+
+  // A message of the client library has a key, so it may be sent again until it is acknowledged.
+  function identify(user_id: string, identity: string): Promise<void> {
+    return keep('collect', { kind: 'identify', event: '', user_id, identity }, `${user_id} is ${identity}`);
+  }
+
+  async function comeBack(): Promise<void> {
+    users += 1;
+    const user_id = String(firstUserId + users);
+    const [identity, another] = ['back', 'again'].map(
+      (name) => `${producer.mark}-${name}-${users}@example.com`,
+    ) as [string, string];
+    const named: User[] = [{ user_id: Number(user_id) }, { identity }];
+    await see({ user_id });
+    await identify(user_id, identity);
+    await see({ identity });
+    await submit([random.pick(named)]);
+    await see({ user_id });
+    await see({ identity });
+    if (random.int(0, 1) === 1) {
+      await identify(user_id, another);
+      await see({ identity: another });
+      named.push({ identity: another });
+    }
+    await hold(random.pick([0, 0, returnsAfterMsMax]));
+    await submit([random.pick(named)]);
+    await see({ user_id });
+    await see({ identity });
+  }
+
+  const running = again(() => !stopped, pauseMs, comeBack);
+  return async (): Promise<void> => {
+    stopped = true;
+    await running;
+  };
+}
