@@ -36,6 +36,7 @@ export const crashPoints = {
     'places_emptied',
     'verified',
     'targets_purged',
+    'completion_copied',
     'completed',
   ],
   /** `npm run admin -- restore`, which passes each of them once. */

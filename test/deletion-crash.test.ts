@@ -171,6 +171,7 @@ const points = [
   'places_emptied',
   'verified',
   'targets_purged',
+  'completion_copied',
 ];
 
 /** Has a worker killed at a point of the round that deletes the users of a history; another one goes on. */
@@ -471,6 +472,26 @@ test('completes a deletion that was verified when Redis was emptied, though its 
   survivor.sigcont();
   await untilComplete(sluice, token, requestId, 60_000);
   await assertDeleted(prepared, requestId, {});
+});
+
+test('what was told to be complete stays so when Redis is emptied before any worker runs again', async () => {
+  const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
+  survivor.sigstop();
+  try {
+    await hurryRounds();
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has completed it' });
+    const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;
+    const told = { deletion_request_id: requestId, status: 'complete' };
+    assert.deepEqual(await statusOf(), told);
+    await withRedis(sluice, (redis) => redis.flushall());
+    await sluice.admin('restore');
+    await untilKnown(sluice, account.appIds[0] ?? '');
+    token = await getToken(sluice, account);
+    assert.deepEqual(await statusOf(), told);
+  } finally {
+    survivor.sigcont();
+  }
 });
 
 test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {

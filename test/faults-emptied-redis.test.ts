@@ -6,6 +6,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
+import { StateNotLoaded } from '../src/accounts/registry.js';
+import { readDeletion } from '../src/deletion/request.js';
 import { registryKeys } from '../src/redis/keys.js';
 import {
   ask,
@@ -169,6 +171,7 @@ test('tells nobody that a key or a token is wrong while it knows none', async ()
     answers.map(({ status, text }) => [status, (JSON.parse(text) as { err: { code: string } }).err.code]),
     answers.map(() => [503, 'overloaded']),
   );
+  await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
   assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
   assert.ok(await getToken(sluice, account));
 });

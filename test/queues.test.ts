@@ -10,10 +10,10 @@ import {
   hasTicked,
   noteTick,
   openQueue,
-  promoteOverdelayed,
   queueOptions,
   storeJobOptions,
   storeQueueName,
+  undoWrongClocks,
 } from '../workers/queues.js';
 import { type RedisHandle, startRedis } from './support/services.js';
 import { until } from './support/wait.js';
@@ -58,7 +58,7 @@ test('a job that failed on a worker whose clock is hours ahead does not wait for
   }
   assert.equal(failures, 1);
   await queue.add('store', {}, { ...storeJobOptions, jobId: 'near', delay: 5_000 });
-  await promoteOverdelayed(redis, queue, Date.now());
+  await undoWrongClocks(redis, queue, 5_000, Date.now());
   assert.deepEqual(
     (await queue.getWaiting()).map(({ id }) => id),
     ['far'],
@@ -69,6 +69,36 @@ test('a job that failed on a worker whose clock is hours ahead does not wait for
     'a wait of ours is kept',
   );
   await queue.close();
+});
+
+test('a killed worker’s job is given to another one although Redis’s clock was a day ahead meanwhile', async () => {
+  const queue = openQueue(storeQueueName, 1, redis);
+  const options = {
+    ...queueOptions(1, redis),
+    lockDuration: 5_000,
+    stalledInterval: 200,
+    maxStalledCount: 100,
+  };
+  const ran: string[] = [];
+  const killed = new Worker(storeQueueName, undefined, { ...options, autorun: false });
+  const survivor = new Worker(storeQueueName, async ({ id }) => void ran.push(String(id)), {
+    ...options,
+    autorun: false,
+  });
+  try {
+    await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
+    assert.equal((await killed.getNextJob('token'))?.id, 'held');
+    // As they are when the clock was a day ahead as they were set, and is right again.
+    assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
+    await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
+    await undoWrongClocks(redis, queue, 500, Date.now());
+    void survivor.run();
+    await until(() => ran.length > 0, { deadlineMs: 30_000, what: 'another worker runs the job' });
+    assert.deepEqual(ran, ['held']);
+  } finally {
+    await Promise.all([killed.close(true), survivor.close()]);
+    await queue.close();
+  }
 });
 
 test('a command of the queues settles though its answer never comes', async () => {

@@ -12,7 +12,7 @@ import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
-import { mirrorDeletions } from '../src/deletion/mirror.js';
+import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import {
@@ -192,9 +192,14 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   );
   await dropRoundTables(clickhouse);
   crash('targets_purged');
-  for (const request of requests) {
-    const completed_at = new Date().toISOString();
-    await completeDeletion(redis, { ...request, status: 'complete', state: 'complete', completed_at });
+  const completed_at = new Date().toISOString();
+  const completed = requests.map(
+    (request): DeletionRequest => ({ ...request, status: 'complete', state: 'complete', completed_at }),
+  );
+  await mirrorCompleted(redis, clickhouse, completed);
+  crash('completion_copied');
+  for (const request of completed) {
+    await completeDeletion(redis, request);
     crash('completed');
   }
 }

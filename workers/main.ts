@@ -27,10 +27,10 @@ import {
   lookEveryMs,
   openDeletionQueue,
   openQueue,
-  promoteOverdelayed,
   storeQueueName,
   tickEveryMs,
   tickQueueName,
+  undoWrongClocks,
   workerOptions,
 } from './queues.js';
 import { isFresh, storeSegment } from './store.js';
@@ -136,7 +136,7 @@ function serveShard(shard: number): {
         await runTick();
         if (scheduled instanceof Error) throw scheduled;
       }
-      await promoteOverdelayed(redis, storeQueue, Date.now());
+      await undoWrongClocks(redis, storeQueue, config.jobLockMs, Date.now());
       await ageClaims();
     },
     close: async () => {
@@ -184,7 +184,7 @@ function serveDeletions(): {
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },
-    everySecond: () => promoteOverdelayed(redis, queue, Date.now()),
+    everySecond: () => undoWrongClocks(redis, queue, config.jobLockMs, Date.now()),
     close: async () => {
       await worker.close();
       await queue.close();

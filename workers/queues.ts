@@ -83,19 +83,23 @@ export function openDeletionQueue(connection: ConnectionOptions): Queue {
 const delayMsMax = 2 * retryMsMax;
 
 /**
- * Lets jobs run that would wait for longer than any of ours is told to: BullMQ notes when a job is due by the
- * clock of the worker on which it failed, and that clock may have been hours ahead.
+ * Ends what a wrong clock would make last for hours: a job's delay, which BullMQ notes by the clock of the worker on which
+ * it failed; and, after Redis's clock was ahead, the locks of killed workers and the pause until the next look for
+ * stalled jobs. Locks of workers that live are renewed as ever.
  */
-export async function promoteOverdelayed(redis: Redis, queue: Queue, nowMs: number): Promise<void> {
+export async function undoWrongClocks(
+  redis: Redis,
+  queue: Queue,
+  jobLockMs: number,
+  nowMs: number,
+): Promise<void> {
+  await redis.pexpire(queue.toKey('stalled-check'), stalledLookMsMax, 'LT');
+  for (const id of await redis.lrange(queue.toKey('active'), 0, 99)) {
+    await redis.pexpire(`${queue.toKey(id)}:lock`, jobLockMs, 'LT');
+  }
   // Scores are milliseconds times 4096.
-  const ids = await redis.zrangebyscore(
-    queue.toKey('delayed'),
-    (nowMs + delayMsMax) * 4096,
-    '+inf',
-    'LIMIT',
-    0,
-    100,
-  );
+  const dueLate = (nowMs + delayMsMax) * 4096;
+  const ids = await redis.zrangebyscore(queue.toKey('delayed'), dueLate, '+inf', 'LIMIT', 0, 100);
   // Another worker may be first.
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
 }

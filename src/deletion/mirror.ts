@@ -2,7 +2,7 @@
 // emptied. The targets of pending ones are copied by the first round that sees them.
 
 import { createHash } from 'node:crypto';
-import { readUnmirrored } from '../accounts/mirror.js';
+import { readUnmirrored, type Unmirrored } from '../accounts/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -32,16 +32,7 @@ export async function mirrorDeletions(
     'raise',
   );
   if (documents.length === 0) return 0;
-  await clickhouse.insert({
-    table: 'deletion_requests',
-    values: documents.map(({ key, document }) => ({
-      request_id: key,
-      document,
-      version: versionOf(document, Number(version)),
-    })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertDocuments(clickhouse, documents, Number(version));
   crash('deletions_copied');
   await runScript(
     redis,
@@ -50,6 +41,37 @@ export async function mirrorDeletions(
     documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
   );
   return documents.length;
+}
+
+/** Copies requests that are about to be marked complete in Redis, so that nobody is told what could be forgotten. */
+export async function mirrorCompleted(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  const version = await redis.incr(registryKeys.deletionVersion);
+  const documents = requests.map((request) => ({
+    key: request.deletion_request_id,
+    document: JSON.stringify(request),
+  }));
+  await insertDocuments(clickhouse, documents, version);
+}
+
+async function insertDocuments(
+  clickhouse: ClickHouseClient,
+  documents: Unmirrored['documents'],
+  version: number,
+): Promise<void> {
+  await clickhouse.insert({
+    table: 'deletion_requests',
+    values: documents.map(({ key, document }) => ({
+      request_id: key,
+      document,
+      version: versionOf(document, version),
+    })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
 }
 
 /** A completed request stands over every pending form of it, whichever of two workers copied last. */

@@ -65,10 +65,23 @@ export function pendingMember(request: DeletionRequest): string {
   return `${request.account_id} ${request.deletion_request_id}`;
 }
 
-/** A request by its id. */
+/**
+ * A request by its id. Throws StateNotLoaded when Redis was emptied: then it knows none, and that one is unknown means
+ * nothing.
+ */
 export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
-  const text = await redis.hget(registryKeys.deletions, requestId);
-  return text === null ? undefined : (JSON.parse(text) as DeletionRequest);
+  const replies = await redis
+    .multi()
+    .exists(registryKeys.epoch)
+    .hget(registryKeys.deletions, requestId)
+    .exec();
+  if (replies === null) throw new Error('the deletion request could not be read');
+  const [isLoaded, text] = replies.map(([error, value]) => {
+    if (error !== null) throw error;
+    return value;
+  });
+  if (isLoaded === 0) throw new StateNotLoaded();
+  return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 
 /** Requests by their ids, in their order; one that Redis does not have is left out. */
@@ -156,7 +169,7 @@ export async function updateDeletion(
   return changed;
 }
 
-/** Marks a request complete and forgets its targets. */
+/** Marks a request complete, which ClickHouse knows by now, and forgets its targets. */
 export async function completeDeletion(redis: Redis, request: DeletionRequest): Promise<void> {
   await runScript(
     redis,
@@ -165,7 +178,6 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.deletions,
       registryKeys.pendingDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
-      registryKeys.unmirroredDeletions,
       registryKeys.rewriteWanted,
     ],
     [request.deletion_request_id, JSON.stringify(request), pendingMember(request)],

@@ -28,7 +28,7 @@ export const scripts = {
   submitDeletion: load('submit-deletion-6'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
   updateDeletion: load('update-deletion-3'),
-  completeDeletion: load('complete-deletion-5'),
+  completeDeletion: load('complete-deletion-4'),
   loseDeletionTargets: load('lose-deletion-targets-6'),
   endDeletion: load('end-deletion-3'),
   lockFailedRows: load('lock-failed-rows-1'),
