@@ -5,15 +5,14 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
-import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
+import { type Chosen, chooseRequests } from '../src/deletion/choose-requests.js';
 import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
-import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import {
   completeDeletion,
@@ -21,12 +20,9 @@ import {
   type DeletionState,
   type FoundRows,
   readDeletion,
-  readDeletions,
-  readPendingMembers,
   updateDeletion,
 } from '../src/deletion/request.js';
 import { resolveUsers } from '../src/deletion/resolve-users.js';
-import { fillRound, idsInTurns } from '../src/deletion/round-choice.js';
 import { countFound, countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
   countNamed,
@@ -79,9 +75,6 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   }
 }
 
-/** Requests that a round takes, with the environments of their accounts, each with its account. */
-type Chosen = { readonly requests: DeletionRequest[]; readonly environments: readonly Environment[] };
-
 /**
  * Copies what outlives an emptied Redis: first that there are new requests, then whom they name. So a request that is
  * known after a loss has lost its targets only if Redis was emptied between the two.
@@ -91,53 +84,6 @@ async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promi
   await mirrorDeletions(redis, clickhouse, crash);
   await keepTargets(redis, clickhouse);
   crash('targets_kept');
-}
-
-/** The requests of the next round, of which every record acknowledged before them is in ClickHouse. */
-async function chooseRequests(options: RoundOptions): Promise<Chosen> {
-  const { redis, epoch, shards } = options;
-  const members = await readPendingMembers(redis, epoch);
-  if (members.length === 0) return { requests: [], environments: [] };
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
-  const shardsOf = new Map<string, Set<number>>();
-  for (const { app_id, account_id } of environments.values()) {
-    const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
-    shardsOf.set(account_id, shardsOfAccount.add(shardOf(app_id, shards)));
-  }
-  // After the requests were read: whatever was acknowledged before one of them is stored, or found outstanding here.
-  const oldest = await readOldestOutstanding(redis, epoch, shards);
-  const isStored = ({ account_id, fences }: DeletionRequest) =>
-    [...(shardsOf.get(account_id) ?? [])].every((shard) => {
-      const number = oldest[shard];
-      return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
-    });
-  const waiting: DeletionRequest[] = [];
-  const unkept: string[] = [];
-  const isReady = (request: DeletionRequest) => {
-    if (request.verified_at !== undefined) return true;
-    if (request.targets_kept === true && isStored(request)) return true;
-    if (request.targets_kept === true) waiting.push(request);
-    else unkept.push(request.deletion_request_id);
-    return false;
-  };
-  const turns: DeletionRequest[][] = [];
-  for (const ids of idsInTurns(members, deletions.requestsPerRoundMax)) {
-    turns.push(await readDeletions(redis, ids));
-  }
-  const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
-  const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
-  const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
-  if (unkept.length > 0) await redis.sadd(registryKeys.unkeptDeletions, ...unkept);
-  for (const request of waiting) {
-    if (request.state === 'waiting_for_backlog') continue;
-    await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
-  }
-  const accounts = new Set(requests.map(({ account_id }) => account_id));
-  return {
-    requests,
-    environments: [...environments.values()].filter(({ account_id }) => accounts.has(account_id)),
-  };
 }
 
 async function deleteTogether(options: RoundOptions, { requests, environments }: Chosen): Promise<number> {

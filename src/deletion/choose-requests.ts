@@ -1,0 +1,75 @@
+// The requests of the next round, as Redis has them: those of which every record acknowledged before them is stored, in
+// turns by account (round-choice.ts), with the environments that they reach.
+
+import type { Environment } from '../accounts/documents.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { deletions } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys, shardOf } from '../redis/keys.js';
+import { readOldestOutstanding } from './outstanding.js';
+import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
+import { fillRound, idsInTurns } from './round-choice.js';
+
+export type ChooseOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
+
+export type Chosen = {
+  /** In the order of submission. */
+  readonly requests: readonly DeletionRequest[];
+  /** All environments of their accounts. */
+  readonly environments: readonly Environment[];
+};
+
+/** Chooses the requests of a round; the others say what they wait for. Throws StateNotLoaded when Redis was emptied. */
+export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): Promise<Chosen> {
+  const members = await readPendingMembers(redis, epoch);
+  const ids = idsInTurns(members, deletions.requestsPerRoundMax);
+  const pending = await readDeletions(redis, ids.flat());
+  // After the requests were read: whatever was acknowledged before one of them is stored, or found outstanding here.
+  const oldest = await readOldestOutstanding(redis, epoch, shards);
+  const isStoredIn = (request: DeletionRequest, shard: number) => {
+    const number = oldest[shard];
+    return (
+      number === 'none' || (number !== undefined && BigInt(number) > BigInt(request.fences[shard] ?? '0'))
+    );
+  };
+  const mayBeReady = (request: DeletionRequest) =>
+    request.verified_at !== undefined || oldest.some((_, shard) => isStoredIn(request, shard));
+  // The registry is read whole, so not while all requests wait.
+  const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
+  const shardsOf = new Map<string, Set<number>>();
+  for (const { app_id, account_id } of environments) {
+    const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
+    shardsOf.set(account_id, shardsOfAccount.add(shardOf(app_id, shards)));
+  }
+
+  const waiting: DeletionRequest[] = [];
+  const unkept: string[] = [];
+  const isReady = (request: DeletionRequest) => {
+    if (request.verified_at !== undefined) return true;
+    const itsShards = shardsOf.get(request.account_id);
+    const isStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
+    if (request.targets_kept !== true) unkept.push(request.deletion_request_id);
+    else if (isStored) return true;
+    else waiting.push(request);
+    return false;
+  };
+  const byId = new Map(pending.map((request) => [request.deletion_request_id, request]));
+  const turns = ids.map((turn) => turn.flatMap((id) => byId.get(id) ?? []));
+  const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
+  const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
+  const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
+
+  if (unkept.length > 0) await redis.sadd(registryKeys.unkeptDeletions, ...unkept);
+  for (const request of waiting) {
+    if (request.state === 'waiting_for_backlog') continue;
+    await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
+  }
+  const accounts = new Set(requests.map(({ account_id }) => account_id));
+  return { requests, environments: environments.filter(({ account_id }) => accounts.has(account_id)) };
+}
+
+async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return [...environments.values()];
+}
