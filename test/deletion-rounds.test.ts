@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
+import { readDeletion } from '../src/deletion/request.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import {
@@ -217,6 +218,78 @@ test('whom requests reach is the same while rounds come and go', async () => {
   await assertLived(someLives).catch((error: unknown) => {
     throw new Error(`seed ${seed}`, { cause: error });
   });
+});
+
+test('a later request does not overtake one whose targets have to be copied again', async () => {
+  const life = beginLife(returning);
+  await inOneRound(async () => {
+    await takeLives([life], returning.length);
+    const [first = ''] = life.requestIds;
+    // Kept, as Redis knows it, and not there any more, as after a backup came back.
+    await withRedis(sluice, async (redis) => {
+      const request = await readDeletion(redis, first);
+      assert.ok(request);
+      await redis.hset(registryKeys.deletions, first, JSON.stringify({ ...request, targets_kept: true }));
+      await redis.srem(registryKeys.unkeptDeletions, first);
+    });
+  });
+  await assertLived([life]);
+  assert.equal(life.expected().events.length, 1);
+});
+
+/** Writes identifications of one user_id after another into ClickHouse, as of the oldest segment. */
+async function storeIdentifications(select: string, count: number): Promise<void> {
+  await sluice.rows(`INSERT INTO stored_user_identities (app_id, user_id, identity, row_number, segment, commit_number, received_at)
+    SELECT '${main}', ${select}, number, 1, 1, 0 FROM numbers(${count})`);
+}
+
+test('a chain of identifications costs a round no more statements than none', async (context) => {
+  await storeIdentifications(
+    `700000 + intDiv(number, 2), concat('chain ', toString(intDiv(number + 1, 2)))`,
+    400,
+  );
+  let statements = 0;
+  gate.hold(() => {
+    statements += 1;
+    return false;
+  });
+  const requestIds: string[] = [];
+  await inOneRound(async () => {
+    for (const at of [0, 60, 120, 199]) {
+      requestIds.push(await submitAccepted(sluice, token, [{ identity: `chain ${at}` }]));
+    }
+    statements = 0;
+  });
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
+  gate.pass();
+  context.diagnostic(`${statements} statements`);
+  assert.ok(statements < 150, `${statements} statements`);
+});
+
+test('many requests that name one user take memory for the names and the ids, not for each pair', async (context) => {
+  const [ids, names] = [5_000, 100];
+  await storeIdentifications(`800000 + number, 'of many ids'`, ids);
+  await send(sluice, '/api/track', { app_id: main, event: 'Seen', user_id: '800000' });
+  gate.hold(({ sql }) => sql.trimStart().startsWith('ALTER TABLE stored_events DELETE'));
+  const requestIds: string[] = [];
+  await inOneRound(async () => {
+    for (let at = 0; at < names; at += 1) {
+      requestIds.push(await submitAccepted(sluice, token, [{ user_id: 800_000 + at }]));
+    }
+  });
+  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  const [held] = await sluice.rows<{ rows: string }>(
+    `SELECT sum(total_rows) AS rows FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
+  );
+  gate.pass();
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+  context.diagnostic(`${held?.rows} rows in the tables of the round`);
+  // Each id as a user, as a key, as an id and as linked, and its identification as covered.
+  assert.ok(Number(held?.rows) <= 6 * (ids + names) + 100, `${held?.rows} rows`);
+  const [left] = await sluice.rows<{ ids: string }>(
+    `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
+  );
+  assert.equal(Number(left?.ids), 0);
 });
 
 /** As many users as one request takes, whom nobody knows. */

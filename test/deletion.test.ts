@@ -6,8 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { placesInOrder, targetTable } from '../src/deletion/places.js';
-import { readDeletion, updateDeletion } from '../src/deletion/request.js';
+import { Overtaken, pendingMember, readDeletion, updateDeletion } from '../src/deletion/request.js';
 import { registryKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
 import { type ClickHouseGate, inserts, startClickHouseGate } from './support/clickhouse-gate.js';
 import {
   administer,
@@ -472,7 +473,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
   }
 });
 
-test('completes a request that was verified while an overtaken round wrote what it knew of it', async () => {
+test('writes nothing of what an overtaken round knows of a request that another one has verified', async () => {
   worker.sigstop();
   try {
     const requestId = await submitNow([{ identity: 'overtaken' }]);
@@ -480,11 +481,23 @@ test('completes a request that was verified while an overtaken round wrote what 
       const early = await readDeletion(redis, requestId);
       assert.ok(early);
       // Then that round purges the targets, and a request that is not verified cannot go on without them.
-      await updateDeletion(redis, early, { resolved: true, verified_at: new Date().toISOString() });
-      await updateDeletion(redis, early, { resolved: true, state: 'deleting' });
+      const found = [{ app_id: main, table: 'stored_events', rows: 7 }];
+      const changes = { resolved: true, found, verified_at: new Date().toISOString() };
+      const verified = await updateDeletion(redis, early, changes);
+      await assert.rejects(updateDeletion(redis, early, { resolved: true, state: 'deleting' }), Overtaken);
+      // A worker that stood still may have read before what it keeps now.
+      const keys = [
+        registryKeys.deletions,
+        registryKeys.pendingDeletions,
+        registryKeys.unmirroredDeletions,
+        registryKeys.unkeptDeletions,
+      ];
+      await runScript(redis, scripts.keepDeletionTargets, keys, [requestId, pendingMember(early)]);
+      assert.deepEqual(await readDeletion(redis, requestId), { targets_kept: true, ...verified });
     });
     worker.sigcont();
     await untilComplete(sluice, token, requestId);
+    assert.deepEqual(await readFound(sluice, requestId), { [`${main} stored_events`]: 7 });
   } finally {
     worker.sigcont();
   }

@@ -19,6 +19,7 @@ import {
   type DeletionRequest,
   type DeletionState,
   type FoundRows,
+  Overtaken,
   readDeletion,
   updateDeletion,
 } from '../src/deletion/request.js';
@@ -63,6 +64,8 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
     return done === 'locked' ? 0 : done;
   } catch (error) {
+    // Another worker has gone on with its requests.
+    if (error instanceof Overtaken) return 0;
     const state = stateOfFault(error);
     options.log.error(
       { requests: ids.length, state, error: describeError(error) },
@@ -201,23 +204,28 @@ async function resolve(
     })),
   );
   const named = await countNamed(clickhouse, tables);
-  const unkept = new Set<number>();
+  const leftOut = new Set<number>();
+  const heldUp = new Set<string>();
   for (const [number, request] of unverified.entries()) {
-    if ((named.get(number) ?? 0) >= request.targets) continue;
+    const isKept = (named.get(number) ?? 0) >= request.targets;
+    if (isKept && !heldUp.has(request.account_id)) continue;
+    leftOut.add(number);
+    // Whom later requests of the account reach depends on what this one takes.
+    heldUp.add(request.account_id);
+    if (isKept) continue;
     // ClickHouse had its targets and has not any more: a backup came back. The next round copies them from Redis once
     // more, and whoever was found with them is found again; if Redis has none either, the request is lost.
-    unkept.add(number);
     await updateDeletion(redis, request, { resolved: false });
     await redis.sadd(registryKeys.unkeptDeletions, request.deletion_request_id);
   }
   const unresolved = [...unverified.keys()].filter(
-    (number) => !unverified[number]?.resolved && !unkept.has(number),
+    (number) => !unverified[number]?.resolved && !leftOut.has(number),
   );
   const accounts = unverified.map(({ account_id }) => account_id);
-  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts, unkept);
+  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts, leftOut);
   options.crash('resolved');
   const requests = new Map(
-    [...unverified.entries()].filter(([number]) => !unkept.has(number) && !waiting.has(number)),
+    [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
   );
   const resolved = { tables, requests };
   await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));

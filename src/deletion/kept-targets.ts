@@ -86,7 +86,6 @@ async function insertTargets(clickhouse: ClickHouseClient, values: readonly Targ
 }
 
 async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
-  const kept: DeletionRequest = { ...request, targets_kept: true };
   await runScript(
     redis,
     scripts.keepDeletionTargets,
@@ -96,7 +95,7 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
       registryKeys.unmirroredDeletions,
       registryKeys.unkeptDeletions,
     ],
-    [request.deletion_request_id, JSON.stringify(kept), pendingMember(request)],
+    [request.deletion_request_id, pendingMember(request)],
   );
 }
 

@@ -19,6 +19,8 @@ export type DeletionRequest = {
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
+  /** Counts the writes of its progress, so that a worker that another one overtook writes nothing. */
+  readonly revision?: number;
   /** What a pending request is doing or waiting for. */
   readonly state: DeletionState;
   /** ClickHouse has the targets, so that they outlive an emptied Redis. */
@@ -150,22 +152,23 @@ export function targetsOfText(request: DeletionRequest, text: string): Target[] 
   return targets.length === request.targets ? targets : undefined;
 }
 
-/**
- * Writes progress, unless the request is complete by now, or verified and the progress knows nothing of it. Settles
- * with the changed document.
- */
+/** Somebody else has written the progress of a request, or ended it, since it was read. */
+export class Overtaken extends Error {}
+
+/** Writes progress. Settles with the changed document; throws Overtaken, having written nothing. */
 export async function updateDeletion(
   redis: Redis,
   request: DeletionRequest,
   changes: Partial<DeletionRequest>,
 ): Promise<DeletionRequest> {
-  const changed = { ...request, ...changes };
-  await runScript(
+  const changed = { ...request, ...changes, revision: (request.revision ?? 0) + 1 };
+  const written = await runScript(
     redis,
     scripts.updateDeletion,
     [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
-    [request.deletion_request_id, JSON.stringify(changed), pendingMember(request)],
+    [request.deletion_request_id, JSON.stringify(changed), pendingMember(request), changed.revision],
   );
+  if (Number(written) === 0) throw new Overtaken('another worker has gone on with this deletion');
   return changed;
 }
 

@@ -4,16 +4,15 @@
 //
 // What an earlier request takes is not there for a later one, whether or not it is carried out yet: else whom the later
 // one reaches would depend on when it was submitted. Between rounds the rows are gone. Within one, requests are resolved
-// in passes. Users who are linked by identifications, however far, may mean something for each other; so of the requests
-// that see a link each pass resolves the earliest, and the next pass sees no identification that it takes.
+// in passes: of those that may look at one identification the earliest first, the others without what it takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { targetTable } from './places.js';
 import { fillKeys, inEnvironments, rowsReached } from './round-keys.js';
-import { noteSizes, type RoundTables, sizeOf } from './round-tables.js';
+import { noteSizes, type RoundTables } from './round-tables.js';
 
-/** Of the requests that see one link a round resolves so many; the others wait for the next round. */
+/** Of the requests that may look at one identification a round resolves so many; the others wait for the next. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');
@@ -79,41 +78,54 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isReso
   await noteSizes(client, tables, [tables.covered]);
 }
 
-/** A chain of identifications that is longer than this many steps is followed no further. */
-const linkStepsMax = 100;
-
-/** Of the open requests those that see an identification which an earlier open one sees too. */
+/**
+ * Of the open requests those that may look at an identification which an earlier open one may take. Whatever others
+ * take, a request looks at the identifications of the users that it names, and of all users that were ever identified
+ * by an identity that it names or that one of those users has; and it takes no others. So nothing is followed further,
+ * and all of it is linear in the names and the users found: each has the first request that may take it, not all.
+ */
 async function findWaiting(
   client: ClickHouseClient,
   tables: RoundTables,
   open: readonly number[],
   afterOthers: boolean,
 ): Promise<ReadonlySet<number>> {
-  const seen = (wanted: string, by: 'user_id' | 'identity') =>
-    identificationsSeen(tables, afterOthers, wanted, by);
-  const names = namedBy(tables, isOneOf(open));
-  await client.command({ query: `TRUNCATE TABLE ${tables.linked}` });
-  await client.command({
-    query: `INSERT INTO ${tables.linked} SELECT DISTINCT request, app_id, user_id
-      FROM (${seen(names.userIds, 'user_id')} UNION ALL ${seen(names.identities, 'identity')})`,
-  });
-  const linked = `SELECT l.request AS request, l.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, l.user_id AS user_id, '' AS identity
-    FROM ${tables.linked} AS l INNER JOIN ${tables.requests} AS r ON l.request = r.request`;
-  let size = -1;
-  for (let step = 0; step < linkStepsMax && size !== sizeOf(tables, tables.linked); step++) {
-    size = sizeOf(tables, tables.linked);
-    const identities = `SELECT DISTINCT s.request AS request, s.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, s.identity AS identity
-      FROM (${seen(linked, 'user_id')}) AS s INNER JOIN ${tables.requests} AS r ON s.request = r.request`;
-    await client.command({
-      query: `INSERT INTO ${tables.linked} SELECT DISTINCT request, app_id, user_id FROM (${seen(identities, 'identity')})
-        WHERE (request, app_id, user_id) NOT IN (SELECT request, app_id, user_id FROM ${tables.linked})`,
-    });
-    await noteSizes(client, tables, [tables.linked]);
+  const isOpen = isOneOf(open);
+  const names = namedBy(tables, isOpen);
+  const ofNamedUsers = identificationsSeen(tables, afterOthers, names.userIds, 'user_id');
+  const there = (condition: string) => identificationsThere(tables, isOpen, afterOthers, condition);
+  for (const table of [tables.asked, tables.linked]) {
+    await client.command({ query: `TRUNCATE TABLE ${table}` });
   }
+  await client.command({
+    query: `INSERT INTO ${tables.asked}
+      SELECT n.request, i.app_id, n.identity FROM (${names.identities}) AS n INNER JOIN (
+        SELECT app_id, account_id, shard, identity, min(segment) AS since
+        FROM (${there(`identity IN (SELECT identity FROM (${names.identities}))`)}) GROUP BY app_id, account_id, shard, identity
+      ) AS i ON n.account_id = i.account_id AND n.identity = i.identity WHERE i.since <= n.fences[i.shard + 1]
+      UNION ALL SELECT DISTINCT request, app_id, identity FROM (${ofNamedUsers})`,
+  });
+  const askedFirst = `SELECT app_id, identity, min(request) AS first_request FROM ${tables.asked} GROUP BY app_id, identity`;
+  const isAsked = `identity IN (SELECT identity FROM ${tables.asked})`;
+  await client.command({
+    query: `INSERT INTO ${tables.linked} SELECT app_id, user_id, min(first_request) FROM (
+        SELECT i.app_id AS app_id, i.user_id AS user_id, f.first_request AS first_request
+        FROM (${there(isAsked)}) AS i INNER JOIN (${askedFirst}) AS f ON i.app_id = f.app_id AND i.identity = f.identity
+        UNION ALL SELECT app_id, user_id, request AS first_request FROM (${ofNamedUsers})
+      ) GROUP BY app_id, user_id`,
+  });
+  await noteSizes(client, tables, [tables.asked, tables.linked]);
   const result = await client.query({
     query: `SELECT DISTINCT request FROM (
-        SELECT request, min(request) OVER (PARTITION BY ${rowName}) AS first_request FROM (${seen(linked, 'user_id')})
-      ) WHERE request > first_request`,
+        SELECT a.request AS request, m.first_request AS first_request FROM ${tables.asked} AS a INNER JOIN (
+          SELECT i.app_id AS app_id, i.identity AS identity, min(l.first_request) AS first_request
+          FROM (${there(isAsked)}) AS i INNER JOIN ${tables.linked} AS l ON i.app_id = l.app_id AND i.user_id = l.user_id
+          GROUP BY app_id, identity
+        ) AS m ON a.app_id = m.app_id AND a.identity = m.identity
+        UNION ALL
+        SELECT u.request AS request, l.first_request AS first_request FROM (${ofNamedUsers}) AS u
+        INNER JOIN ${tables.linked} AS l ON u.app_id = l.app_id AND u.user_id = l.user_id
+      ) WHERE first_request < request`,
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ request: number }>();
@@ -172,21 +184,47 @@ function identificationsSeen(
   wanted: string,
   by: 'user_id' | 'identity',
 ): string {
-  const environment = (column: string) =>
-    `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`;
-  const covered = afterOthers
-    ? `LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
-        ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`
-    : '';
+  const covered = afterOthers ? joinCovered(tables) : '';
   return `SELECT n.request AS request, n.identity AS wanted_identity, i.app_id AS app_id, i.user_id AS user_id,
       i.identity AS identity, i.segment AS segment, i.commit_number AS commit_number, i.row_number AS row_number
     FROM (${wanted}) AS n
     INNER JOIN (
-      SELECT ${environment('account_id')}, ${environment('shard')}, user_id, identity, ${rowName}
+      SELECT ${environmentOf(tables)}, user_id, identity, ${rowName}
       FROM ${identifications} WHERE ${inEnvironments(tables)} AND ${by} IN (SELECT ${by} FROM (${wanted}))
     ) AS i ON n.account_id = i.account_id AND n.${by} = i.${by} ${covered}
     WHERE (n.app_id = '' OR n.app_id = i.app_id) AND i.segment <= n.fences[i.shard + 1]
       ${afterOthers ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''}`;
+}
+
+/** The identifications that some open request may still see, as far as they meet a condition. */
+function identificationsThere(
+  tables: RoundTables,
+  isOpen: string,
+  afterOthers: boolean,
+  condition: string,
+): string {
+  const all = `SELECT ${environmentOf(tables)}, user_id, identity, ${rowName}
+    FROM ${identifications} WHERE ${inEnvironments(tables)} AND ${condition}`;
+  if (!afterOthers) return all;
+  return `SELECT i.account_id AS account_id, i.shard AS shard, i.user_id AS user_id, i.identity AS identity,
+      i.app_id AS app_id, i.segment AS segment, i.commit_number AS commit_number, i.row_number AS row_number
+    FROM (${all}) AS i
+    INNER JOIN (SELECT account_id, min(request) AS first_open FROM ${tables.requests} WHERE ${isOpen} GROUP BY account_id) AS o
+      ON i.account_id = o.account_id
+    ${joinCovered(tables)}
+    WHERE c.is_covered = 0 OR c.first_request >= o.first_open`;
+}
+
+/** Account and shard of a row. */
+function environmentOf(tables: RoundTables): string {
+  return ['account_id', 'shard']
+    .map((column) => `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`)
+    .join(', ');
+}
+
+function joinCovered(tables: RoundTables): string {
+  return `LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
+    ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`;
 }
 
 /** Keeps whom requests reach, so that a round that goes on after a crash need not find them again. */

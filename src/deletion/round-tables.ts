@@ -33,7 +33,9 @@ export type RoundTables = {
   readonly environments: string;
   /** Whom the requests reach: as they were asked (app_id empty), and who was found in single environments. */
   readonly users: string;
-  /** User_ids that requests are linked to by identifications they see. */
+  /** Identities that requests ask for while it is found out which of them have to wait for others. */
+  readonly asked: string;
+  /** User_ids whose identifications requests may look at, each with the first that does. */
   readonly linked: string;
   /** Identifications that requests of the round take, each with the first that does. */
   readonly covered: string;
@@ -63,6 +65,7 @@ export async function createRoundTables(
     requests: name('requests'),
     environments: name('environments'),
     users: name('users'),
+    asked: name('asked'),
     linked: name('linked'),
     covered: name('covered'),
     keys: name('keys'),
@@ -85,7 +88,8 @@ export async function createRoundTables(
       tables.users,
       '(request UInt32, app_id String, identity String, user_id Nullable(UInt64)) ENGINE = Memory',
     ],
-    [tables.linked, '(request UInt32, app_id String, user_id UInt64) ENGINE = Memory'],
+    [tables.asked, '(request UInt32, app_id String, identity String) ENGINE = Memory'],
+    [tables.linked, '(app_id String, user_id UInt64, first_request UInt32) ENGINE = Memory'],
     [
       tables.covered,
       '(app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32) ENGINE = Memory',
@@ -167,11 +171,6 @@ export async function assertIntact(client: ClickHouseClient, tables: RoundTables
   for (const [table, rows] of tables.sizes) {
     if (sizes.get(table) !== rows) throw new Error('clickhouse lost a table of the round');
   }
-}
-
-/** Rows of a table when it was last filled; 0 before. */
-export function sizeOf(tables: RoundTables, table: string): number {
-  return tables.sizes.get(table) ?? 0;
 }
 
 /** Remembers how many rows tables have now, having checked that the others lost none. */

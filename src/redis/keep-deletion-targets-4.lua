@@ -1,12 +1,16 @@
--- Notes that ClickHouse has the targets of a pending deletion request.
+-- Notes that ClickHouse has the targets of a pending deletion request, and nothing else: its progress may be further than
+-- the caller knows. The document is text of ours, which is not decoded: cjson would write empty lists as objects.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  requests to mirror (set)
 --       4  requests whose targets ClickHouse does not have yet (set)
--- ARGV  1  request id   2  its document   3  its member in the pending requests
--- Returns 1 when written, else 0.
+-- ARGV  1  request id   2  its member in the pending requests
+-- Returns 1 when noted, else 0.
 
 redis.call('SREM', KEYS[4], ARGV[1])
-if not redis.call('ZSCORE', KEYS[2], ARGV[3]) then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local document = redis.call('HGET', KEYS[1], ARGV[1])
+if not document or not redis.call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
+if not string.find(document, '"targets_kept":true', 1, true) then
+  redis.call('HSET', KEYS[1], ARGV[1], '{"targets_kept":true,' .. string.sub(document, 2))
+end
 redis.call('SADD', KEYS[3], ARGV[1])
 return 1
