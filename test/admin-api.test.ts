@@ -114,7 +114,6 @@ test('refuses what cannot be done with 400 and a reason, and changes nothing', a
     ['PATCH', `/environments/${sluice.appId}`, { limits: 'track=5' }],
     ['PATCH', `/environments/${sluice.appId}`, { validation: { toString: 1 } }],
     ['PATCH', `/environments/${sluice.appId}`, { allow_identities: [{ toString: 1 }] }],
-    ['GET', '/environments/--main/stats', undefined],
     ['POST', '/accounts', { name: { toString: 1 }, environments: ['Main'] }],
     ['POST', '/environments/9/key', undefined],
     ['GET', '/deletions/none', undefined],
