@@ -101,6 +101,20 @@ test('refuses what cannot be done with 400 and a reason, and changes nothing', a
     ['POST', '/accounts/9/environments', { name: 'x' }],
     ['PATCH', '/environments/9', { validation: 'lenient' }],
     ['PATCH', '/environments/9', { nonsense: 1 }],
+    ...[{ toString: 1 }, [5], [], null, true, {}, 1e300, -1, '--main'].map(
+      (max): [string, string, object] => [
+        'PATCH',
+        `/environments/${sluice.appId}`,
+        { limits: { track: max } },
+      ],
+    ),
+    ...[{ '--main': 1 }, { '--limit': 'none' }, { toString: 1 }, ['track=5'], { 'track=5': 6 }].map(
+      (limits): [string, string, object] => ['PATCH', `/environments/${sluice.appId}`, { limits }],
+    ),
+    ['PATCH', `/environments/${sluice.appId}`, { limits: 'track=5' }],
+    ['PATCH', `/environments/${sluice.appId}`, { validation: { toString: 1 } }],
+    ['PATCH', `/environments/${sluice.appId}`, { allow_identities: [{ toString: 1 }] }],
+    ['POST', '/accounts', { name: { toString: 1 }, environments: ['Main'] }],
     ['POST', '/environments/9/key', undefined],
     ['GET', '/deletions/none', undefined],
   ];

@@ -770,8 +770,8 @@ describe('a surface', () => {
             for (const message of request.messages) {
               const checked = checkMessage(
                 message,
-                { ...context, allowedIdentities: new Set(), longNumerals: new Set() },
-                assert.fail,
+                { ...context, allowedIdentities: new Set() },
+                { note: assert.fail, longNumerals: new Set(), flattenedBytesLeft: 0 },
               );
               assert.ok(!('code' in checked), JSON.stringify([checked, message]));
             }

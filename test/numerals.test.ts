@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { lengths } from '../src/contract/limits.js';
+import { counts, lengths } from '../src/contract/limits.js';
 import { parseDocument } from '../src/ingest/document.js';
 import { createTestAccount, deletionPaths, getToken } from './support/deletion.js';
 import { createEnvironments, post, untilStored } from './support/ingestion.js';
@@ -254,6 +254,55 @@ describe('a number in properties', () => {
     }
   });
 
+  test('that is longer than a value may be, or infinite, is refused in a list too', async () => {
+    const user = lengths.userPropertyValueMax;
+    for (const [list, max] of [
+      ['[1e400]', 0],
+      ['[1, "x", -1e400]', 0],
+      ['[[1e400, 2]]', 0],
+      ['{"x": [1e400]}', 0],
+      [`[${'1'.repeat(user + 1)}]`, user],
+      [`["x", ${'1'.repeat(300)}, 2]`, user],
+      [`[[-${'1'.repeat(user)}]]`, user],
+      [`[${'1'.repeat(user)}]`, lengths.propertyValueMax],
+    ] as const) {
+      for (const appId of [strict, lenient]) {
+        const properties = `{"a": 1, "list": ${list}}`;
+        const sent_at = new Date().toISOString();
+        const requests = [
+          [
+            '/api/track',
+            `{"app_id": "${appId}", "event": "in a list", "identity": "list", "properties": ${properties}}`,
+          ],
+          [
+            '/api/add_user_properties',
+            `{"app_id": "${appId}", "identity": "list", "properties": ${properties}}`,
+          ],
+          [
+            '/api/collect',
+            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "user_properties", "id": "list", "user_id": "5", "properties": ${properties}}]}`,
+          ],
+          [
+            '/api/collect',
+            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "event", "id": "list", "user_id": "5", "event": "in a list", "properties": ${properties}}]}`,
+          ],
+        ] as const;
+        for (const [path, body] of requests) {
+          const isUser = !body.includes('"event":');
+          const { status, text } = await post(sluice.baseUrl, path, body);
+          // A strict environment takes lists of events only, and nothing nested.
+          const taken =
+            max > 0 &&
+            (isUser ? appId === lenient && max > user : appId === lenient || !list.startsWith('[['));
+          const isTaken = status === 200 && !text.includes('rejected');
+          assert.equal(isTaken, taken, `${path} ${body.slice(0, 200)}: ${text}`);
+          if (!taken) assert.match(text, /"code":"(too_long|invalid_type)"/);
+          if (!taken) assert.match(text, /"field":"properties\.list/);
+        }
+      }
+    }
+  });
+
   test('is summed by ClickHouse as the number that it is', async () => {
     const values = [
       '9007199254740993',
@@ -390,9 +439,23 @@ describe('the document of such a number', () => {
     }
   });
 
+  test('has a bounded number of long numbers, wherever they are', () => {
+    const max = counts.documentLongNumeralsMax;
+    const list = (count: number, numeral: string) => `{"properties": [${Array(count).fill(numeral).join()}]}`;
+    for (const numeral of ['1e-400', '0.30000000000000004', '1e400', '1e308']) {
+      assert.equal(typeof read(list(max, numeral)), 'object', numeral);
+      assert.equal(read(list(max + 1, numeral)), 'too_long', numeral);
+    }
+    for (const numeral of ['1e-300', '1.00000000000000000000', '0e999', '"1e-400"']) {
+      assert.equal(typeof read(list(max + 1, numeral)), 'object', numeral);
+    }
+  });
+
   test('is read in time that grows with its length', () => {
     const million = '0'.repeat(1_000_000);
     const texts = [
+      `{"properties": {"n": ${big}, "list": [${Array(8_000_000).fill(1).join()}]}}`,
+      `[${Array(2_200_000).fill('1e-400').join()}]`,
       `[1${million}1${million}]`,
       `[0.${million}1]`,
       `[${'1'.repeat(2_000_000)}]`,

@@ -6,6 +6,7 @@
 // is asserted as it is, with the reason why it does no harm.
 
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { bodies } from '../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../src/contract/outcomes.js';
@@ -683,6 +684,57 @@ describe('over the life of a connection', () => {
       await checkInStep(connection, number * 2 + 1);
     }
     connection.destroy();
+    await checkServes();
+  });
+
+  test('answers HEAD with one length and no body, and then the next request', async () => {
+    const socket = connect(Number(new URL(sluice.baseUrl).port), '127.0.0.1');
+    let received = '';
+    let closed = false;
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      received += text;
+    });
+    socket.on('close', () => {
+      closed = true;
+    });
+    /** Settles with the head of the answer to HEAD, behind which the answer to the next request has come. */
+    const answerTo = async (path: string, headers = '') => {
+      received = '';
+      socket.write(`HEAD ${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`);
+      await until(() => closed || received.includes('\r\n\r\n'), {
+        deadlineMs: servedMsMax,
+        what: `HEAD ${path} is answered`,
+      });
+      const answer = received;
+      socket.write(request(newEvent(1, 'a well-formed request')));
+      const ended = () => closed || received.slice(answer.length).endsWith('\r\n\r\n{}');
+      await until(ended, { deadlineMs: servedMsMax, what: `the request behind HEAD ${path} is answered` });
+      assert.ok(!closed, `the connection stays open after HEAD ${path}`);
+      assert.match(received.slice(answer.length), /^HTTP\/1\.1 200 OK\r\n/, path);
+      assert.ok(answer.endsWith('\r\n\r\n'), 'no body');
+      return answer;
+    };
+    try {
+      for (const [path, status] of [
+        ['/health/live', 405],
+        ['/api/track', 405],
+        ['/api/collect', 405],
+        ['/nope', 404],
+        ['/sdk.js', 200],
+        ['/sdk.js.map', 200],
+      ] as const) {
+        const answer = await answerTo(path);
+        assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `), path);
+        assert.equal(answer.match(/^content-length: *[1-9]\d*\r$/gim)?.length, 1, answer);
+        assert.equal(answer.match(/^content-length/gim)?.length, 1, answer);
+      }
+      const etag = /^etag: *(\S+)/im.exec(await answerTo('/sdk.js'))?.[1];
+      const unchanged = await answerTo('/sdk.js', `If-None-Match: ${etag}\r\n`);
+      assert.match(unchanged, /^HTTP\/1\.1 304 /);
+      assert.doesNotMatch(unchanged, /^content-length/im);
+    } finally {
+      socket.destroy();
+    }
     await checkServes();
   });
 

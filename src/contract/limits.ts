@@ -18,6 +18,21 @@ export const bodies = {
   deletionBytesMax: 32 * MiB,
 } as const;
 
+/**
+ * Bytes that flattening may add to one request of a lenient environment: a flattened key repeats those above it, so that
+ * 8 kB of properties could become 1 MB. Counted as JSON.
+ */
+export const flattened = {
+  singleBytesMax: MiB,
+  bulkBytesMax: 12 * MiB,
+  collectBytesMax: MiB,
+} as const;
+
+/** What a row has beside the bytes of its record: ids, a time, what stands between, and its part of a commit. */
+const rowOverheadBytesMax = KiB;
+/** A row's bytes per byte of its record, at most: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
+const rowGrowthMax = 5;
+
 /** A timestamp may lie this far ahead of the clock. */
 export const timestampAheadMsMax = 24 * 60 * 60 * 1000;
 
@@ -26,6 +41,8 @@ export const commits = {
   bytesMax: MiB,
   /** Bytes of checked requests that wait for a commit in one API process. */
   waitingBytesMax: 64 * MiB,
+  /** Packed bytes of one request. Above it, it could wait for ever and is refused. */
+  groupBytesMax: 32 * MiB,
   /** One attempt at a commit; a lost reply shows only as silence. */
   attemptMs: 900,
   /** From a request's arrival at the commit to its answer, whatever happens. */
@@ -130,8 +147,31 @@ function assertRelations(): void {
   relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
   relation(
-    commits.waitingBytesMax >= 2 * bodies.bulkBytesMax,
-    'the largest request must fit beside one that is under way',
+    commits.waitingBytesMax >= 2 * commits.groupBytesMax,
+    'the largest request must fit beside another one that waits',
+  );
+  relation(
+    flattened.singleBytesMax <= bodies.singleBytesMax &&
+      flattened.bulkBytesMax <= bodies.bulkBytesMax &&
+      flattened.collectBytesMax <= bodies.collectBytesMax,
+    'flattening must at most double a request',
+  );
+  const bulkOverheadBytesMax = Math.max(counts.bulkEventsMax, counts.bulkUsersMax) * rowOverheadBytesMax;
+  relation(
+    bodies.bulkBytesMax + flattened.bulkBytesMax + bulkOverheadBytesMax <= commits.groupBytesMax,
+    'a bulk request must fit one group, unless its numbers are stored with many more digits than were sent',
+  );
+  relation(
+    bodies.collectBytesMax * rowGrowthMax +
+      flattened.collectBytesMax +
+      counts.collectMessagesMax * rowOverheadBytesMax <=
+      commits.groupBytesMax,
+    'the messages of one request must fit one group, whatever their numbers are',
+  );
+  relation(
+    bodies.singleBytesMax * rowGrowthMax + flattened.singleBytesMax + rowOverheadBytesMax <=
+      commits.groupBytesMax,
+    'a single record must fit one group, whatever its numbers are',
   );
   relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit one commit');
   relation(

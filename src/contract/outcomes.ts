@@ -30,7 +30,10 @@ export const outcomes = {
   missing_field: never(400, 'A required field is absent.'),
   invalid_type: never(400, 'A field has another type than the contract says.'),
   empty: never(400, 'A field that needs at least one character or element is empty.'),
-  too_long: never(400, 'A string has more characters than its field takes.'),
+  too_long: never(
+    400,
+    'A string has more characters than its field takes, or what is made of the request has too many bytes or digits.',
+  ),
   invalid_text: never(400, 'A string holds a lone surrogate and is no Unicode text.'),
   missing_user: never(400, 'Neither identity nor user_id is given; exactly one is needed.'),
   ambiguous_user: never(400, 'Both identity and user_id are given; exactly one is allowed.'),

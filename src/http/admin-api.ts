@@ -126,10 +126,17 @@ function settingsOf(body: Readonly<Record<string, unknown>>): string[] {
     else if (name === 'allow_identities')
       args.push(...listOf(name, value).flatMap((identity) => ['--allow-identity', identity]));
     else if (name === 'limits' && typeof value === 'object' && value !== null) {
-      for (const [limit, max] of Object.entries(value)) args.push('--limit', `${limit}=${max}`);
+      for (const [limit, max] of Object.entries(value)) args.push('--limit', `${limit}=${maxOf(limit, max)}`);
     } else throw new AdministrationError(`${name} cannot be set to this value`);
   }
   return args;
+}
+
+/** A limit as on the command line, which says which texts and numbers it takes. */
+function maxOf(limit: string, value: unknown): string | number {
+  if (limit.includes('=')) throw new AdministrationError(`${limit} is no limit`);
+  if (typeof value === 'string' || typeof value === 'number') return value;
+  throw new AdministrationError(`the limit ${limit} must be a number or a string`);
 }
 
 function textOf(name: string, value: unknown): string {

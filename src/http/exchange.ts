@@ -165,10 +165,12 @@ export class Exchange {
       if (body !== undefined) res.writeHeader('Content-Type', type);
       for (const [name, value] of this.#headers) res.writeHeader(name, value);
       for (const [name, value] of headers) res.writeHeader(name, value);
-      // With any argument it writes a length, which these statuses must not have; but only `end` can close.
+      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next
+      // request. `end` writes a length, which statuses without a body must not have, but only these two can close.
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
-      else if (this.head) res.endWithoutBody(Buffer.byteLength(body), this.#closeAfter);
-      else res.end(body, this.#closeAfter);
+      else if (!this.head) res.end(body, this.#closeAfter);
+      else if (this.#closeAfter) res.endWithoutBody(Buffer.byteLength(body), true);
+      else res.writeHeader('Content-Length', String(Buffer.byteLength(body))).endWithoutBody();
       this.#sent = true;
     });
   }

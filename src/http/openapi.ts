@@ -54,7 +54,7 @@ export type RefusalOptions = {
 
 /** The answers of an operation that refuses requests for these reasons, by status. */
 export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions = {}) {
-  const codes = [...expected, 'internal_error'] as const;
+  const codes = [...new Set<OutcomeCode>([...expected, 'internal_error'])];
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {
     const its = codes.filter((code) => outcomes[code].status === status);
@@ -78,6 +78,7 @@ export const bodyCodes = [
   'invalid_encoding',
   'invalid_json',
   'too_deep',
+  'too_long',
   'body_too_large',
   'unsupported_encoding',
 ] as const satisfies OutcomeCode[];

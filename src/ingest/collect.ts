@@ -5,6 +5,7 @@
 import { Compile } from 'typebox/compile';
 import type { LiveEnvironment } from '../accounts/environments.js';
 import type { MessageAnswer } from '../contract/answers.js';
+import { flattened } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type CollectInput, collectSchema } from '../contract/schemas.js';
 import type { CommitResult } from './commit.js';
@@ -70,15 +71,16 @@ export function prepareMessages(document: Document, context: CollectContext): Pr
     appId: environment.appId,
     lenient: environment.lenient,
     surrogates: document.surrogates,
-    longNumerals: document.longNumerals,
     allowedIdentities: environment.allowedIdentities,
     sentMs,
     receivedMs,
   };
+  const { longNumerals } = document;
+  const mending = { note, longNumerals, flattenedBytesLeft: flattened.collectBytesMax };
   const accepted: CheckedMessage[] = [];
   const errors: ElementError[] = [];
   for (let index = 0; index < messages.length; index++) {
-    const checked = checkMessage(messages[index], checks, note);
+    const checked = checkMessage(messages[index], checks, mending);
     if ('code' in checked) errors.push({ index, ...checked });
     else accepted.push(checked);
   }

@@ -31,7 +31,8 @@ export function parseDocument(body: Buffer): Document | Rejection {
   }
   const surrogates = text.includes('\\ud') || text.includes('\\uD');
   if (found === 'nothing') return { value, surrogates, longNumerals: none };
-  return { ...keepNumerals(text, value), surrogates };
+  const read = keepNumerals(text, value);
+  return read === undefined ? tooManyLongNumerals : { ...read, surrogates };
 }
 
 const none: Document['longNumerals'] = new Set();
@@ -39,6 +40,10 @@ const notJson = rejection('invalid_json', 'The body is not a JSON document.');
 const tooDeep = rejection(
   'too_deep',
   `The document is nested more than ${counts.documentDepthMax} levels deep.`,
+);
+const tooManyLongNumerals = rejection(
+  'too_long',
+  `The document has more than ${counts.documentLongNumeralsMax} numbers of more digits than a double holds.`,
 );
 
 const quote = 0x22;

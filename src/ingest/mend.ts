@@ -9,6 +9,7 @@ import {
   reservedEventPropertyKeys,
   reservedUserPropertyKeys,
 } from '../contract/limits.js';
+import { type Rejection, rejection } from '../contract/outcomes.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
 import { joinArray } from './properties.js';
 import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';
@@ -33,8 +34,20 @@ export type Mending = (typeof mendings)[number];
 /** Counts one mending. */
 export type Note = (mending: Mending) => void;
 
-/** Mends a value of a document. `longNumerals`: the document's, which are refused and not cut. */
-export type Mend = (value: unknown, note: Note, longNumerals: ReadonlySet<string>) => unknown;
+/** Of one request, shared by its records. */
+export type MendContext = {
+  readonly note: Note;
+  /** The document's, which are refused and not cut. */
+  readonly longNumerals: ReadonlySet<string>;
+  /** What is left of the bytes that flattening may add to the request; negative once it was not enough. */
+  flattenedBytesLeft: number;
+};
+
+/**
+ * Mends a value of a document. Refuses it when flattening it takes more bytes than are left; from then on it refuses
+ * whatever has to be flattened, so that the work for a request is bounded too.
+ */
+export type Mend = (value: unknown, context: MendContext) => { readonly value: unknown } | Rejection;
 
 type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
@@ -72,33 +85,29 @@ const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reserve
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
 /** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
-export function mendEvent(...[value, note, longNumerals]: Parameters<Mend>): unknown {
-  return mendRecord(value, eventRules, note, longNumerals);
+export function mendEvent(value: unknown, context: MendContext): ReturnType<Mend> {
+  return mendRecord(value, eventRules, context);
 }
 
 /** The same for a call that sets user properties, where arrays are joined here. */
-export function mendUserProperties(...[value, note, longNumerals]: Parameters<Mend>): unknown {
-  return mendRecord(value, userRules, note, longNumerals);
+export function mendUserProperties(value: unknown, context: MendContext): ReturnType<Mend> {
+  return mendRecord(value, userRules, context);
 }
 
 /** An event of the client library; one that it captured by itself may name its screen. */
-export function mendEventMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
+export function mendEventMessage(value: unknown, context: MendContext): ReturnType<Mend> {
   const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
-  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, note, longNumerals);
+  return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, context);
 }
 
 /** A message of the client library that sets user properties. */
-export function mendUserPropertiesMessage(...[value, note, longNumerals]: Parameters<Mend>): unknown {
-  return mendRecord(value, userMessageRules, note, longNumerals);
+export function mendUserPropertiesMessage(value: unknown, context: MendContext): ReturnType<Mend> {
+  return mendRecord(value, userMessageRules, context);
 }
 
-function mendRecord(
-  value: unknown,
-  rules: RecordRules,
-  note: Note,
-  longNumerals: ReadonlySet<string>,
-): unknown {
-  if (!isObject(value)) return value;
+function mendRecord(value: unknown, rules: RecordRules, context: MendContext): ReturnType<Mend> {
+  if (!isObject(value)) return { value };
+  const { note } = context;
   const { timeField } = rules;
   const record: Record<string, unknown> = Object.create(null);
   for (const [key, field] of Object.entries(value)) {
@@ -114,10 +123,19 @@ function mendRecord(
     note('numeric_user_id');
   }
   if (record[timeField] !== undefined) record[timeField] = mendTimestamp(record[timeField], note);
-  if (isObject(record.properties))
-    record.properties = mendProperties(record.properties, rules, note, longNumerals);
-  return record;
+  if (isObject(record.properties)) {
+    const properties = mendProperties(record.properties, rules, context);
+    if (properties === undefined) return tooMuchFlattened;
+    record.properties = properties;
+  }
+  return { value: record };
 }
+
+const tooMuchFlattened = rejection(
+  'too_long',
+  "Flattened, the nested objects of this request's properties have keys of too many bytes; shorten them, or send fewer records in one request.",
+  'properties',
+);
 
 /** A time in the form that strict environments take. */
 export function mendTimestamp(value: unknown, note: Note): unknown {
@@ -134,60 +152,91 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
+/** Undefined when flattening takes more bytes than are left. */
 function mendProperties(
   properties: object,
   rules: PropertyRules,
-  note: Note,
-  longNumerals: ReadonlySet<string>,
-): Record<string, unknown> {
+  context: MendContext,
+): Record<string, unknown> | undefined {
+  const { note, longNumerals } = context;
   const mended: Record<string, unknown> = Object.create(null);
   let count = 0;
   /** What is kept already is refused for its number or a key: keys of a flattened object repeat what is above them. */
   let refused = false;
-  const keep = (key: string, value: unknown): void => {
+  const keep = (key: string, keyBytes: number, value: unknown): void => {
+    if (keyBytes > 0) {
+      context.flattenedBytesLeft -= keyBytes;
+      exceeded = context.flattenedBytesLeft < 0;
+      if (exceeded) return;
+    }
     if (!(key in mended)) count += 1;
     mended[key] = value;
     refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
   };
-  const put = (key: string, value: unknown): void => {
-    if (refused) return;
+  /** Whether the bytes that are left were not enough. */
+  let exceeded = false;
+  /** `keyBytes`: what a key that flattening made has as JSON; 0 for a key of the document. */
+  const put = (key: string, keyBytes: number, value: unknown): void => {
+    if (refused || exceeded) return;
     if (value === null) {
       note('null_property');
     } else if (typeof value === 'boolean') {
       note('boolean_property');
-      keep(key, String(value));
+      keep(key, keyBytes, String(value));
     } else if (typeof value === 'string' && isLongerThan(value, rules.valueMax) && !longNumerals.has(value)) {
       note('long_property');
-      keep(key, cutToCodePoints(value, rules.valueMax));
+      keep(key, keyBytes, cutToCodePoints(value, rules.valueMax));
     } else if (Array.isArray(value)) {
-      putArray(key, value);
+      putArray(key, keyBytes, value);
     } else if (isObject(value)) {
       note('nested_property');
-      for (const [inner, element] of Object.entries(value)) put(`${key}.${inner}`, element);
+      const prefixBytes = keyBytes || jsonBytes(key);
+      const inner = value as Record<string, unknown>;
+      for (const name in inner) {
+        if (refused || exceeded) return;
+        put(`${key}.${name}`, prefixBytes + 1 + jsonBytes(name), inner[name]);
+      }
     } else {
-      keep(key, value);
+      keep(key, keyBytes, value);
     }
   };
   /** Keeps an array of scalars one value; one that holds objects or arrays is flattened by index. */
-  const putArray = (key: string, array: unknown[]): void => {
+  const putArray = (key: string, keyBytes: number, array: unknown[]): void => {
     if (array.some((element) => typeof element === 'object' && element !== null)) {
       note('nested_property');
-      for (const [index, element] of array.entries()) put(`${key}.${index}`, element);
+      const prefixBytes = keyBytes || jsonBytes(key);
+      for (let index = 0; index < array.length && !refused && !exceeded; index++)
+        put(`${key}.${index}`, prefixBytes + 1 + String(index).length, array[index]);
       return;
     }
     const scalars = array.flatMap((element) => mendElement(element, note));
     if (rules.arrays) {
-      keep(key, scalars);
-    } else {
-      note('joined_array');
-      keep(key, cutToCodePoints(joinArray(scalars), rules.valueMax));
+      keep(key, keyBytes, scalars);
+      return;
     }
+    // As text it would be neither infinite nor, once cut, the number that was sent: it is refused as it is.
+    const unfit = scalars.find((element) =>
+      typeof element === 'number'
+        ? !Number.isFinite(element)
+        : element.length > rules.valueMax && longNumerals.has(element),
+    );
+    if (unfit !== undefined) {
+      keep(key, keyBytes, unfit);
+      return;
+    }
+    note('joined_array');
+    keep(key, keyBytes, cutToCodePoints(joinArray(scalars), rules.valueMax));
   };
   for (const [key, value] of Object.entries(properties)) {
     if (rules.reserved.has(key)) note('reserved_property');
-    else put(key, value);
+    else put(key, 0, value);
   }
-  return mended;
+  return exceeded ? undefined : mended;
+}
+
+/** Bytes of a key as JSON without its quotes: a control character has six. */
+function jsonBytes(key: string): number {
+  return Buffer.byteLength(JSON.stringify(key)) - 2;
 }
 
 function mendElement(element: unknown, note: Note): (string | number)[] {

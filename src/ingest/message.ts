@@ -17,12 +17,11 @@ import {
   type UserPropertiesMessage,
   userPropertiesMessageSchema,
 } from '../contract/schemas.js';
-import type { Document } from './document.js';
 import { eventKind, invalidUserId } from './event.js';
 import { eventIdOfKey } from './event-id.js';
 import { explain, refuseLoneSurrogates, type Validator } from './explain.js';
 import { identifyKind, refuseStrangers } from './identify.js';
-import { type Mend, mendEventMessage, mendUserPropertiesMessage, type Note } from './mend.js';
+import { type Mend, type MendContext, mendEventMessage, mendUserPropertiesMessage } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { Checked } from './record-kind.js';
@@ -35,7 +34,6 @@ export type MessageContext = {
   readonly lenient: boolean;
   /** Whether the document may hold lone surrogates. */
   readonly surrogates: boolean;
-  readonly longNumerals: Document['longNumerals'];
   readonly allowedIdentities: ReadonlySet<string>;
   /** When the request was sent, by the client's clock, and when it was received, by this process's. */
   readonly sentMs: number;
@@ -76,18 +74,20 @@ const kinds = new Map<unknown, MessageKind>([
   ],
 ]);
 
-/** Checks and encodes a message. `note` counts what was mended of it. */
+/** Checks and encodes a message. `mending` is of the request. */
 export function checkMessage(
   value: unknown,
   context: MessageContext,
-  note: Note,
+  mending: MendContext,
 ): CheckedMessage | Rejection {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return notAnObject;
   const { type } = value as { type?: unknown };
   const kind = kinds.get(type);
   if (kind === undefined) return type === undefined ? missingType : unknownType;
 
-  const message = (context.lenient ? kind.mend(value, note, context.longNumerals) : value) as Message;
+  const mended = context.lenient ? kind.mend(value, mending) : { value };
+  if ('code' in mended) return mended;
+  const message = mended.value as Message;
   if (!kind.validator.Check(message)) return explain(kind.validator, message) ?? notAnObject;
   if (context.surrogates) {
     const reason = refuseLoneSurrogates(message);

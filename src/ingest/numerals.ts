@@ -3,7 +3,7 @@
 // `1.00000000000000000001` is not the user 1. Pure.
 
 import { randomBytes } from 'node:crypto';
-import { lengths } from '../contract/limits.js';
+import { counts, lengths } from '../contract/limits.js';
 import { beginsNumeral, endOfNumeral, endOfText } from './json-text.js';
 
 export type Read = {
@@ -25,17 +25,20 @@ const quote = 0x22;
 
 /**
  * Reads a JSON text whose parsed value is `parsed`, so that no number of its properties is another one. Numbers that a
- * double prints as the same decimal value stay as they are parsed, such as 1.50, which becomes 1.5.
+ * double prints as the same decimal value stay as they are parsed, such as 1.50, which becomes 1.5. Undefined when it
+ * has more long numbers than a document may have.
  */
-export function keepNumerals(json: string, parsed: unknown): Read {
+export function keepNumerals(json: string, parsed: unknown): Read | undefined {
   const marked = markNumerals(json);
+  if (marked === undefined) return undefined;
   if (marked === json) return { value: parsed, longNumerals: none };
   const longNumerals = new Set<string>();
   return { value: unmark(JSON.parse(marked), false, longNumerals), longNumerals };
 }
 
-/** The same JSON with a marked text in the place of each number that a double does not hold. */
-function markNumerals(json: string): string {
+/** The same JSON with a marked text in the place of each number that a double does not hold; undefined when it has too many. */
+function markNumerals(json: string): string | undefined {
+  let long = 0;
   let marked = '';
   let copied = 0;
   for (let at = 0; at < json.length; at++) {
@@ -45,7 +48,11 @@ function markNumerals(json: string): string {
     } else if (beginsNumeral(unit)) {
       const end = endOfNumeral(json, at);
       const numeral = json.slice(at, end);
-      if (!isHeld(numeral)) {
+      const decimal = decimalOf(numeral);
+      const short = isShort(decimal);
+      if (!short) long++;
+      if (long > counts.documentLongNumeralsMax) return undefined;
+      if (!short && !isHeld(numeral, decimal)) {
         marked += `${json.slice(copied, at)}"${marker}${numeral}"`;
         copied = end;
       }
@@ -64,17 +71,27 @@ function unmark(value: unknown, isProperty: boolean, longNumerals: Set<string>):
     return numeral;
   }
   if (typeof value === 'object' && value !== null) {
+    if (Array.isArray(value)) return unmarkArray(value, isProperty, longNumerals);
     const object = value as Record<string, unknown>;
     for (const key of Object.keys(object)) {
       const inner = object[key];
       const changed = unmark(inner, isProperty || key === 'properties', longNumerals);
       if (changed !== inner) object[key] = changed;
     }
-    // An array is joined and cut. A number that does not fit by itself stands for it, and is refused.
-    if (isProperty && Array.isArray(value))
-      return value.find((element) => isTooLong(element, longNumerals)) ?? value;
   }
   return value;
+}
+
+/** By index: the keys of an array of 8 million elements would be as many texts. */
+function unmarkArray(array: unknown[], isProperty: boolean, longNumerals: Set<string>): unknown {
+  for (let index = 0; index < array.length; index++) {
+    const inner = array[index];
+    if (typeof inner !== 'string' && typeof inner !== 'object') continue;
+    const changed = unmark(inner, isProperty, longNumerals);
+    if (changed !== inner) array[index] = changed;
+  }
+  // An array is joined and cut. A number that does not fit by itself stands for it, and is refused.
+  return isProperty ? (array.find((element) => isTooLong(element, longNumerals)) ?? array) : array;
 }
 
 function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean {
@@ -83,16 +100,23 @@ function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean
   );
 }
 
-/** A double holds every decimal number of so many digits, up to such a power of ten. */
-const [digitsHeld, powerHeld] = [15, 300];
+/** A double holds every decimal number of so many digits, between such powers of ten. */
+const digitsHeld = 15;
+const [powerHeldMin, powerHeldMax] = [-307, 308];
+
+type Decimal = { readonly digits: string; readonly exponent: number };
+
+/** Whether a double holds a decimal value for its few digits alone. */
+function isShort({ digits, exponent }: Decimal): boolean {
+  const power = exponent + digits.length;
+  return digits.length <= digitsHeld && ((power > powerHeldMin && power <= powerHeldMax) || digits === '');
+}
 
 /**
  * Whether a double holds the decimal value of a numeral, as it is printed. Its sign it always holds. What is beyond all
  * doubles is left to JSON.parse, and refused as infinite: as text it would make a sum infinite.
  */
-function isHeld(numeral: string): boolean {
-  const { digits, exponent } = decimalOf(numeral);
-  if (digits.length <= digitsHeld && Math.abs(exponent) < powerHeld - digitsHeld) return true;
+function isHeld(numeral: string, { digits, exponent }: Decimal): boolean {
   const double = Number(numeral);
   if (!Number.isFinite(double)) return true;
   const printed = decimalOf(String(double));
@@ -103,7 +127,7 @@ function isHeld(numeral: string): boolean {
  * The decimal value of a numeral without its sign: digits without zeros at either end, times a power of ten; zero has
  * no digits.
  */
-function decimalOf(numeral: string): { readonly digits: string; readonly exponent: number } {
+function decimalOf(numeral: string): Decimal {
   let first = -1;
   let last = -1;
   /** Digits behind the last one that is not zero, and behind the point. */

@@ -74,6 +74,11 @@ export function packedBytesMax(limits: readonly LimitCheck[], records: Records):
   return groupBytes + limits.length * limitBytesMax + records.length * runBytesMax + records.rowBytesMax;
 }
 
+/** Upper bound of a record's part of its group's packed size. */
+export function recordBytesMax({ row }: IngestRecord): number {
+  return runBytesMax + rowEndBytesMax + Buffer.byteLength(row);
+}
+
 /** Records whose rows are encoded. */
 export function encodedRecords(records: readonly IngestRecord[]): Records {
   let rowBytesMax = 0;

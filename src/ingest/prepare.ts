@@ -2,11 +2,19 @@
 // encoded. Pure but for the unique ids of events without a key; what it cannot accept it answers with reasons.
 
 import type { LiveEnvironment } from '../accounts/environments.js';
+import { commits, flattened } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
-import type { Mending } from './mend.js';
-import { encodedRecords, type Group, packedBytesMax, type Records } from './pack.js';
+import type { MendContext, Mending } from './mend.js';
+import {
+  encodedRecords,
+  type Group,
+  type IngestRecord,
+  packedBytesMax,
+  type Records,
+  recordBytesMax,
+} from './pack.js';
 import type { PlainEvents } from './plain-events.js';
 import { recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
@@ -66,8 +74,8 @@ function prepareSingle<T extends Checked>(
 ): Prepared {
   const mendings = mendingsOf(document);
   const checks = checkContext(document, context);
-  const { longNumerals, value } = document;
-  const checked = checkOne(kind, value, checks, context.environment, mendings, longNumerals);
+  const mending = mendContext(document, mendings, flattened.singleBytesMax);
+  const checked = checkOne(kind, document.value, checks, context.environment, mending);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const limits = singleLimits(kind, checked, context);
@@ -86,13 +94,13 @@ function prepareBulk<T extends Checked>(
   const elements = (document.value as Record<string, unknown[]>)[field] ?? [];
 
   const { environment } = context;
-  const { longNumerals } = document;
   const mendings = mendingsOf(document);
   const accepted: T[] = [];
   const errors: ElementError[] = [];
   const checks = checkContext(document, context);
+  const mending = mendContext(document, mendings, flattened.bulkBytesMax);
   for (let index = 0; index < elements.length; index++) {
-    const checked = checkOne(kind, elements[index], checks, environment, mendings, longNumerals);
+    const checked = checkOne(kind, elements[index], checks, environment, mending);
     if ('code' in checked) errors.push({ index, ...checked });
     else accepted.push(checked);
   }
@@ -106,9 +114,19 @@ function prepareBulk<T extends Checked>(
   const limits = bulkLimits(kind, accepted.length, () => accepted, context);
   const never = limits.find(({ cost, limit }) => cost > limit.max);
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never, field) };
-  const records = encodedRecords(accepted.map((checked) => kind.encode(environment.appId, checked)));
-  return ready(records, limits, errors, mendings);
+  const rows: IngestRecord[] = [];
+  let bytes = 0;
+  for (const checked of accepted) {
+    const record = kind.encode(environment.appId, checked);
+    bytes += recordBytesMax(record);
+    if (bytes > commits.groupBytesMax)
+      return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
+    rows.push(record);
+  }
+  return ready(encodedRecords(rows), limits, errors, mendings);
 }
+
+const tooManyBytes = `The records of the request, as they are stored, have more than ${commits.groupBytesMax} bytes; send fewer in one request.`;
 
 /** Prepares a request of plain events; undefined when one of its limits can never let it pass. */
 export function preparePlain(
@@ -144,18 +162,25 @@ function mendingsOf(document: Document): Map<Mending, number> {
   return new Map(numeric ? [['numeric_app_id', 1]] : []);
 }
 
+function mendContext(
+  { longNumerals }: Document,
+  mendings: Map<Mending, number>,
+  flattenedBytesLeft: number,
+): MendContext {
+  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  return { note, longNumerals, flattenedBytesLeft };
+}
+
 function checkOne<T extends Checked>(
   kind: RecordKind<T>,
   value: unknown,
   context: CheckContext,
   environment: LiveEnvironment,
-  mendings: Map<Mending, number>,
-  longNumerals: Document['longNumerals'],
+  mending: MendContext,
 ): T | Rejection {
   if (!environment.lenient) return kind.check(value, context);
-  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
-  const mended = kind.mend(value, note, longNumerals);
-  return kind.check(mended, context);
+  const mended = kind.mend(value, mending);
+  return 'code' in mended ? mended : kind.check(mended.value, context);
 }
 
 function tooLargeForLimit({ name, cost, limit }: NamedLimit, field: string): Rejection {
