@@ -258,12 +258,12 @@ test('pending deletion requests come back in the order of their fences, whatever
 
 test('a first start that was cut off before the epoch is finished by the next one', async () => {
   const { deployment } = await load();
-  const document = (await redis.hget(registryKeys.documents, 'deployment')) ?? '';
+  const document = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
   await redis.flushall();
   await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
-  await redis.hset(registryKeys.documents, 'deployment', document);
+  await redis.hset(registryKeys.documents, deploymentKey, document);
   assert.deepEqual(await load(), { how: 'created', deployment });
-  assert.equal((await readMirror(clickhouse)).documents.deployment, document);
+  assert.equal((await readMirror(clickhouse)).documents[deploymentKey], document);
   assert.equal((await load()).how, 'found');
 });
 
