@@ -316,6 +316,18 @@ test('a Redis that is emptied while a loaded state is looked at is not told to b
   assert.equal((await load()).how, 'restored');
 });
 
+test('a shard that is emptied again while it is loaded takes no numbers of before', async () => {
+  await load();
+  await redis.del(shardKeys.state(0));
+  const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
+  await redis.del(shardKeys.state(0));
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.equal(await redis.exists(shardKeys.state(0)), 0);
+  assert.equal((await load()).how, 'found');
+  assert.equal(await redis.hexists(shardKeys.state(0), 'loading'), 0);
+});
+
 /** What a restore asks of ClickHouse, in this order. */
 const asked = ['FROM registry', 'max(segment)', 'FROM deletion_requests GROUP BY', 'FROM deletion_targets'];
 
