@@ -14,6 +14,7 @@ import {
   showApiKey,
 } from '../src/accounts/accounts.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../src/accounts/deployment.js';
+import { deploymentKey } from '../src/accounts/documents.js';
 import { followEnvironments } from '../src/accounts/environments.js';
 import { LoadInterrupted, type Loading } from '../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
