@@ -13,19 +13,23 @@ import {
   setEnvironment,
   showApiKey,
 } from '../src/accounts/accounts.js';
-import { createDemoAccount, loadDeployment } from '../src/accounts/deployment.js';
+import { createDemoAccount, findDemoAccount, loadDeployment } from '../src/accounts/deployment.js';
+import { deploymentKey } from '../src/accounts/documents.js';
 import { followEnvironments } from '../src/accounts/environments.js';
+import { LoadInterrupted, type Loading } from '../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../src/clickhouse/client.js';
 import { migrate } from '../src/clickhouse/migrate.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../src/clickhouse/store.js';
 import { markerRows, storedTable, tables } from '../src/clickhouse/tables.js';
+import { loads } from '../src/contract/limits.js';
 import { noCrash } from '../src/crash-point.js';
 import { restoreDeletions } from '../src/deletion/mirror.js';
-import type { DeletionRequest } from '../src/deletion/request.js';
+import { type DeletionRequest, endDeletion, loseTargets } from '../src/deletion/request.js';
 import { createLog } from '../src/log.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
+import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
 import { commit, eventRecord, group } from './support/shard.js';
 import { until } from './support/wait.js';
@@ -36,15 +40,22 @@ let redisServer: RedisHandle;
 let clickhouseServer: ClickHouseHandle;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
+/** Before the same ClickHouse, to hold a load at a statement. */
+let gate: ClickHouseGate;
+let gated: ClickHouseClient;
 
 before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
   await migrate({ url: clickhouseServer.url, database });
   clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
+  gate = await startClickHouseGate(clickhouseServer.url);
+  gated = connectClickHouse({ url: gate.url, database });
 });
 
 after(async () => {
+  await gated?.close();
+  await gate?.close();
   await clickhouse?.close();
   redis?.disconnect();
   await redisServer?.remove();
@@ -52,10 +63,12 @@ after(async () => {
 });
 
 beforeEach(async () => {
+  gate.pass();
   await redis.flushall();
   await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE deletion_targets' });
   // What earlier restores refuse.
   for (const table of [...tables.map(storedTable), 'failed_events']) {
     for (const shard of [0, 1]) {
@@ -66,7 +79,21 @@ beforeEach(async () => {
 });
 
 const load = (shards = 1) =>
-  loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6, crash: noCrash });
+  loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6, waitMsMax: 30_000, crash: noCrash });
+
+/** Loads deletion requests too, as the commands do; by another connection to ClickHouse or Redis if they are given. */
+const loadAll = (waitMsMax: number, over: { redis?: Redis; clickhouse?: ClickHouseClient } = {}) => {
+  const connections = { redis, clickhouse, ...over };
+  const restoreMore = (loading: Loading) => restoreDeletions(connections.clickhouse, loading);
+  return loadDeployment({
+    ...connections,
+    shards: 1,
+    claimBytesMax: 1e6,
+    waitMsMax,
+    restoreMore,
+    crash: noCrash,
+  });
+};
 
 test('a first start creates the deployment once, later ones find it', async () => {
   const first = await load(2);
@@ -130,6 +157,23 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
   await insert;
 });
 
+test('a restore waits for no inserts into other databases', async () => {
+  const running = clickhouse.command({
+    query: `INSERT INTO FUNCTION null('n UInt8') SELECT sum(sleepEachRow(0.3)) FROM numbers(15)`,
+    clickhouse_settings: {
+      log_comment: 'store events 1900000000000001',
+      max_block_size: '1',
+      database: 'default',
+    },
+  });
+  await until(() => isInsertRunning(clickhouse, { table: 'events', number: '1900000000000001' }), {
+    deadlineMs: 20_000,
+    what: 'the insert is running',
+  });
+  assert.equal(await isInsertRunning(clickhouse), false);
+  await running;
+});
+
 test('copies nothing from an emptied Redis that still says what is to be copied, and removes nothing', async () => {
   await load();
   await createDemoAccount(redis);
@@ -146,26 +190,38 @@ test('copies nothing from an emptied Redis that still says what is to be copied,
 });
 
 /** Leaves a deletion request in ClickHouse, as a worker copies it. */
-async function keepRequest(
-  id: string,
-  { fences, submitted_at }: Pick<DeletionRequest, 'fences' | 'submitted_at'>,
-): Promise<void> {
-  const document: DeletionRequest = {
+async function keepRequest(id: string, changes: Partial<DeletionRequest>, version = 1): Promise<void> {
+  const document = requestOf(id, changes);
+  await clickhouse.insert({
+    table: 'deletion_requests',
+    values: [{ request_id: id, document: JSON.stringify(document), version }],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+function requestOf(id: string, changes: Partial<DeletionRequest>): DeletionRequest {
+  return {
     deletion_request_id: id,
     account_id: 'an account',
     app_id: '1000000001',
-    key_created_at: submitted_at,
-    submitted_at,
+    key_created_at: '2026-01-01T12:00:00.000Z',
+    submitted_at: '2026-01-01T12:00:00.000Z',
     targets: 1,
-    fences,
+    fences: { '0': '1000' },
     status: 'pending',
     state: 'submitted',
     resolved: false,
     mutations: [],
+    ...changes,
   };
+}
+
+/** Leaves the targets of requests in ClickHouse, as a round copies them. */
+async function keepTargets(...targets: { request_id: string; identity: string }[]): Promise<void> {
   await clickhouse.insert({
-    table: 'deletion_requests',
-    values: [{ request_id: id, document: JSON.stringify(document), version: 1 }],
+    table: 'deletion_targets',
+    values: targets.map((target) => ({ ...target, app_id: '', user_id: null })),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
@@ -192,11 +248,221 @@ test('pending deletion requests come back in the order of their fences, whatever
   await keepRequest('third', { fences: { '0': '1000' }, submitted_at: submittedAt(1) });
   await keepRequest('first', { fences: { '0': '998' }, submitted_at: submittedAt(3) });
   await keepRequest('second', { fences: { '0': '999' }, submitted_at: submittedAt(2) });
-  await restoreDeletions(redis, clickhouse);
+  await load();
+  await redis.flushall();
+  assert.equal((await loadAll(0)).how, 'restored');
   assert.deepEqual(
     await redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
     ['first', 'second', 'third'].map((id) => `an account ${id}`),
   );
+});
+
+test('a first start that was cut off before the epoch is finished by the next one', async () => {
+  const { deployment } = await load();
+  const document = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
+  await redis.flushall();
+  await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
+  await redis.hset(registryKeys.documents, deploymentKey, document);
+  assert.deepEqual(await load(), { how: 'created', deployment });
+  assert.equal((await readMirror(clickhouse)).documents[deploymentKey], document);
+  assert.equal((await load()).how, 'found');
+});
+
+/** Two pending requests and their targets in ClickHouse, one that is lost, and a Redis that is empty. */
+async function emptyWithRequests(): Promise<void> {
+  await load();
+  await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  await keepRequest('first', { fences: { '0': '1' }, targets: 2, targets_kept: true });
+  await keepRequest('second', { fences: { '0': '2' }, targets_kept: true });
+  await keepRequest('lost', { fences: { '0': '3' }, state: 'targets_lost' });
+  await keepTargets(
+    { request_id: 'first', identity: 'a' },
+    { request_id: 'first', identity: 'b' },
+    { request_id: 'second', identity: 'c' },
+  );
+  await redis.flushall();
+}
+
+/** Begins a load that is held at the first statement that has this text. */
+async function loadHeldAt(text: string): Promise<{ readonly ended: Promise<unknown> }> {
+  gate.hold(({ sql }) => sql.includes(text));
+  const ended = loadAll(0, { clickhouse: gated });
+  ended.catch(() => 'is asserted where it is awaited');
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the load asks ${text}` });
+  return { ended };
+}
+
+async function assertRestored(): Promise<void> {
+  assert.deepEqual(await redis.zrange(registryKeys.pendingDeletions, '0', '-1'), [
+    'an account first',
+    'an account second',
+  ]);
+  const targets = await redis.mget(['first', 'second', 'lost'].map(registryKeys.deletionTargets));
+  assert.deepEqual(
+    targets.map((text) => text && (JSON.parse(text) as string[]).toSorted()),
+    [['ia', 'ib'], ['ic'], null],
+  );
+  assert.deepEqual(await redis.zrange(registryKeys.lostDeletions, '0', '-1'), ['an account lost']);
+  assert.deepEqual((await redis.smembers(registryKeys.unkeptDeletions)).toSorted(), ['first', 'second']);
+}
+
+test('a Redis that is emptied while a loaded state is looked at is not told to be loaded', async () => {
+  await load();
+  const { ended } = await loadHeldAt('max(segment)');
+  await redis.flushall();
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.deepEqual(await redis.keys('*'), [], 'nothing was written');
+  assert.equal((await load()).how, 'restored');
+});
+
+test('a shard that is emptied again while it is loaded takes no numbers of before', async () => {
+  await load();
+  await redis.del(shardKeys.state(0));
+  const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
+  await redis.del(shardKeys.state(0));
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.equal(await redis.exists(shardKeys.state(0)), 0);
+  assert.equal((await load()).how, 'found');
+  assert.equal(await redis.hexists(shardKeys.state(0), 'loading'), 0);
+});
+
+/** What a restore asks of ClickHouse, in this order. */
+const asked = ['FROM registry', 'max(segment)', 'FROM deletion_requests GROUP BY', 'FROM deletion_targets'];
+
+for (const text of asked) {
+  test(`a Redis that is emptied again while a restore asks ${text} stays empty until the next one`, async () => {
+    await emptyWithRequests();
+    const { ended } = await loadHeldAt(text);
+    await redis.flushall();
+    gate.pass();
+    await assert.rejects(ended, LoadInterrupted);
+    assert.deepEqual(await redis.keys('*'), [], 'nothing was written');
+    assert.equal((await loadAll(0)).how, 'restored');
+    await assertRestored();
+  });
+
+  test(`a restore that stood still while it asked ${text} changes nothing that came after another one`, async () => {
+    await emptyWithRequests();
+    const { ended } = await loadHeldAt(text);
+    // What the time does to a process that stands still.
+    await redis.del(registryKeys.loading);
+    assert.equal((await loadAll(0)).how, 'restored');
+    const account = await findDemoAccount(redis);
+    await revokeApiKey(redis, account?.environments[0]?.app_id ?? '');
+    const complete = requestOf('first', { status: 'complete', state: 'complete' });
+    await redis.hset(registryKeys.deletions, 'first', JSON.stringify(complete));
+    await redis.zrem(registryKeys.pendingDeletions, 'an account first');
+    await redis.incrby(registryKeys.deletionVersion, 10);
+    const keys = [registryKeys.version, registryKeys.deletionVersion, registryKeys.epoch];
+    const readAll = async () => [
+      await redis.hgetall(registryKeys.documents),
+      await redis.hgetall(registryKeys.deletions),
+      await redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+      await redis.mget(keys),
+      await redis.hgetall(shardKeys.state(0)),
+    ];
+    const stands = await readAll();
+    gate.pass();
+    await assert.rejects(ended, LoadInterrupted);
+    assert.deepEqual(await readAll(), stands);
+  });
+}
+
+test('a restore is refused while another one runs, and a start waits for it', async () => {
+  await emptyWithRequests();
+  const { ended } = await loadHeldAt('FROM deletion_targets');
+  await assert.rejects(loadAll(loads.holdMs + 1_000), /another restore is running/);
+  const start = loadAll(loads.startWaitMsMax);
+  gate.pass();
+  assert.equal(((await ended) as { how: string }).how, 'restored');
+  assert.equal((await start).how, 'found');
+  await assertRestored();
+});
+
+test('a restore that was killed holds up the next one for its lifetime at most, also with a clock set back', async () => {
+  await emptyWithRequests();
+  await redis.set(registryKeys.loading, 'of a killed process', 'PX', 3_600_000);
+  assert.equal((await loadAll(loads.restoreWaitMsMax)).how, 'restored');
+  await assertRestored();
+});
+
+test('what a restore that was killed had loaded, and is no more, does not stay', async () => {
+  await emptyWithRequests();
+  await redis.zadd(registryKeys.pendingDeletions, 0, 'an account complete');
+  await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
+  await loadAll(0);
+  await assertRestored();
+  assert.equal(await redis.hget(registryKeys.documents, 'api_key:revoked'), null);
+});
+
+test('an epoch without its deployment is no loaded state', async () => {
+  await emptyWithRequests();
+  await redis.set(registryKeys.epoch, 'left alone');
+  assert.equal((await loadAll(0)).how, 'restored');
+});
+
+test('a restore asks ClickHouse and Redis as seldom for thousands of requests as for few', async () => {
+  await load();
+  const counted = new Redis(redisServer.url);
+  let sent = 0;
+  const send = counted.sendCommand.bind(counted);
+  counted.sendCommand = (...args) => {
+    sent += 1;
+    return send(...args);
+  };
+  const restore = async (requests: number, targets: number) => {
+    await clickhouse.command({
+      query: `INSERT INTO deletion_requests (request_id, document, version)
+        SELECT toString(number), replaceAll(replaceAll({document:String}, 'ID', toString(number)), 'STATUS', number % 4 = 0 ? 'pending' : 'complete'), 1
+        FROM numbers({requests:UInt32})`,
+      query_params: { document: JSON.stringify({ ...requestOf('ID', {}), status: 'STATUS' }), requests },
+    });
+    await clickhouse.command({
+      query: `INSERT INTO deletion_targets (request_id, app_id, identity)
+        SELECT toString(number), '', 'user' FROM numbers({requests:UInt32})`,
+      query_params: { requests },
+    });
+    await redis.flushall();
+    let statements = 0;
+    sent = 0;
+    gate.hold(() => {
+      statements += 1;
+      return false;
+    });
+    await loadAll(0, { redis: counted, clickhouse: gated });
+    assert.equal(await redis.zcard(registryKeys.pendingDeletions), targets);
+    assert.equal(await redis.get(registryKeys.deletionTargets(String(requests - 4))), '["iuser"]');
+    return { statements, sent };
+  };
+  try {
+    const few = await restore(8, 2);
+    const startedMs = performance.now();
+    const many = await restore(12_000, 3_000);
+    console.log(few, many, `${Math.round(performance.now() - startedMs)} ms`);
+    // A shard's constraint that is there needs a statement of its own to be replaced.
+    assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
+    assert.ok(many.sent <= few.sent + 60, JSON.stringify({ few, many }));
+  } finally {
+    counted.disconnect();
+  }
+});
+
+test('targets of a request that is lost or ended leave Redis', async () => {
+  await load();
+  const request = requestOf('incomplete', { targets: 2 });
+  const targets = registryKeys.deletionTargets('incomplete');
+  await redis.hset(registryKeys.deletions, 'incomplete', JSON.stringify(request));
+  await redis.zadd(registryKeys.pendingDeletions, 1, 'an account incomplete');
+  await redis.set(targets, '["ia"]');
+  await loseTargets(redis, request, '["ia"]');
+  assert.equal(await redis.zcard(registryKeys.lostDeletions), 1);
+  assert.equal(await redis.exists(targets), 0);
+  await redis.set(targets, '["ia"]');
+  assert.equal((await endDeletion(redis, request))?.state, 'ended');
+  assert.equal(await redis.exists(targets), 0);
 });
 
 /** A number of a shard, that many microseconds after the present time at most. */

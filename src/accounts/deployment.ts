@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable, tables } from '../clickhouse/tables.js';
+import { loads } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
 import type { Redis } from '../redis/client.js';
@@ -12,7 +13,8 @@ import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { AdministrationError, createAccount, createApiKey, listAccounts } from './accounts.js';
 import { type Deployment, deploymentKey } from './documents.js';
-import { mirrorRegistry, readMirror } from './mirror.js';
+import { beginLoading, inCalls, LoadInterrupted, type Loading } from './loading.js';
+import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 
 export type LoadOptions = {
@@ -21,35 +23,67 @@ export type LoadOptions = {
   readonly shards: number;
   readonly claimBytesMax: number;
   /** Loads what else is kept twice into an emptied Redis, before anybody may use it. */
-  readonly restoreMore?: () => Promise<unknown>;
+  readonly restoreMore?: (loading: Loading) => Promise<unknown>;
+  /** How long another load is waited for. */
+  readonly waitMsMax?: number;
   readonly crash: CrashPoint;
 };
 
 /** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
 export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly deployment: Deployment };
 
-/** Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. */
+/**
+ * Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. Throws
+ * AdministrationError when another load runs for too long, or when Redis is emptied meanwhile.
+ */
 export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
-  const { redis, clickhouse, shards, crash } = options;
-  const loaded = await findOrRestore(options);
-  if (loaded.how === 'restored') crash('documents_restored');
-  if (loaded.deployment.shards !== shards) {
-    throw new AdministrationError(
-      `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
-    );
+  const { redis, clickhouse, waitMsMax = 0 } = options;
+  const loading = await beginLoading(redis, waitMsMax);
+  if (loading === undefined) return checkShards(options);
+  try {
+    const loaded = await createOrRestore(options, loading);
+    // The epoch is set by now, under which the copies are made.
+    await mirrorRegistry(redis, clickhouse);
+    return loaded;
+  } finally {
+    await loading.end();
   }
-  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, shard);
-  if (loaded.how === 'restored') {
-    crash('shards_restored');
-    // What was deleted before may still be in the append-only file, and the wish to rewrite it is lost.
-    await redis.set(registryKeys.rewriteWanted, '1');
-    await options.restoreMore?.();
-    crash('deletions_restored');
+}
+
+/** Redis is loaded; on a cluster a single shard may have lost its state. The registry is only read. */
+async function checkShards(options: LoadOptions): Promise<Loaded> {
+  const { redis } = options;
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new LoadInterrupted();
+  const confirm = async () => {
+    if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
+  };
+  const loaded: Loaded = { how: 'found', deployment };
+  await loadShards(options, loaded, { nonce: randomBytes(16).toString('hex'), confirm });
+  await confirm();
+  return loaded;
+}
+
+async function createOrRestore(options: LoadOptions, loading: Loading): Promise<Loaded> {
+  const { clickhouse, crash } = options;
+  const mirror = await readMirror(clickhouse);
+  const mirrored = mirror.documents[deploymentKey];
+  if (mirrored === undefined) {
+    const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
+    await loadShards(options, loaded, loading);
+    await loading.finish(loaded.deployment, 'created');
+    return loaded;
   }
+  await restoreDocuments(loading, mirror);
+  crash('documents_restored');
+  const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
+  await loadShards(options, loaded, loading);
+  crash('shards_restored');
+  await options.restoreMore?.(loading);
+  crash('deletions_restored');
   // The epoch of the registry comes last: who finds it finds everything.
-  await redis.set(registryKeys.epoch, loaded.deployment.epoch);
-  if (loaded.how === 'restored') crash('epoch_restored');
-  if (loaded.how !== 'found') await mirrorRegistry(redis, clickhouse);
+  await loading.finish(loaded.deployment, 'restored');
+  crash('epoch_restored');
   return loaded;
 }
 
@@ -69,32 +103,56 @@ export async function findDemoAccount(redis: Redis) {
   return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
 }
 
-async function findOrRestore({ redis, clickhouse, shards }: LoadOptions): Promise<Loaded> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment !== undefined) return { how: 'found', deployment };
-
-  const mirror = await readMirror(clickhouse);
-  const mirrored = mirror.documents[deploymentKey];
-  if (mirrored !== undefined) {
-    await redis.hset(registryKeys.documents, mirror.documents);
-    // Readers that knew an older version must see that this is another one.
-    await redis.set(registryKeys.version, (BigInt(mirror.version) + 1n).toString());
-    return { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
-  }
-
+/** The new deployment's document; that of a first start that was cut off stands. */
+async function createDeployment({ shards }: LoadOptions, loading: Loading): Promise<Deployment> {
   const created: Deployment = {
     epoch: randomBytes(16).toString('hex'),
     secret: randomBytes(32).toString('hex'),
     shards,
     created_at: new Date().toISOString(),
   };
-  // Only the first of several first starts at once creates it; the others find its document.
-  await redis.hsetnx(registryKeys.documents, deploymentKey, JSON.stringify(created));
-  await redis.sadd(registryKeys.unmirrored, deploymentKey);
-  await redis.setnx(registryKeys.version, '1');
-  const stands = JSON.parse((await redis.hget(registryKeys.documents, deploymentKey)) ?? '') as Deployment;
-  return { how: stands.epoch === created.epoch ? 'created' : 'found', deployment: stands };
+  const stands = await loading.write(
+    scripts.createDeployment,
+    [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
+    [deploymentKey, JSON.stringify(created)],
+  );
+  return JSON.parse(stands as string) as Deployment;
 }
+
+async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<void> {
+  await loading.write(scripts.clearLeftovers, [
+    registryKeys.documents,
+    registryKeys.unmirrored,
+    registryKeys.deletions,
+    registryKeys.pendingDeletions,
+    registryKeys.lostDeletions,
+    registryKeys.unkeptDeletions,
+    registryKeys.unmirroredDeletions,
+  ]);
+  // Readers that knew an older version must see that this is another one.
+  const version = (BigInt(mirror.version) + 1n).toString();
+  const entries = Object.entries(mirror.documents);
+  for (const call of inCalls(entries, ([, document]) => document.length)) {
+    await loading.write(
+      scripts.loadDocuments,
+      [registryKeys.documents, registryKeys.version],
+      [version, ...call.flat()],
+    );
+  }
+}
+
+async function loadShards(options: LoadOptions, loaded: Loaded, right: Right): Promise<void> {
+  const { shards } = options;
+  if (loaded.deployment.shards !== shards) {
+    throw new AdministrationError(
+      `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
+    );
+  }
+  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard);
+}
+
+/** On a cluster a shard's script cannot see who may load; so the shard notes who reserved its numbers. */
+type Right = Pick<Loading, 'nonce' | 'confirm'>;
 
 /**
  * Makes one shard ready. What it held before it was emptied may be on its way to ClickHouse still, in a worker that read
@@ -104,27 +162,29 @@ async function findOrRestore({ redis, clickhouse, shards }: LoadOptions): Promis
 async function loadShard(
   { redis, clickhouse, shards, claimBytesMax }: LoadOptions,
   { how, deployment: { epoch } }: Loaded,
+  { nonce, confirm }: Right,
   shard: number,
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
-  if (how !== 'created') {
-    // The clock of this process too: Redis may be another machine by now, whose clock is behind.
-    const known = higher(floor, String(Date.now() * 1000));
-    const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known]);
-    if (reserved !== null) {
-      await refuseSegments(clickhouse, shard, String(reserved));
-      await untilNoInsertRuns(clickhouse);
-      floor = higher(String(reserved), await highestNumber(clickhouse, shard));
-    }
+  // The clock of this process too: Redis may be another machine by now, whose clock is behind.
+  const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
+  await confirm();
+  const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
+  if (reserved !== null && how !== 'created') {
+    await refuseSegments(clickhouse, shard, String(reserved));
+    await untilNoInsertRuns(clickhouse);
+    floor = higher(String(reserved), await highestNumber(clickhouse, shard));
   }
+  await confirm();
   const bucketCount = claimBucketCount(claimBytesMax / shards);
-  await runScript(redis, scripts.loadShard, [state], [epoch, floor, bucketCount]);
+  const wasLoaded = await runScript(redis, scripts.loadShard, [state], [epoch, floor, bucketCount, nonce]);
+  if (wasLoaded === null) throw new LoadInterrupted();
 }
 
 /** Inserts that ClickHouse had begun before are not refused, so they are waited for. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + insertMsMax;
+  const giveUpAt = performance.now() + loads.insertMsMax;
   while (await isInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) {
       throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
@@ -132,9 +192,6 @@ async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
-
-/** Longer than a worker waits for one. */
-const insertMsMax = 150_000;
 
 /**
  * The highest number that a shard can have given, as far as ClickHouse knows: of the segments of all shards, and of the

@@ -14,9 +14,10 @@ import {
   showApiKey,
 } from '../accounts/accounts.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/deployment.js';
+import type { Loading } from '../accounts/loading.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
-import type { LimitName } from '../contract/limits.js';
+import { type LimitName, loads } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
@@ -122,9 +123,9 @@ const commands: Readonly<Record<string, Command>> = {
     }
     return ended;
   },
-  restore: async (context) => ({ state: (await load(context)).how }),
+  restore: async (context) => ({ state: (await load(context, loads.restoreWaitMsMax)).how }),
   bootstrap: async (context) => {
-    const { how } = await load(context);
+    const { how } = await load(context, loads.startWaitMsMax);
     const demo = how === 'created' ? await createDemoAccount(context.redis) : undefined;
     if (demo !== undefined) await mirrorRegistry(context.redis, context.clickhouse);
     const account = demo?.account ?? (await findDemoAccount(context.redis));
@@ -149,11 +150,11 @@ function changing(command: Command): Command {
   };
 }
 
-function load({ redis, clickhouse, config }: AdminContext) {
+function load({ redis, clickhouse, config }: AdminContext, waitMsMax: number) {
   const { shards, claimBytesMax } = config;
-  const restoreMore = () => restoreDeletions(redis, clickhouse);
+  const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
-  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore, crash });
+  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore, waitMsMax, crash });
 }
 
 type Parsed = {

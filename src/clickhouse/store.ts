@@ -69,14 +69,14 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
   return Number(rows[0]?.markers) > 0;
 }
 
-/** Whether some insert of the segment, or of any, by whomever, is still running in ClickHouse. */
+/** Whether some insert of the segment, or of any of this database, by whomever, is still running in ClickHouse. */
 export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
   const [condition, name] =
     segment === undefined
-      ? ['startsWith(comment, {name:String})', namePrefix]
+      ? ['startsWith(comment, {name:String}) AND current_database = currentDatabase()', namePrefix]
       : ['comment IN ({name:String}, {asked:String})', nameOf(segment)];
   const result = await client.query({
-    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment FROM system.processes) WHERE ${condition}`,
+    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment, current_database FROM system.processes) WHERE ${condition}`,
     query_params: { name, asked: segment === undefined ? '' : askedNameOf(segment) },
     format: 'JSONEachRow',
   });

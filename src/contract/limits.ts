@@ -83,6 +83,24 @@ export const deletions = {
   requestsPerRoundMax: 2_000,
 } as const;
 
+/** Loading the deployment's state into an emptied Redis. */
+export const loads = {
+  /** Whoever loads renews the right to it; that of a killed one ends after this long. */
+  holdMs: 5_000,
+  renewEveryMs: 1_000,
+  /** A command that only restores waits so long for another load, which is the killed one's right. */
+  restoreWaitMsMax: 7_000,
+  /** Inserts that were begun before are waited for so long: longer than a worker waits for one. */
+  insertMsMax: 150_000,
+  /** A start waits so long for another load, such as that of another start. */
+  startWaitMsMax: 180_000,
+  /** What one call of a script carries. */
+  documentsPerCallMax: 500,
+  bytesPerCallMax: 4 * MiB,
+  /** Targets that one query asks for; those of one request are not divided. */
+  targetsPerQueryMax: 100_000,
+} as const;
+
 /** The Event Visualizer. */
 export const visualizer = {
   /** How long a code waits to be entered. */
@@ -143,6 +161,9 @@ function assertRelations(): void {
     counts.collectMessagesMax <= commits.recordsMax,
     'the messages of one request must fit one commit, which keeps their order',
   );
+  relation(3 * loads.renewEveryMs <= loads.holdMs, 'a slow renewal must not end a load');
+  relation(loads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
+  relation(loads.insertMsMax < loads.startWaitMsMax, 'a start waits for another load that waits for inserts');
   relation(commits.recordsMax <= 10_000, 'the number of a row has at most four digits');
   relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');

@@ -2,8 +2,10 @@
 // emptied. The targets of pending ones are copied by the first round that sees them.
 
 import { createHash } from 'node:crypto';
+import { inCalls, type Loading } from '../accounts/loading.js';
 import { readUnmirrored, type Unmirrored } from '../accounts/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { loads } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -82,7 +84,7 @@ function versionOf(document: string, version: number): number {
 const completeOffset = 2 ** 50;
 
 /** Loads the requests, and the targets of pending ones, into an emptied Redis. */
-export async function restoreDeletions(redis: Redis, clickhouse: ClickHouseClient): Promise<number> {
+export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Loading): Promise<number> {
   const result = await clickhouse.query({
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
       FROM deletion_requests GROUP BY request_id`,
@@ -90,18 +92,117 @@ export async function restoreDeletions(redis: Redis, clickhouse: ClickHouseClien
   });
   const rows = await result.json<{ document: string; version: string }>();
   let highest = 0n;
-  const pending: DeletionRequest[] = [];
+  const requests: DeletionRequest[] = [];
   for (const { document, version } of rows) {
-    const request = JSON.parse(document) as DeletionRequest;
     const counted = BigInt(version) % BigInt(completeOffset);
     if (counted > highest) highest = counted;
-    await redis.hset(registryKeys.deletions, request.deletion_request_id, document);
-    if (request.status === 'pending' && request.state !== 'ended') pending.push(request);
+    requests.push(JSON.parse(document) as DeletionRequest);
   }
-  pending.sort(byFences);
-  for (const [place, request] of pending.entries()) await restorePending(redis, clickhouse, request, place);
-  await redis.set(registryKeys.deletionVersion, highest.toString());
+  await restoreRequests(loading, requests, highest.toString());
+  const open = requests.filter(({ status, state }) => status === 'pending' && state !== 'ended');
+  open.sort(byFences);
+  await restoreOpen(clickhouse, loading, open);
   return rows.length;
+}
+
+async function restoreRequests(
+  loading: Loading,
+  requests: readonly DeletionRequest[],
+  version: string,
+): Promise<void> {
+  const documents = requests.map((request): [string, string] => {
+    // A worker looks once more whether all targets are there.
+    const { targets_kept: _, ...unkept } = request;
+    const restored = kindOf(request) === 'unkept' ? unkept : request;
+    return [request.deletion_request_id, JSON.stringify(restored)];
+  });
+  for (const call of inCalls(documents, ([, document]) => document.length)) {
+    await loading.write(
+      scripts.loadDocuments,
+      [registryKeys.deletions, registryKeys.deletionVersion],
+      [version, ...call.flat()],
+    );
+  }
+}
+
+/** How a request is restored that is not over, as the script names it. */
+function kindOf({ status, state, verified_at }: DeletionRequest): 'unkept' | 'pending' | 'lost' | 'over' {
+  if (status === 'complete' || state === 'ended') return 'over';
+  if (state === 'targets_lost') return 'lost';
+  return verified_at === undefined ? 'unkept' : 'pending';
+}
+
+/** Restores who waits, the oldest first, and the targets of all but the lost ones. */
+async function restoreOpen(
+  clickhouse: ClickHouseClient,
+  loading: Loading,
+  inOrder: readonly DeletionRequest[],
+): Promise<void> {
+  const placeOf = new Map(inOrder.map((request, place) => [request, place]));
+  for (const requests of inQueries(inOrder)) {
+    const targetsOf = await readKeptTargets(clickhouse, requests);
+    const entries = requests.map((request) => {
+      const id = request.deletion_request_id;
+      const targets = JSON.stringify(targetsOf.get(id) ?? []);
+      return [id, pendingMember(request), placeOf.get(request) ?? 0, kindOf(request), targets] as const;
+    });
+    for (const call of inCalls(entries, ([, , , , targets]) => targets.length)) {
+      await loading.write(
+        scripts.loadPendingDeletions,
+        [
+          registryKeys.pendingDeletions,
+          registryKeys.lostDeletions,
+          registryKeys.unkeptDeletions,
+          registryKeys.deletionTargets(''),
+        ],
+        call.flat(),
+      );
+    }
+  }
+}
+
+/** Divides requests, in the order of their ids, into those whose targets one query asks for. */
+function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
+  let group: DeletionRequest[] = [];
+  let targets = 0;
+  for (const request of requests.toSorted(byId)) {
+    if (group.length > 0 && targets + request.targets > loads.targetsPerQueryMax) {
+      yield group;
+      group = [];
+      targets = 0;
+    }
+    group.push(request);
+    targets += request.targets;
+  }
+  if (group.length > 0) yield group;
+}
+
+function byId(a: DeletionRequest, b: DeletionRequest): number {
+  return a.deletion_request_id < b.deletion_request_id ? -1 : 1;
+}
+
+/** The targets of requests that are sorted by their ids; the table is sorted so too. */
+async function readKeptTargets(
+  clickhouse: ClickHouseClient,
+  sorted: readonly DeletionRequest[],
+): Promise<ReadonlyMap<string, Target[]>> {
+  const waiting = sorted.filter((request) => kindOf(request) !== 'lost');
+  const targetsOf = new Map<string, Target[]>(waiting.map(({ deletion_request_id: id }) => [id, []]));
+  if (waiting.length === 0) return targetsOf;
+  const result = await clickhouse.query({
+    query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id FROM ${targetTable}
+      WHERE request_id BETWEEN {first:String} AND {last:String} AND app_id = ''`,
+    query_params: {
+      first: waiting[0]?.deletion_request_id,
+      last: waiting.at(-1)?.deletion_request_id,
+    },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ request_id: string; identity: string; user_id: string | null }>();
+  for (const { request_id: id, identity, user_id: userId } of rows) {
+    targetsOf.get(id)?.push(userId === null ? `i${identity}` : `u${userId}`);
+  }
+  return targetsOf;
 }
 
 /** The order of submission, as the fences tell it: clocks of API processes differ. */
@@ -111,32 +212,4 @@ function byFences(a: DeletionRequest, b: DeletionRequest): number {
     if (fence !== other) return BigInt(fence) < BigInt(other) ? -1 : 1;
   }
   return a.submitted_at.localeCompare(b.submitted_at);
-}
-
-/** `place` is the request's among the pending ones, the oldest first. */
-async function restorePending(
-  redis: Redis,
-  clickhouse: ClickHouseClient,
-  request: DeletionRequest,
-  place: number,
-): Promise<void> {
-  const requestId = request.deletion_request_id;
-  const result = await clickhouse.query({
-    query: `SELECT DISTINCT identity, toString(user_id) AS user_id FROM ${targetTable}
-      WHERE request_id = {requestId:String} AND app_id = ''`,
-    query_params: { requestId },
-    format: 'JSONEachRow',
-  });
-  const rows = await result.json<{ identity: string; user_id: string | null }>();
-  const targets = rows.map(
-    ({ identity, user_id: userId }): Target => (userId === null ? `i${identity}` : `u${userId}`),
-  );
-  await redis.set(registryKeys.deletionTargets(requestId), JSON.stringify(targets));
-  // A worker looks once more whether all of them are there.
-  const { targets_kept: _, ...unkept } = request;
-  if (request.verified_at === undefined) {
-    await redis.hset(registryKeys.deletions, requestId, JSON.stringify(unkept));
-    await redis.sadd(registryKeys.unkeptDeletions, requestId);
-  }
-  await redis.zadd(registryKeys.pendingDeletions, place, pendingMember(request));
 }

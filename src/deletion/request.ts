@@ -214,7 +214,12 @@ export async function endDeletion(
   const written = await runScript(
     redis,
     scripts.endDeletion,
-    [registryKeys.deletions, registryKeys.lostDeletions, registryKeys.unmirroredDeletions],
+    [
+      registryKeys.deletions,
+      registryKeys.lostDeletions,
+      registryKeys.unmirroredDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
+    ],
     [request.deletion_request_id, JSON.stringify(ended), pendingMember(request)],
   );
   return Number(written) === 1 ? ended : undefined;

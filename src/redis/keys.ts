@@ -42,6 +42,8 @@ export const shardKeys = {
 
 export const registryKeys = {
   epoch: '{registry}:epoch',
+  /** Nonce of the process that loads the deployment into an emptied Redis; goes by itself when that one is killed. */
+  loading: '{registry}:loading',
   /** Hash of documents by "<kind>:<id>". */
   documents: '{registry}:documents',
   /** Counts the changes of the documents; readers poll it. */

@@ -16,4 +16,6 @@ redis.call('ZREM', KEYS[2], ARGV[3])
 redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])
+-- They name users, and nobody reads them any more.
+redis.call('DEL', KEYS[6])
 return 1

@@ -3,7 +3,8 @@
 -- loads it.
 --
 -- KEYS  1  state of the shard (hash)
--- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere
+-- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere   3  nonce of the caller: only whoever
+--       reserved last, in this Redis, may load the shard
 -- Returns the number as text; nil when the shard is loaded, since it gives numbers of its own by now.
 
 local state_key, epoch, number_floor = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -13,5 +14,5 @@ if state[1] == epoch then return nil end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local number = string.format('%.0f', math.max(tonumber(state[2] or '0'), number_floor, now_us))
-redis.call('HSET', state_key, 'last_number', number)
+redis.call('HSET', state_key, 'last_number', number, 'loading', ARGV[3])
 return number

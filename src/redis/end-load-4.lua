@@ -1,0 +1,15 @@
+-- Ends a load: from here on Redis holds the deployment. Refused to a caller that lost the right to load, since what it
+-- wrote may be gone, or older than what another wrote.
+--
+-- KEYS  1  epoch   2  nonce of whoever loads   3  documents (hash)   4  wish to rewrite the append-only file
+-- ARGV  1  nonce of the caller   2  epoch of the deployment   3  key of its document
+--       4  "restored" when what was deleted before may still be in the append-only file, else empty
+-- Returns 1; nil when this Redis does not hold what the caller loaded.
+
+if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('GET', KEYS[2]) ~= ARGV[1] then return nil end
+local document = redis.call('HGET', KEYS[3], ARGV[3])
+if not document or cjson.decode(document).epoch ~= ARGV[2] then return nil end
+if ARGV[4] == 'restored' then redis.call('SET', KEYS[4], '1') end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('DEL', KEYS[2])
+return 1

@@ -1,0 +1,21 @@
+-- Loads which deletion requests are pending or lost, and the targets of pending ones.
+--
+-- KEYS  1  epoch   2  nonce of whoever loads   3  pending requests (sorted set)   4  lost requests (sorted set)
+--       5  requests whose targets ClickHouse does not have yet (set)   6  prefix of the keys of targets
+-- ARGV  1  nonce of the caller
+--       2…  of each request: id, member, place among all of them, "pending", "unkept" (pending, and a worker looks
+--           whether all its targets are there) or "lost", and its targets
+-- Returns 1; nil when the caller may not load any more.
+
+if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('GET', KEYS[2]) ~= ARGV[1] then return nil end
+for i = 2, #ARGV, 5 do
+  local id, member, place, kind, targets = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  if kind == 'lost' then
+    redis.call('ZADD', KEYS[4], place, member)
+  else
+    redis.call('ZADD', KEYS[3], place, member)
+    redis.call('SET', KEYS[6] .. id, targets)
+    if kind == 'unkept' then redis.call('SADD', KEYS[5], id) end
+  end
+end
+return 1
