@@ -563,6 +563,9 @@ test('does not let an administrator send a failed row of a target again past its
 
 test('waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
   const identity = 'sent again';
+  // The fence is above the row's segment, whatever else this service has stored.
+  await sendEvents(sluice, main, 'stay', [{ identity: 'before it' }]);
+  await untilStored(sluice);
   const before = await dumpPlaces(sluice);
   await storeFailedRow(sluice, main, 'go', { identity });
   // As the insert of a retry that has lost its lock, on a slow ClickHouse: it has seen the row, and stores it later.
