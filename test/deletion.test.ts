@@ -574,6 +574,34 @@ test('does not let an administrator send a failed row of a target again past its
   assertExact(before, await dumpPlaces(sluice), new Set());
 });
 
+test('waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
+  const identity = 'sent again';
+  // The fence is above the row's segment, whatever else this service has stored.
+  await sendEvents(sluice, main, 'stay', [{ identity: 'before it' }]);
+  await untilStored(sluice);
+  const before = await dumpPlaces(sluice);
+  await storeFailedRow(sluice, main, 'go', { identity });
+  // As the insert of a retry that has lost its lock, on a slow ClickHouse: it has seen the row, and stores it later.
+  const sending = sluice.rows(`INSERT INTO stored_events (app_id, identity, segment, properties)
+    SETTINGS log_comment = 'store asked events 1-1', max_block_size = 1
+    SELECT app_id, identity, segment, map('fate', 'go')
+    FROM failed_events CROSS JOIN (SELECT sum(sleepEachRow(0.25)) FROM numbers(40)) AS slow
+    WHERE identity = '${identity}' AND app_id = '${main}'`);
+  await until(
+    async () =>
+      (
+        await sluice.rows(
+          "SELECT 1 FROM system.processes WHERE Settings['log_comment'] = 'store asked events 1-1'",
+        )
+      ).length > 0,
+    { deadlineMs: 20_000, what: 'the row is being sent' },
+  );
+  const requestId = await submitNow([{ identity }]);
+  await untilComplete(sluice, token, requestId, 60_000);
+  await sending;
+  assertExact(before, await dumpPlaces(sluice), new Set());
+});
+
 test('leaves nothing of a deleted user in the files of Redis and ClickHouse, and never in a log', async () => {
   await until(() => clickhouseFiles().length + redisFiles().length === 0, {
     deadlineMs: 60_000,

@@ -10,7 +10,7 @@ import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mu
 import { deletions } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { type Chosen, chooseRequests } from '../src/deletion/choose-requests.js';
-import { withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
+import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
@@ -307,6 +307,7 @@ async function findMutationIds(
  */
 async function verify(options: RoundOptions, round: Round): Promise<void> {
   const left: FoundRows[] = [];
+  await untilNoRetryRuns(options.clickhouse);
   for (const place of placesInOrder) {
     for (const [app_id, rows] of await countLeft(options.clickhouse, round.tables, place)) {
       left.push({ app_id, table: place, rows });

@@ -2,9 +2,17 @@
 // failed_events with the error, and takes them out of the segment. The rows are found by letting ClickHouse
 // parse halves without storing anything, so the segment keeps one insert and one token.
 
+import { createHash } from 'node:crypto';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
-import { askedNameOf, parseRows } from '../src/clickhouse/store.js';
+import {
+  askedNameOf,
+  insertSettings,
+  isInsertRunning,
+  nameOf,
+  parseRows,
+  type SegmentName,
+} from '../src/clickhouse/store.js';
 import { type TableName, tables } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { isUserId } from '../src/ingest/user-id.js';
@@ -28,8 +36,8 @@ type QuarantineOptions = {
 type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };
 
 /**
- * Settles when the segment in Redis holds only rows that ClickHouse parses. Rejects with `cause` when the
- * marker row is refused too: then the schema is at fault, not the data, and nothing is taken out.
+ * Settles when the segment in Redis holds only rows that ClickHouse parses, or is not outstanding any more. Rejects
+ * with `cause` when the marker row is refused too: then the schema is at fault, not the data, and nothing is taken out.
  */
 export async function quarantine(
   options: QuarantineOptions,
@@ -44,10 +52,10 @@ export async function quarantine(
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 
   crash('bad_rows_found');
-  await keepFailed(clickhouse, segment, bad, isAsked);
+  if ((await keepFailed(options, segment, bad, isAsked)) === 'gone') return;
   crash('bad_rows_kept');
   const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
-  await runScript(
+  const taken = await runScript(
     redis,
     scripts.quarantine,
     [
@@ -59,6 +67,8 @@ export async function quarantine(
     [memberOf(segment), bytes.length, remaining, bad.length],
   );
   crash('bad_rows_taken_out');
+  // Another worker that did it has counted them.
+  if (Number(taken) === 0) return;
   rowsQuarantined.inc({ table: segment.table }, bad.length);
   log.error({ segment, rows: bad.length, error: describeError(cause) }, 'rows were put into failed_events');
 }
@@ -84,42 +94,79 @@ async function findBadRows(
   ];
 }
 
-/** Stores the bad rows once: a repeat after a crash finds them by segment. */
+const tokensMax = 5;
+
+/**
+ * Keeps the bad rows once, whoever else does it at the same time, and however late an insert arrives. `gone`: the
+ * segment is not outstanding any more, so another worker kept them, and a deletion may have removed them since.
+ */
 async function keepFailed(
-  clickhouse: ClickHouseClient,
-  segment: { readonly table: TableName; readonly number: string },
+  { redis, clickhouse, shard, log }: QuarantineOptions,
+  segment: SegmentName,
   bad: readonly BadRow[],
   isAsked: boolean,
-): Promise<void> {
-  const kept = await clickhouse.query({
-    query: 'SELECT line FROM failed_events WHERE segment = {number:UInt64} AND table_name = {table:String}',
-    query_params: { number: segment.number, table: segment.table },
+): Promise<'kept' | 'gone'> {
+  const mark = markOf(segment, bad);
+  const values = [markerOf(segment, mark), ...bad.map((row) => failedRowOf(segment, row))];
+  // A token that ClickHouse logged in a crash, without the rows, is followed by the next one.
+  for (let burnt = 0; burnt < tokensMax; burnt++) {
+    if (await isKept(clickhouse, segment, mark)) return 'kept';
+    if ((await redis.zscore(shardKeys.segments(shard), memberOf(segment))) === null) return 'gone';
+    await clickhouse.insert({
+      table: 'failed_events',
+      values,
+      format: 'JSONEachRow',
+      clickhouse_settings: {
+        ...insertSettings,
+        log_comment: isAsked ? askedNameOf(segment) : nameOf(segment),
+        insert_deduplication_token: `failed ${mark} ${burnt}`,
+      },
+    });
+    if (await isKept(clickhouse, segment, mark)) return 'kept';
+    if (await isInsertRunning(clickhouse, segment))
+      throw new Error('another insert of this segment is running');
+    log.warn({ segment, burnt: burnt + 1 }, 'token of failed rows is burnt');
+  }
+  throw new Error('the rows that ClickHouse refuses could not be kept');
+}
+
+/** Names these rows of this segment: the same for every worker that finds them, another one for other rows. */
+function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
+  const content = createHash('sha256');
+  for (const { line, row } of bad) content.update(`${line} `).update(row);
+  return `${segment.table} ${segment.number} ${content.digest('hex').slice(0, 32)}`;
+}
+
+/**
+ * Stands beside the rows of one insert, for the same reasons as the marker of a segment: it proves that they were
+ * kept, also when they were deleted since, and it keeps their part from becoming empty, which would erase the
+ * part's token. No row that failed has an empty table_name.
+ */
+function markerOf(segment: SegmentName, mark: string) {
+  return { table_name: '', segment: segment.number, line: 0, app_id: '', identity: '', row: mark };
+}
+
+async function isKept(clickhouse: ClickHouseClient, segment: SegmentName, mark: string): Promise<boolean> {
+  const result = await clickhouse.query({
+    query: `SELECT count() AS markers FROM failed_events
+      WHERE app_id = '' AND segment = {number:UInt64} AND table_name = '' AND row = {mark:String}`,
+    query_params: { number: segment.number, mark },
     format: 'JSONEachRow',
   });
-  const keptLines = new Set((await kept.json<{ line: number }>()).map(({ line }) => Number(line)));
-  const values = bad
-    .filter(({ line }) => !keptLines.has(line))
-    .map(({ line, row, error }) => ({
-      table_name: segment.table,
-      segment: segment.number,
-      line,
-      ...userOfRow(segment.table, row),
-      row: row.toString('utf8'),
-      error_code: codeOfFault(error),
-      error: error instanceof Error ? error.message.slice(0, 2000) : '',
-    }));
-  if (values.length === 0) return;
-  await clickhouse.insert({
-    table: 'failed_events',
-    values,
-    format: 'JSONEachRow',
-    // Two workers at once would otherwise keep the same rows twice.
-    clickhouse_settings: {
-      async_insert: 0,
-      ...(isAsked ? { log_comment: askedNameOf(segment) } : {}),
-      insert_deduplication_token: `failed-${segment.table}-${segment.number}-${values.map(({ line }) => line).join('-')}`,
-    },
-  });
+  const [found] = await result.json<{ markers: string | number }>();
+  return Number(found?.markers) > 0;
+}
+
+function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) {
+  return {
+    table_name: segment.table,
+    segment: segment.number,
+    line,
+    ...userOfRow(segment.table, row),
+    row: row.toString('utf8'),
+    error_code: codeOfFault(error),
+    error: error instanceof Error ? error.message.slice(0, 2000) : '',
+  };
 }
 
 /** The user of a row, so that a deletion finds it; what cannot be read stays empty. */

@@ -1,29 +1,21 @@
 // Rows that ClickHouse refused for their data: showing them, and sending them again after what refused them
-// was mended.
+// was mended. Markers among the failed rows, which have no table_name, are neither shown nor sent.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type ClickHouseClient, classifyFault } from '../clickhouse/client.js';
-import { insertSegment, tokenOf } from '../clickhouse/store.js';
+import { type FailedRow, insertFailedRow, isRowGone } from '../clickhouse/store.js';
 import { storedTable, type TableName } from '../clickhouse/tables.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { readPendingMembers } from '../deletion/request.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from './context.js';
 
-type FailedRow = {
-  readonly table_name: TableName;
-  readonly segment: string;
-  readonly line: number;
-  readonly app_id: string;
-  readonly row: string;
-};
-
 /** The oldest failed rows: where they come from and why they failed; never what is in them. */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, length(row) AS bytes, error_code, error, failed_at
-      FROM failed_events ORDER BY segment, line LIMIT {countMax:UInt32}`,
+      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT {countMax:UInt32}`,
     query_params: { countMax },
     format: 'JSONEachRow',
   });
@@ -37,11 +29,13 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
  */
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
   const { clickhouse, redis } = context;
-  const result = await withFailedRowsLocked(redis, 'retry', async () => {
+  const result = await withFailedRowsLocked(redis, 'retry', async (isHeld) => {
     const { epoch, accountOf } = await readAccounts(context);
     const rows = await readFailed(clickhouse);
     let retried = 0;
     for (const row of rows) {
+      if (!(await isHeld()))
+        throw new AdministrationError('the failed rows are in other hands by now: try again');
       const accountId = accountOf.get(row.app_id);
       const pending = await readPendingMembers(redis, epoch);
       if (pending.some((request) => request.accountId === accountId)) continue;
@@ -65,7 +59,7 @@ async function readAccounts({ redis }: AdminContext) {
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
-      FROM failed_events ORDER BY segment, line LIMIT 100000`,
+      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT 100000`,
     format: 'JSONEachRow',
   });
   return result.json<FailedRow>();
@@ -77,16 +71,15 @@ const tokensMax = 5;
 async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Promise<boolean> {
   const stamps = stampsOf(row);
   if (stamps === undefined) return false;
-  const bytes = Buffer.from(row.row);
-  const segment = { table: row.table_name, number: `${row.segment}-${row.line}` };
   try {
     // A token that ClickHouse logged in a crash, without the row, is followed by the next one.
     for (let burnt = 0; burnt < tokensMax; burnt++) {
       if (await isRowStored(clickhouse, row.table_name, stamps)) return true;
-      await insertSegment(clickhouse, segment, bytes, tokenOf(segment, bytes, burnt), true);
+      await insertFailedRow(clickhouse, row, burnt);
     }
     return await isRowStored(clickhouse, row.table_name, stamps);
   } catch (error) {
+    if (isRowGone(error)) return false;
     if (classifyFault(error) !== 'poison') throw error;
     log.warn({ segment: row.segment, line: row.line, error: describeError(error) }, 'a row is refused again');
     return false;

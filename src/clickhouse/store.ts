@@ -94,7 +94,58 @@ export async function parseRows(client: ClickHouseClient, table: TableName, byte
   await drain(stream);
 }
 
-async function structureOf(client: ClickHouseClient, table: TableName): Promise<string> {
+/**
+ * Stores one failed row, which ClickHouse takes from the failed rows when it carries the statement out: one that is
+ * deleted by then is stored nowhere, however late the statement arrives. Everything else is as if its bytes were sent:
+ * nulls become defaults, here by way of columns that may be null. Rejects as the insert would, or, when the row is gone, with
+ * the code of `isRowGone`.
+ */
+export async function insertFailedRow(
+  client: ClickHouseClient,
+  failed: FailedRow,
+  burnt: number,
+): Promise<void> {
+  const { table_name: table, app_id, segment, line, row } = failed;
+  const name = { table, number: `${segment}-${line}` };
+  const structure = await structureOf(client, table, (type) =>
+    /^(Nullable|Map|Array|Tuple)\(/.test(type) ? type : `Nullable(${type})`,
+  );
+  await client.command({
+    query: `INSERT INTO ${storedTable(table)} (${columns[table].join(', ')})
+      SELECT ${columns[table].join(', ')} FROM format(JSONCompactEachRow, '${structure}', (
+        SELECT row FROM failed_events WHERE app_id = {app_id:String} AND segment = {segment:UInt64}
+        AND line = {line:UInt32} AND table_name = {table:String} AND lower(hex(SHA256(row))) = {hash:String} LIMIT 1))`,
+    query_params: { app_id, segment, line, table, hash: createHash('sha256').update(row).digest('hex') },
+    clickhouse_settings: {
+      ...insertSettings,
+      insert_null_as_default: 1,
+      insert_deduplication_token: tokenOf(name, Buffer.from(row), burnt),
+      log_comment: askedNameOf(name),
+    },
+  });
+}
+
+/** Whether a failed row was not sent again because it is gone: its place in the statement is null. */
+export function isRowGone(error: unknown): boolean {
+  return codeOfFault(error) === badArguments;
+}
+
+const badArguments = 36;
+
+export type FailedRow = {
+  readonly table_name: TableName;
+  readonly segment: string;
+  readonly line: number;
+  readonly app_id: string;
+  readonly row: string;
+};
+
+/** The columns of a table's rows with their types, in the text of a statement. */
+async function structureOf(
+  client: ClickHouseClient,
+  table: TableName,
+  changed = (type: string) => type,
+): Promise<string> {
   const result = await client.query({
     query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
     query_params: { table: storedTable(table) },
@@ -104,7 +155,7 @@ async function structureOf(client: ClickHouseClient, table: TableName): Promise<
     (await result.json<{ name: string; type: string }>()).map((row) => [row.name, row.type]),
   );
   return columns[table]
-    .map((column) => `${column} ${types.get(column) ?? 'String'}`.replaceAll("'", "\\'"))
+    .map((column) => `${column} ${changed(types.get(column) ?? 'String')}`.replaceAll("'", "\\'"))
     .join(', ');
 }
 
@@ -138,12 +189,23 @@ const namePrefix = 'store ';
 const askedPrefix = `${namePrefix}asked `;
 
 /** What every insert of the segment is marked with in system.processes. */
-function nameOf(segment: SegmentName): string {
+export function nameOf(segment: SegmentName): string {
   return `${namePrefix}${segment.table} ${segment.number}`;
 }
 
 export function askedNameOf(segment: SegmentName): string {
   return `${askedPrefix}${segment.table} ${segment.number}`;
+}
+
+/** Whether an insert runs, of whomever, whose owner was asked before: failed rows that are sent again are such ones. */
+export async function isAskedInsertRunning(client: ClickHouseClient): Promise<boolean> {
+  const result = await client.query({
+    query: `SELECT count() AS running FROM system.processes WHERE startsWith(Settings['log_comment'], {prefix:String})`,
+    query_params: { prefix: askedPrefix },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ running: string | number }>();
+  return Number(rows[0]?.running) > 0;
 }
 
 /** An unread response keeps its connection. */

@@ -39,6 +39,8 @@ export const scripts = {
   loseDeletionTargets: load('lose-deletion-targets-6'),
   endDeletion: load('end-deletion-4'),
   lockFailedRows: load('lock-failed-rows-1'),
+  renewFailedRowsLock: load('renew-failed-rows-lock-1'),
+  freeFailedRowsLock: load('free-failed-rows-lock-1'),
   issueToken: load('issue-token-2'),
   beginPairing: load('begin-pairing-5'),
   enterPairing: load('enter-pairing-3'),
