@@ -88,9 +88,9 @@ export const mutants: readonly Mutant[] = [
     name: 'skips the fence',
     patches: [
       {
-        file: 'workers/delete.js',
-        find: 'targets_kept === true && isStored(request)',
-        replace: 'targets_kept === true',
+        file: 'src/deletion/choose-requests.js',
+        find: 'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
+        replace: 'true',
       },
       // Of a worker that is slow, and nobody waits for other requests: else there is hardly a backlog to skip.
       {

@@ -33,7 +33,10 @@ export async function loadShard(
   numberFloor = '0',
   claimBuckets = 64,
 ): Promise<void> {
-  await runScript(redis, scripts.loadShard, [shardKeys.state(shard)], [epoch, numberFloor, claimBuckets]);
+  const state = shardKeys.state(shard);
+  // As whoever may load notes it in the shard.
+  await redis.hset(state, 'loading', 'test');
+  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test']);
 }
 
 let sequence = 0;
