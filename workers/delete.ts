@@ -1,4 +1,4 @@
-// One round of deletions: all requests that wait, taken through the same steps together, so that they share
+// One round of deletions: requests of all accounts in turn, taken through the same steps together, so that they share
 // one mutation a table. Every step may be repeated; a round that is cut off leaves its requests pending, and
 // the next one goes on where it was. A request is complete only when every place was counted and holds
 // nothing up to its fence; after that nothing can come back, since every segment up to the fence is stored.
@@ -161,7 +161,11 @@ async function noteFailure(
 ): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
-    if (request !== undefined) await updateDeletion(redis, request, { state });
+    if (request === undefined) continue;
+    await updateDeletion(redis, request, { state }).catch((error: unknown) => {
+      // A request that somebody else has gone on with needs no word of this round, and the others do.
+      if (!(error instanceof Overtaken)) throw error;
+    });
   }
 }
 
