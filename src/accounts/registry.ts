@@ -4,6 +4,7 @@
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { valuesOf } from '../redis/transactions.js';
 import {
   type Account,
   type ApiKey,
@@ -44,11 +45,7 @@ export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
     .hgetall(registryKeys.documents)
     .get(registryKeys.epoch)
     .exec();
-  if (replies === null) throw new Error('the registry could not be read');
-  const [version, documents, epoch] = replies.map(([error, value]) => {
-    if (error !== null) throw error;
-    return value;
-  });
+  const [version, documents, epoch] = valuesOf(replies);
   return snapshotOf(
     (version as string | null) ?? '0',
     documents as Record<string, string>,

@@ -7,6 +7,7 @@ import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { countWithin, valuesOf } from '../redis/transactions.js';
 import { hashApiKey } from './accounts.js';
 import type { ApiKey, Environment } from './documents.js';
 import { StateNotLoaded } from './registry.js';
@@ -34,10 +35,9 @@ export async function mintToken(
   // An unknown app_id is compared too, so that it costs the same.
   const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
   if (!right || key === undefined || environment?.main !== true) {
-    // Counted before it is answered: of many at once no more than the limit are told that they are wrong. LT: a count
-    // that was begun before Redis's clock was set back lasts no longer for that.
-    const replies = await redis.multi().incr(failuresKey).pexpire(failuresKey, 60_000, 'LT').exec();
-    return Number(replies?.[0]?.[1]) > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
+    // Counted before it is answered: of many at once no more than the limit are told that they are wrong.
+    const failures = await countWithin(redis, failuresKey, 60_000);
+    return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
   if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
@@ -70,8 +70,7 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
 /** Whether a token may ask for a status once more in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
   const key = registryKeys.statusRequests(digestOf(accessToken));
-  const replies = await redis.multi().incr(key).pexpire(key, 1_000, 'LT').exec();
-  return Number(replies?.[0]?.[1]) <= deletions.statusRequestsPerSecondMax;
+  return (await countWithin(redis, key, 1_000)) <= deletions.statusRequestsPerSecondMax;
 }
 
 /** Throws StateNotLoaded when Redis was emptied: then it knows no key, and none is wrong for that. */
@@ -84,11 +83,7 @@ async function readAccess(
     .get(registryKeys.epoch)
     .hmget(registryKeys.documents, `environment:${appId}`, `api_key:${appId}`)
     .exec();
-  if (replies === null) throw new Error('the registry could not be read');
-  const [epoch, documents] = replies.map(([error, value]) => {
-    if (error !== null) throw error;
-    return value;
-  });
+  const [epoch, documents] = valuesOf(replies);
   if (epoch === null) throw new StateNotLoaded();
   const [environment, key] = documents as (string | null)[];
   return {

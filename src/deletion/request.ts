@@ -5,6 +5,7 @@ import { StateNotLoaded } from '../accounts/registry.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { valuesOf } from '../redis/transactions.js';
 import type { Target } from './targets.js';
 
 export type DeletionRequest = {
@@ -77,11 +78,7 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
     .exists(registryKeys.epoch)
     .hget(registryKeys.deletions, requestId)
     .exec();
-  if (replies === null) throw new Error('the deletion request could not be read');
-  const [isLoaded, text] = replies.map(([error, value]) => {
-    if (error !== null) throw error;
-    return value;
-  });
+  const [isLoaded, text] = valuesOf(replies);
   if (isLoaded === 0) throw new StateNotLoaded();
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
@@ -105,11 +102,7 @@ export async function readPendingMembers(redis: Redis, epoch: string): Promise<P
     .get(registryKeys.epoch)
     .zrange(registryKeys.pendingDeletions, '0', '-1')
     .exec();
-  if (replies === null) throw new Error('the pending deletions could not be read');
-  const [found, members] = replies.map(([error, value]) => {
-    if (error !== null) throw error;
-    return value;
-  });
+  const [found, members] = valuesOf(replies);
   if (found !== epoch) throw new StateNotLoaded();
   return (members as string[]).map(memberOfText);
 }

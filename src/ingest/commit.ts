@@ -71,7 +71,7 @@ export type CommitterOptions = {
 export function createCommitter(options: CommitterOptions): Committer {
   const { redis, shard, crash, log } = options;
   const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
-  const process = randomBytes(9).toString('base64url');
+  const processId = randomBytes(9).toString('base64url');
   const reach = reachOf(redis, shardKeys.state(shard));
 
   let waiting: Waiting[] = [];
@@ -152,7 +152,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       sequence,
       options.backlogBytesMax,
       options.segmentBytesMax,
-      process,
+      processId,
       packed.decisions,
       options.segmentAgeMsMax + commits.overdueSegmentMsMax,
       ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),

@@ -161,8 +161,13 @@ function mendProperties(
   const { note, longNumerals } = context;
   const mended: Record<string, unknown> = Object.create(null);
   let count = 0;
-  /** What is kept already is refused for its number or a key: keys of a flattened object repeat what is above them. */
+  /**
+   * Whether the record will be refused, for the number of its properties or a key that is too long: then it is flattened
+   * no further.
+   */
   let refused = false;
+  /** Whether the bytes that are left were not enough. */
+  let exceeded = false;
   const keep = (key: string, keyBytes: number, value: unknown): void => {
     if (keyBytes > 0) {
       context.flattenedBytesLeft -= keyBytes;
@@ -173,8 +178,6 @@ function mendProperties(
     mended[key] = value;
     refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
   };
-  /** Whether the bytes that are left were not enough. */
-  let exceeded = false;
   /** `keyBytes`: what a key that flattening made has as JSON; 0 for a key of the document. */
   const put = (key: string, keyBytes: number, value: unknown): void => {
     if (refused || exceeded) return;

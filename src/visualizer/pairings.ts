@@ -7,6 +7,7 @@ import { visualizer } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { visualizerKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { countWithin } from '../redis/transactions.js';
 import { makeCode, readCode } from './code.js';
 
 /** What the device gets; the secret goes with everything that it sends while it is paired. */
@@ -129,8 +130,7 @@ export async function tooManyFailures(redis: Redis, secret: string, address: str
 /** Counts a wrong token or code of an address. Settles with whether these are too many by now. */
 export async function countFailure(redis: Redis, secret: string, address: string): Promise<boolean> {
   const key = visualizerKeys.failures(digestOfAddress(secret, address));
-  const replies = await redis.multi().incr(key).pexpire(key, 60_000, 'LT').exec();
-  return Number(replies?.[0]?.[1]) > visualizer.failuresPerMinuteMax;
+  return (await countWithin(redis, key, 60_000)) > visualizer.failuresPerMinuteMax;
 }
 
 function idOf(pairing: string): string {
