@@ -71,13 +71,26 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
 
 /** Whether some insert of the segment, or of any of this database, by whomever, is still running in ClickHouse. */
 export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
-  const [condition, name] =
-    segment === undefined
-      ? ['startsWith(comment, {name:String}) AND current_database = currentDatabase()', namePrefix]
-      : ['comment IN ({name:String}, {asked:String})', nameOf(segment)];
+  if (segment === undefined) return runs(client, 'startsWith(comment, {name:String})', { name: namePrefix });
+  const names = { name: nameOf(segment), asked: askedNameOf(segment) };
+  return runs(client, 'comment IN ({name:String}, {asked:String})', names);
+}
+
+/** Whether an insert runs, of whomever, whose owner was asked before: failed rows that are sent again are such ones. */
+export async function isAskedInsertRunning(client: ClickHouseClient): Promise<boolean> {
+  return runs(client, 'startsWith(comment, {name:String})', { name: askedPrefix });
+}
+
+/** Whether a statement runs in this database whose comment meets a condition. */
+async function runs(
+  client: ClickHouseClient,
+  condition: string,
+  names: Record<string, string>,
+): Promise<boolean> {
   const result = await client.query({
-    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment, current_database FROM system.processes) WHERE ${condition}`,
-    query_params: { name, asked: segment === undefined ? '' : askedNameOf(segment) },
+    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment, current_database FROM system.processes)
+      WHERE current_database = currentDatabase() AND ${condition}`,
+    query_params: names,
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ running: string | number }>();
@@ -195,17 +208,6 @@ export function nameOf(segment: SegmentName): string {
 
 export function askedNameOf(segment: SegmentName): string {
   return `${askedPrefix}${segment.table} ${segment.number}`;
-}
-
-/** Whether an insert runs, of whomever, whose owner was asked before: failed rows that are sent again are such ones. */
-export async function isAskedInsertRunning(client: ClickHouseClient): Promise<boolean> {
-  const result = await client.query({
-    query: `SELECT count() AS running FROM system.processes WHERE startsWith(Settings['log_comment'], {prefix:String})`,
-    query_params: { prefix: askedPrefix },
-    format: 'JSONEachRow',
-  });
-  const rows = await result.json<{ running: string | number }>();
-  return Number(rows[0]?.running) > 0;
 }
 
 /** An unread response keeps its connection. */
