@@ -458,30 +458,38 @@ for (const { what, work } of lossesWhilePending) {
   });
 }
 
-test('completes a deletion that was verified when Redis was emptied, though its targets are gone', async () => {
-  const prepared = await prepare();
-  const purge = 'ALTER TABLE deletion_targets DELETE';
-  let isPurging = false;
-  await hurryRounds();
-  // What is copied later than the worker wants to purge the targets comes too late.
-  gate.hold(({ sql }) => {
-    const wantsPurge = sql.trimStart().startsWith(purge);
-    isPurging ||= wantsPurge;
-    return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+const looksForTargets = [
+  { isLate: false, when: 'its targets are gone' },
+  { isLate: true, when: 'its targets are gone and a worker that stood still has them looked for once more' },
+];
+
+for (const { isLate, when } of looksForTargets) {
+  test(`completes a deletion that was verified when Redis was emptied, though ${when}`, async () => {
+    const prepared = await prepare();
+    const purge = 'ALTER TABLE deletion_targets DELETE';
+    let isPurging = false;
+    await hurryRounds();
+    // What is copied later than the worker wants to purge the targets comes too late.
+    gate.hold(({ sql }) => {
+      const wantsPurge = sql.trimStart().startsWith(purge);
+      isPurging ||= wantsPurge;
+      return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+    });
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await until(() => isPurging, { deadlineMs: 60_000, what: 'the worker wants to purge the targets' });
+    survivor.sigstop();
+    await emptyRedis();
+    gate.forget();
+    gate.pass();
+    // The statement itself may have arrived.
+    await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
+    await restore();
+    if (isLate) await withRedis(sluice, (redis) => redis.sadd(registryKeys.unkeptDeletions, requestId));
+    survivor.sigcont();
+    await untilComplete(sluice, token, requestId, 60_000);
+    await assertDeleted(prepared, requestId, {});
   });
-  const requestId = await submitAccepted(sluice, token, prepared.history.users);
-  await until(() => isPurging, { deadlineMs: 60_000, what: 'the worker wants to purge the targets' });
-  survivor.sigstop();
-  await emptyRedis();
-  gate.forget();
-  gate.pass();
-  // The statement itself may have arrived.
-  await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
-  await restore();
-  survivor.sigcont();
-  await untilComplete(sluice, token, requestId, 60_000);
-  await assertDeleted(prepared, requestId, {});
-});
+}
 
 test('what was told to be complete stays so when Redis is emptied before any worker runs again', async () => {
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);

@@ -5,8 +5,14 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
+import { readRegistry } from '../src/accounts/registry.js';
+import { connectClickHouse } from '../src/clickhouse/client.js';
+import { deletions } from '../src/contract/limits.js';
+import { noCrash } from '../src/crash-point.js';
 import { readDeletion } from '../src/deletion/request.js';
+import { createLog } from '../src/log.js';
 import { registryKeys } from '../src/redis/keys.js';
+import { runDeletionRound } from '../workers/delete.js';
 import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import {
   administer,
@@ -290,6 +296,46 @@ test('many requests that name one user take memory for the names and the ids, no
     `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
   );
   assert.equal(Number(left?.ids), 0);
+});
+
+test('while requests gather for the next round, neither they nor the registry are read', async () => {
+  const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  worker.sigstop();
+  try {
+    const requestId = await submitAccepted(sluice, token, [{ identity: 'gathers' }]);
+    await withRedis(sluice, async (redis) => {
+      const { deployment } = await readRegistry(redis);
+      assert.ok(deployment);
+      const { epoch, shards } = deployment;
+      const { database } = sluice;
+      const log = createLog('test', 'silent');
+      const commands: string[] = [];
+      const send = redis.sendCommand.bind(redis);
+      redis.sendCommand = (...args) => {
+        commands.push(args[0].name);
+        return send(...args);
+      };
+      const look = async () => {
+        commands.length = 0;
+        await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs);
+        const options = { redis, clickhouse, database, shards, epoch, crash: noCrash, log };
+        assert.equal(await runDeletionRound(options), 0);
+      };
+      await look();
+      assert.equal(
+        (await readDeletion(redis, requestId))?.targets_kept,
+        true,
+        'the first look keeps its targets',
+      );
+      await look();
+      assert.deepEqual(commands, ['set', 'smembers', 'scard', 'pttl']);
+    });
+    worker.sigcont();
+    await untilComplete(sluice, token, requestId);
+  } finally {
+    worker.sigcont();
+    await clickhouse.close();
+  }
 });
 
 /** As many users as one request takes, whom nobody knows. */

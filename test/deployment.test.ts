@@ -32,6 +32,7 @@ import { registryKeys, shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
 import { commit, eventRecord, group } from './support/shard.js';
+import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/wait.js';
 
 const database = 'deployment_test';
@@ -459,6 +460,44 @@ test('a restore asks ClickHouse and Redis as seldom for thousands of requests as
     assert.ok(many.sent <= few.sent + 60, JSON.stringify({ few, many }));
   } finally {
     counted.disconnect();
+  }
+});
+
+test('a restore writes requests while it reads them, so that it needs neither time nor memory for all at once', async (context) => {
+  await load();
+  const [requests, bytesEach] = [4_000, 10_000];
+  await clickhouse.command({
+    query: `INSERT INTO deletion_requests (request_id, document, version)
+      SELECT toString(number), replaceOne(replaceOne({document:String}, 'ID', toString(number)), 'KEY', repeat('k', {bytesEach:UInt32})), 1
+      FROM numbers({requests:UInt32})`,
+    query_params: {
+      document: JSON.stringify(
+        requestOf('ID', { status: 'complete', state: 'complete', key_created_at: 'KEY' }),
+      ),
+      requests,
+      bytesEach,
+    },
+  });
+  await redis.flushall();
+  const proxy = await startTcpProxy({ port: Number(new URL(clickhouseServer.url).port) });
+  const proxied = connectClickHouse({ url: `http://127.0.0.1:${proxy.port}`, database });
+  let bytesAtFirstWrite = 0;
+  const restoreMore = (loading: Loading) => {
+    const write: Loading['write'] = (...call) => {
+      bytesAtFirstWrite ||= proxy.bytesReceived;
+      return loading.write(...call);
+    };
+    return restoreDeletions(proxied, { ...loading, write });
+  };
+  try {
+    const options = { redis, clickhouse, shards: 1, claimBytesMax: 1e6, restoreMore, crash: noCrash };
+    assert.equal((await loadDeployment(options)).how, 'restored');
+    context.diagnostic(`${bytesAtFirstWrite} of ${proxy.bytesReceived} bytes were read at the first write`);
+    assert.ok(bytesAtFirstWrite < proxy.bytesReceived / 2);
+    assert.equal(await redis.hlen(registryKeys.deletions), requests);
+  } finally {
+    await proxied.close();
+    await proxy.close();
   }
 });
 

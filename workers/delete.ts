@@ -34,7 +34,7 @@ import {
 import { describeError, type Log } from '../src/log.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/turn.js';
+import { isTurnTaken, takeTurn } from '../src/redis/turn.js';
 
 export type RoundOptions = {
   readonly redis: Redis;
@@ -56,11 +56,13 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   try {
     ids = await options.redis.smembers(registryKeys.unkeptDeletions);
     await keepNewTargets(options);
+    // Requests gather between rounds. To choose among them takes the whole registry, which is too much for ten looks a
+    // second.
+    const turn = [options.redis, registryKeys.deletionRound, deletions.roundEveryMs] as const;
+    if (await isTurnTaken(...turn)) return 0;
     const chosen = await chooseRequests(options);
     ids = chosen.requests.map((request) => request.deletion_request_id);
-    // Requests gather between rounds.
-    if (ids.length === 0) return 0;
-    if (!(await takeTurn(options.redis, registryKeys.deletionRound, deletions.roundEveryMs))) return 0;
+    if (ids.length === 0 || !(await takeTurn(...turn))) return 0;
     const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
     return done === 'locked' ? 0 : done;
   } catch (error) {

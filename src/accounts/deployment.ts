@@ -132,7 +132,7 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
   // Readers that knew an older version must see that this is another one.
   const version = (BigInt(mirror.version) + 1n).toString();
   const entries = Object.entries(mirror.documents);
-  for (const call of inCalls(entries, ([, document]) => document.length)) {
+  for await (const call of inCalls(entries, ([, document]) => document.length)) {
     await loading.write(
       scripts.loadDocuments,
       [registryKeys.documents, registryKeys.version],

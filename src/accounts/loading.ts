@@ -81,11 +81,14 @@ function hold(redis: Redis, nonce: string): Loading {
   };
 }
 
-/** Divides what is to be written into calls of a script. */
-export function* inCalls<Item>(items: Iterable<Item>, bytesOf: (item: Item) => number): Generator<Item[]> {
+/** Divides what is to be written into calls of a script, each as soon as it is known. */
+export async function* inCalls<Item>(
+  items: Iterable<Item> | AsyncIterable<Item>,
+  bytesOf: (item: Item) => number,
+): AsyncGenerator<Item[]> {
   let call: Item[] = [];
   let bytes = 0;
-  for (const item of items) {
+  for await (const item of items) {
     if (call.length > 0 && (call.length >= loads.documentsPerCallMax || bytes >= loads.bytesPerCallMax)) {
       yield call;
       call = [];

@@ -26,8 +26,8 @@ type TargetRow = {
 };
 
 /**
- * Copies the targets of all requests that were submitted since, and notes in the requests that they are kept. A request
- * whose targets nobody has any more is taken out of the pending ones. May be repeated.
+ * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. When
+ * neither Redis nor ClickHouse has them any more, the request is lost: it is not pending any longer. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
@@ -47,7 +47,10 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
     rows = [];
   };
   for (const request of await readDeletions(redis, ids)) {
-    const isKept = (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
+    // Nobody needs the targets of a verified one, and they may be gone already.
+    const isKept =
+      request.verified_at !== undefined ||
+      (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
     const text = isKept ? '' : await readDeletionTargets(redis, request.deletion_request_id);
     const missing = isKept ? [] : targetsOfText(request, text);
     if (missing === undefined) {

@@ -83,45 +83,50 @@ function versionOf(document: string, version: number): number {
 
 const completeOffset = 2 ** 50;
 
-/** Loads the requests, and the targets of pending ones, into an emptied Redis. */
+/** Loads the requests, and the targets of pending ones, into an emptied Redis; settles with how many requests. */
 export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Loading): Promise<number> {
+  const open: DeletionRequest[] = [];
+  let count = 0;
+  let highest = 0n;
+  // Written while it is read: these are all requests that there ever were, and to parse them all at once would take
+  // longer than the right to load lasts without a renewal.
+  for await (const call of inCalls(readRequests(clickhouse), ({ document }) => document.length)) {
+    const args: string[] = [];
+    for (const { document, counted } of call) {
+      const request = JSON.parse(document) as DeletionRequest;
+      const kind = kindOf(request);
+      // A worker looks once more whether all targets are there.
+      const { targets_kept: _, ...unkept } = request;
+      args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
+      if (kind !== 'over') open.push(request);
+      if (counted > highest) highest = counted;
+    }
+    count += call.length;
+    await loading.write(
+      scripts.loadDocuments,
+      [registryKeys.deletions, registryKeys.deletionVersion],
+      [highest.toString(), ...args],
+    );
+  }
+  open.sort(byFences);
+  await restoreOpen(clickhouse, loading, open);
+  return count;
+}
+
+type MirroredRequest = { readonly document: string; readonly counted: bigint };
+
+/** The second copy: every request's latest form, with its version, one after another. */
+async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
   const result = await clickhouse.query({
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
       FROM deletion_requests GROUP BY request_id`,
     format: 'JSONEachRow',
   });
-  const rows = await result.json<{ document: string; version: string }>();
-  let highest = 0n;
-  const requests: DeletionRequest[] = [];
-  for (const { document, version } of rows) {
-    const counted = BigInt(version) % BigInt(completeOffset);
-    if (counted > highest) highest = counted;
-    requests.push(JSON.parse(document) as DeletionRequest);
-  }
-  await restoreRequests(loading, requests, highest.toString());
-  const open = requests.filter(({ status, state }) => status === 'pending' && state !== 'ended');
-  open.sort(byFences);
-  await restoreOpen(clickhouse, loading, open);
-  return rows.length;
-}
-
-async function restoreRequests(
-  loading: Loading,
-  requests: readonly DeletionRequest[],
-  version: string,
-): Promise<void> {
-  const documents = requests.map((request): [string, string] => {
-    // A worker looks once more whether all targets are there.
-    const { targets_kept: _, ...unkept } = request;
-    const restored = kindOf(request) === 'unkept' ? unkept : request;
-    return [request.deletion_request_id, JSON.stringify(restored)];
-  });
-  for (const call of inCalls(documents, ([, document]) => document.length)) {
-    await loading.write(
-      scripts.loadDocuments,
-      [registryKeys.deletions, registryKeys.deletionVersion],
-      [version, ...call.flat()],
-    );
+  for await (const rows of result.stream<{ document: string; version: string }>()) {
+    for (const row of rows) {
+      const { document, version } = row.json();
+      yield { document, counted: BigInt(version) % BigInt(completeOffset) };
+    }
   }
 }
 
@@ -146,7 +151,7 @@ async function restoreOpen(
       const targets = JSON.stringify(targetsOf.get(id) ?? []);
       return [id, pendingMember(request), placeOf.get(request) ?? 0, kindOf(request), targets] as const;
     });
-    for (const call of inCalls(entries, ([, , , , targets]) => targets.length)) {
+    for await (const call of inCalls(entries, ([, , , , targets]) => targets.length)) {
       await loading.write(
         scripts.loadPendingDeletions,
         [

@@ -180,7 +180,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Takes a request whose targets nobody has out of the pending ones. `seen`: what Redis has of them. */
+/** Notes that nobody has the targets of a request; it is not pending any longer. `seen`: what Redis has of them. */
 export async function loseTargets(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(

@@ -1,5 +1,5 @@
--- Takes a deletion request whose targets nobody has out of the pending ones: it waits for what can never come, and
--- must hold up nobody. May be called again.
+-- Moves a deletion request from the pending ones to the lost ones, since nobody has its targets: it waits for what can
+-- never come, and must hold up nobody. May be called again.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
 --       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)

@@ -9,3 +9,10 @@ export async function takeTurn(redis: Redis, key: string, everyMs: number): Prom
   await redis.pexpire(key, everyMs, 'LT');
   return false;
 }
+
+/** Whether somebody has taken this turn within `everyMs`, so that nothing need be prepared for it. */
+export async function isTurnTaken(redis: Redis, key: string, everyMs: number): Promise<boolean> {
+  const leftMs = await redis.pttl(key);
+  // More than a turn lasts: Redis's clock was set back since, which `takeTurn` mends.
+  return leftMs >= 0 && leftMs <= everyMs;
+}
