@@ -380,6 +380,8 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
         const cyclic = {}; cyclic.self = cyclic;
         const trap = new Proxy({}, { get() { throw new Error('get') }, ownKeys() { throw new Error('keys') } });
         const { proxy, revoke } = Proxy.revocable({}, {}); revoke();
+        // Theirs to handle: nobody else's rejection may be uncaught on the page.
+        const rejected = Promise.reject(new Error('theirs')); rejected.catch(() => undefined);
         const values = [
           undefined, null, true, 0, -0, NaN, Infinity, 10n, '', 'x', 'x'.repeat(1e6), '\\ud800', Symbol('s'),
           () => 1, class A {}, [], [1, [2]], new Date(NaN), /x/, new Map([['a', 1]]), new Error('e'), document,
@@ -387,7 +389,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
           { toString() { throw new Error('text') } }, { toJSON() { throw new Error('json') }, a: 1 },
           JSON.parse('{"__proto__": {"a": 1}, "constructor": "c", "hasOwnProperty": 1}'),
           Object.fromEntries(Array.from({ length: 2000 }, (_, i) => ['k' + i, 'v'])),
-          new String('boxed'), new Uint8Array(4), Promise.reject(new Error('theirs')).catch(() => {}) ,
+          new String('boxed'), new Uint8Array(4), rejected,
         ];
         const names = ['track', 'identify', 'resetIdentity', 'addUserProperties', 'addEventProperties',
           'removeEventProperty', 'clearEventProperties', 'flush', 'load', 'optOut', 'optIn'];

@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { bodies, counts, flattened } from '../src/contract/limits.js';
 import { mendEvent } from '../src/ingest/mend.js';
-import { createEnvironments, post, untilStored } from './support/ingestion.js';
+import { createBothEnvironments, post, untilStored } from './support/ingestion.js';
 import { type SluiceHandle, startSluice } from './support/services.js';
 
 let sluice: SluiceHandle;
@@ -17,14 +17,7 @@ let lenient: string;
 
 before(async () => {
   sluice = await startSluice();
-  const unlimited = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].flatMap((name) => [
-    '--limit',
-    `${name}=none`,
-  ]);
-  [strict = '', lenient = ''] = await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ]);
+  [strict, lenient] = await createBothEnvironments(sluice);
 });
 after(() => sluice?.stop());
 

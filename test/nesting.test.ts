@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { counts } from '../src/contract/limits.js';
 import { parseDocument } from '../src/ingest/document.js';
 import { createTestAccount, deletionPaths, getToken } from './support/deletion.js';
-import { createEnvironments, isAccepted, post as send } from './support/ingestion.js';
+import { createBothEnvironments, isAccepted, post as send } from './support/ingestion.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from './support/services.js';
 import { openLivePage } from './support/visualizer.js';
 
@@ -23,14 +23,7 @@ let token: string;
 before(async () => {
   sluice = await startSluice();
   [api] = sluice.api as [ApiHandle];
-  const unlimited = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].flatMap((name) => [
-    '--limit',
-    `${name}=none`,
-  ]);
-  [strict = '', lenient = ''] = await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ]);
+  [strict, lenient] = await createBothEnvironments(sluice);
   token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
   ({ pid } = api);
 });

@@ -46,17 +46,19 @@ function markNumerals(json: string): string | undefined {
     if (unit === quote) {
       at = endOfText(json, at);
     } else if (beginsNumeral(unit)) {
-      const end = endOfNumeral(json, at);
-      const numeral = json.slice(at, end);
+      const start = at;
+      const end = endOfNumeral(json, start);
+      at = end - 1;
+      if (!mayChange(json, start, end)) continue;
+      const numeral = json.slice(start, end);
       const decimal = decimalOf(numeral);
-      const short = isShort(decimal);
-      if (!short) long++;
+      if (isShort(decimal)) continue;
+      long++;
       if (long > counts.documentLongNumeralsMax) return undefined;
-      if (!short && !isHeld(numeral, decimal)) {
-        marked += `${json.slice(copied, at)}"${marker}${numeral}"`;
+      if (!isHeld(numeral, decimal)) {
+        marked += `${json.slice(copied, start)}"${marker}${numeral}"`;
         copied = end;
       }
-      at = end - 1;
     }
   }
   return copied === 0 ? json : marked + json.slice(copied);
@@ -103,6 +105,13 @@ function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean
 /** A double holds every decimal number of so many digits, between such powers of ten. */
 const digitsHeld = 15;
 const [powerHeldMin, powerHeldMax] = [-307, 308];
+
+/** Whether a numeral may be one that a double does not hold: it has an exponent, or more digits, signs and points. */
+export function mayChange(json: string, start: number, end: number): boolean {
+  if (end - start > digitsHeld) return true;
+  for (let at = start; at < end; at++) if (json.charCodeAt(at) > 0x39) return true;
+  return false;
+}
 
 type Decimal = { readonly digits: string; readonly exponent: number };
 

@@ -19,7 +19,7 @@
 --   3  minutes that claims are to be kept at least                   4  that answers are kept
 --   5  buckets to look at, about
 -- Returns the minutes that claims are kept, or nil when there was no commit yet.
--- Cost in commands: 9, + 3 in a new minute, + 1 for each bucket or answer in which something expired.
+-- Cost in commands: 9, + 2 in a new minute, + 1 for each bucket or answer in which something expired.
 
 local state_key, segments_key, claims_key, minutes_key, answers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local passed_ms, step_ms_max = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -13,8 +13,8 @@ export type Backlog = {
   readonly rows: number;
   readonly bytes: number;
   /**
-   * Age of the oldest outstanding segment by the clock of Redis; 0 when there is none. At least, to a minute, by
-   * the clock of claims, so that it also rises after Redis's was set back.
+   * Age of the oldest outstanding segment; 0 when there is none. By the clock of Redis or, where that makes it older,
+   * by the clock of claims, which counts in minutes: so it also rises after Redis's was set back.
    */
   readonly oldestMs: number;
   readonly claimWindowMinutes: number;

@@ -65,6 +65,19 @@ export async function createEnvironments(
   return appIds;
 }
 
+/** Adds a strict and a lenient environment, both without limits, as `createEnvironments` does. */
+export async function createBothEnvironments(
+  sluice: SluiceHandle,
+): Promise<[strict: string, lenient: string]> {
+  const unlimited = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].flatMap((name) => [
+    '--limit',
+    `${name}=none`,
+  ]);
+  const settings = [unlimited, [...unlimited, '--validation', 'lenient']];
+  const [strict = '', lenient = ''] = await createEnvironments(sluice, settings);
+  return [strict, lenient];
+}
+
 /** Settles when ClickHouse has everything that the API accepted until now, whatever is sent meanwhile. */
 export async function untilStored(sluice: SluiceHandle, deadlineMs = 60_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
