@@ -100,7 +100,7 @@ export const mutants: readonly Mutant[] = [
       },
       {
         file: 'workers/delete.js',
-        find: '!(await takeTurn(options.redis, registryKeys.deletionRound, deletions.roundEveryMs))',
+        find: '!(await takeTurn(...turn))',
         replace: 'false',
       },
     ],
