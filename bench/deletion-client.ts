@@ -40,7 +40,8 @@ export async function startDeletionDeployment(): Promise<DeletionDeployment> {
   const { app_id: otherAppId } = (await sluice.admin('environments', 'add', accountId, 'second')) as {
     app_id: string;
   };
-  const { baseUrl: url, clickhouseUrl, database, redisUrl } = sluice;
+  const { baseUrl: url, database, redisUrl } = sluice;
+  const clickhouseUrl = sluice.clickhouse.testerUrl;
   const token = await getToken(url, sluice.appId, apiKey ?? '');
   await openFirstSegment(url, otherAppId);
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };

@@ -86,7 +86,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     Object.fromEntries(
       processNames.map((name) => [name, children[name]().reduce((sum, { pid }) => sum + value(pid), 0)]),
     ) as Record<ProcessName, number>;
-  const rows: Deployment['rows'] = (sql) => queryRows(sluice.clickhouseUrl, sluice.database, sql);
+  const rows: Deployment['rows'] = (sql) => queryRows(sluice.clickhouse.testerUrl, sluice.database, sql);
   return {
     url: sluice.baseUrl,
     redisUrl: sluice.redisUrl,

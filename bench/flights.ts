@@ -4,6 +4,7 @@
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { credentials } from '../test/support/clickhouse.js';
 import { startClickHouse } from '../test/support/services.js';
 import { BenchError } from './failure.js';
 import { cpuMicroseconds } from './processes.js';
@@ -42,7 +43,11 @@ export async function openFlights(count: number): Promise<Flights> {
   const flights = `(SELECT * FROM file('${path}', 'Parquet') LIMIT ${count} SETTINGS max_threads = 1)`;
 
   async function ask(sql: string): Promise<Response> {
-    const reply = await fetch(`${engine.url}/?default_format=JSONEachRow`, { method: 'POST', body: sql });
+    const reply = await fetch(`${engine.origin}/?default_format=JSONEachRow`, {
+      method: 'POST',
+      body: sql,
+      headers: credentials(engine.tester),
+    });
     if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${await reply.text()}`);
     return reply;
   }

@@ -4,7 +4,7 @@
 import type { Context } from './context.js';
 import { deploymentSubject } from './deployment-subject.js';
 import type { Run, Subject } from './measure.js';
-import { runEngine, runEngineDirect } from './peers/engine.js';
+import { runEngine, runEngineNative } from './peers/engine.js';
 import { runAppend } from './peers/redis-append.js';
 import type { Peers } from './peers/start.js';
 import type { WayRuns } from './results.js';
@@ -64,15 +64,15 @@ export function floorSteps({ deployment, options }: Context, peers: Peers | unde
       },
     },
     {
-      name: 'engine-direct',
-      what: 'ClickHouse alone, without HTTP',
-      subject: 'engine-direct',
+      name: 'engine-native',
+      what: 'ClickHouse alone, by the native protocol',
+      subject: 'engine-native',
       once: false,
-      appIds: appIds('engine-direct'),
+      appIds: appIds('engine-native'),
       run: async (appId, _round, ways) => {
         const { rowsPerInsert, blocks } = engine(ways);
         return {
-          run: await runEngineDirect({ deployment, appId, rowsPerBlock: rowsPerInsert, blocks }),
+          run: await runEngineNative({ deployment, subject, appId, rowsPerBlock: rowsPerInsert, blocks }),
           rowsPerInsert,
         };
       },

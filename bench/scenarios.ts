@@ -12,7 +12,7 @@ export type Scenario = {
 
 const floors: readonly Scenario[] = [
   { name: 'engine', what: 'floor: the same rows into ClickHouse, through HTTP', elsewhere: false },
-  { name: 'engine-direct', what: 'floor: the same without HTTP', elsewhere: false },
+  { name: 'engine-native', what: 'floor: the same by the native protocol', elsewhere: false },
   { name: 'redis-single', what: 'floor: the same bytes into Redis, an event a command', elsewhere: false },
   { name: 'redis-bulk', what: 'floor: the same bytes into Redis, 500 events a command', elsewhere: false },
 ];

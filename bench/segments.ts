@@ -2,6 +2,7 @@
 // events at several rates, and bulk loads that fill segments.
 
 import { Redis } from 'ioredis';
+import { atPort } from '../test/support/clickhouse.js';
 import { startClickHouse, startTcpProxy } from '../test/support/services.js';
 import { sendClosedLoop } from './closed-loop.js';
 import { startDeployment } from './deployment.js';
@@ -28,7 +29,7 @@ const bulk = { connections: 4, requests: 200, events: 500 };
 export async function runSegments(options: Options, progress: Progress): Promise<SegmentsResult> {
   const clickhouse = await startClickHouse();
   const proxy = await startTcpProxy({ port: clickhouse.port });
-  const workerEnv = { CLICKHOUSE_URL: `http://127.0.0.1:${proxy.port}` };
+  const workerEnv = { CLICKHOUSE_URL: atPort(clickhouse.testerUrl, proxy.port) };
   const deployment = await startDeployment({ env: options.env, workerEnv, clickhouse });
   const redis = new Redis(deployment.redisUrl);
   try {

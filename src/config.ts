@@ -1,7 +1,8 @@
 // Owns the environment: the only reader of process.env. Every variable has its name, unit, default and
 // bounds in one table; a bad value is one line that names the variable, and the process ends with code 1.
 
-import { resolve } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { isCrashSpec } from './crash-point.js';
 
 export type Config = {
@@ -21,9 +22,11 @@ export type Config = {
   readonly redisPort: number;
   readonly redisAppendfsync: 'always' | 'everysec';
   readonly redisMemoryBytesMax: number;
+  /** With user and password. */
   readonly clickhouseUrl: string;
   readonly clickhouseEmbedded: boolean;
   readonly clickhousePort: number;
+  readonly clickhouseTcpPort: number;
   readonly clickhouseDatabase: string;
   readonly clickhouseCluster: string | undefined;
   /** Empty: the administration over HTTP is off. */
@@ -56,6 +59,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const host = text(env, 'HOST', '127.0.0.1');
   const port = integer(env, 'PORT', 8080, 1, 65_535);
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
+  const dataDir = resolve(text(env, 'DATA_DIR', '.data'));
   const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
   const redisUrl = urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
   const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], redisUrl?.includes(',') ? '1' : '0') === '1';
@@ -68,16 +72,17 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     adminPort: integer(env, 'ADMIN_PORT', 8081, 1, 65_535),
     workerAdminPort: integer(env, 'WORKER_ADMIN_PORT', 0, 0, 65_535),
     publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
-    dataDir: resolve(text(env, 'DATA_DIR', '.data')),
+    dataDir,
     redisUrl: redisUrl ?? `redis://127.0.0.1:${redisPort}`,
     redisCluster,
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
     redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
-    clickhouseUrl: clickhouseUrl ?? `http://127.0.0.1:${clickhousePort}`,
+    clickhouseUrl: clickhouseUrl ?? embeddedClickHouseUrl(dataDir, clickhousePort),
     clickhouseEmbedded: clickhouseUrl === undefined,
     clickhousePort,
+    clickhouseTcpPort: integer(env, 'CLICKHOUSE_TCP_PORT', 9010, 1, 65_535),
     clickhouseDatabase: identifier(env, 'CLICKHOUSE_DATABASE', 'sluice'),
     clickhouseCluster:
       env.CLICKHOUSE_CLUSTER === undefined || env.CLICKHOUSE_CLUSTER === ''
@@ -148,6 +153,21 @@ function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string 
     throw new ConfigError(`${name} must be a URL that begins with ${protocols.join('// or ')}//`);
   }
   return value;
+}
+
+/**
+ * The embedded ClickHouse keeps the service's password in a file of DATA_DIR, which its first start makes: processes that
+ * start after it find it there, and no command line or environment has it.
+ */
+function embeddedClickHouseUrl(dataDir: string, port: number): string {
+  try {
+    const password = readFileSync(join(dataDir, 'clickhouse-password'), 'utf8').trim();
+    return `http://sluice:${password}@127.0.0.1:${port}`;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return `http://127.0.0.1:${port}`;
+    throw new ConfigError(`DATA_DIR: ${dataDir}/clickhouse-password cannot be read (${code})`);
+  }
 }
 
 /** One URL, or several of one protocol separated by commas. */

@@ -54,7 +54,7 @@ const markers: string[] = [];
 
 before(async () => {
   clickhouse = await startClickHouse();
-  gate = await startClickHouseGate(clickhouse.url);
+  gate = await startClickHouseGate(clickhouse.testerUrl);
   sluice = await startSluice({
     clickhouse,
     env: { JOB_LOCK_MS: '1000' },

@@ -47,7 +47,7 @@ let main: string;
 
 before(async () => {
   clickhouse = await startClickHouse();
-  gate = await startClickHouseGate(clickhouse.url);
+  gate = await startClickHouseGate(clickhouse.testerUrl);
   sluice = await startSluice({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url } });
   account = await createTestAccount(sluice, 'Rounds', ['Main Production']);
   token = await getToken(sluice, account);

@@ -415,7 +415,7 @@ test('deletes the largest list of the longest identities', async () => {
 
 test('brings nothing back when a worker that was stopped before its insert goes on after the deletion', async () => {
   const before = await dumpPlaces(sluice);
-  const gate: ClickHouseGate = await startClickHouseGate(sluice.clickhouse.url);
+  const gate: ClickHouseGate = await startClickHouseGate(sluice.clickhouseUrl);
   worker.sigstop();
   const zombie = await sluice.addWorker({ CLICKHOUSE_URL: gate.url });
   gate.hold(inserts);
@@ -445,7 +445,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
 });
 
 test('leaves nothing behind when a worker that was stopped before it kept the targets goes on afterwards', async () => {
-  const gate = await startClickHouseGate(sluice.clickhouse.url);
+  const gate = await startClickHouseGate(sluice.clickhouseUrl);
   worker.sigstop();
   const zombie = await sluice.addWorker({ CLICKHOUSE_URL: gate.url });
   gate.hold(({ sql }) => sql.trimStart().startsWith(`INSERT INTO ${targetTable}`));

@@ -29,6 +29,7 @@ import { restoreDeletions } from '../src/deletion/mirror.js';
 import { type DeletionRequest, endDeletion, loseTargets } from '../src/deletion/request.js';
 import { createLog } from '../src/log.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
+import { atPort } from './support/clickhouse.js';
 import { type ClickHouseGate, startClickHouseGate } from './support/clickhouse-gate.js';
 import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from './support/services.js';
 import { commit, eventRecord, group } from './support/shard.js';
@@ -48,9 +49,9 @@ let gated: ClickHouseClient;
 before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.url, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
-  gate = await startClickHouseGate(clickhouseServer.url);
+  await migrate({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  gate = await startClickHouseGate(clickhouseServer.testerUrl);
   gated = connectClickHouse({ url: gate.url, database });
 });
 
@@ -479,8 +480,8 @@ test('a restore writes requests while it reads them, so that it needs neither ti
     },
   });
   await redis.flushall();
-  const proxy = await startTcpProxy({ port: Number(new URL(clickhouseServer.url).port) });
-  const proxied = connectClickHouse({ url: `http://127.0.0.1:${proxy.port}`, database });
+  const proxy = await startTcpProxy({ port: clickhouseServer.port });
+  const proxied = connectClickHouse({ url: atPort(clickhouseServer.testerUrl, proxy.port), database });
   let bytesAtFirstWrite = 0;
   const restoreMore = (loading: Loading) => {
     const write: Loading['write'] = (...call) => {

@@ -1,21 +1,20 @@
+// The embedded ClickHouse as programs see it: its own servers over HTTP and the native protocol, who may do what, and
+// what clients that misbehave do to it.
+
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
-import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { text } from 'node:stream/consumers';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { gunzipSync, gzipSync } from 'node:zlib';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
-import fc from 'fast-check';
-import { DataFile } from '../deploy/local/clickhouse/data-file.js';
-import { readSessionsMax } from '../deploy/local/clickhouse/limits.js';
+import { readerGrants, serviceGrants } from '../deploy/local/clickhouse/users.js';
 import { type ClickHouseHandle, startClickHouse } from './support/clickhouse.js';
-import { enginePidOf, longStatement } from './support/embedded-clickhouse.js';
-import { tempDir } from './support/temp-dir.js';
+import { ask, begin, longStatement, type Question, running } from './support/clickhouse-requests.js';
+import { runProgram } from './support/sluice.js';
 import { until } from './support/wait.js';
 
 let server: ClickHouseHandle;
@@ -23,7 +22,9 @@ let client: ClickHouseClient;
 
 before(async () => {
   server = await startClickHouse({ env: { TZ: 'America/New_York' } });
-  client = clientOf(server);
+  await runProgram('src/migrate.js', [], { ...process.env, CLICKHOUSE_URL: server.url });
+  await server.query('CREATE DATABASE work');
+  client = clientOf(server.testerUrl);
 });
 
 after(async () => {
@@ -31,693 +32,371 @@ after(async () => {
   await server?.remove();
 });
 
-describe('a query', () => {
-  test('is answered through the official client, in its default format', async () => {
-    assert.deepEqual(await client.ping(), { success: true });
+const rowsOf = (table: string) => server.query(`SELECT * FROM work.${table} ORDER BY ALL`);
+
+describe('a program', () => {
+  test('asks and inserts through the official client', async () => {
     assert.deepEqual(await client.ping({ select: true }), { success: true });
-    const result = await client.query({ query: 'SELECT number, toString(number) AS text FROM numbers(2)' });
-    const { data, rows } = await result.json<unknown>();
-    assert.deepEqual(data, [
-      { number: 0, text: '0' },
-      { number: 1, text: '1' },
+    await server.query('CREATE TABLE work.client (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
+    await client.insert({ table: 'work.client', values: [{ a: 1, b: "it's" }], format: 'JSONEachRow' });
+    const packed = clientOf(server.testerUrl, { compression: { request: true, response: true } });
+    await packed.insert({ table: 'work.client', values: [{ a: 2, b: 'é' }], format: 'JSONEachRow' });
+    const result = await packed.query({
+      query: 'SELECT * FROM work.client WHERE a <= {most:UInt8} ORDER BY a',
+      query_params: { most: 2 },
+      format: 'JSONEachRow',
+    });
+    assert.deepEqual(await result.json(), [
+      { a: 1, b: "it's" },
+      { a: 2, b: 'é' },
     ]);
-    assert.equal(rows, 2);
+    await packed.close();
   });
 
-  test('is taken from the URL, from the body, and from both together', async () => {
-    assert.equal((await ask('GET', { query: 'SELECT 1' })).body, '1\n');
-    assert.equal((await ask('POST', {}, 'SELECT 2')).body, '2\n');
-    assert.equal((await ask('POST', { query: 'SELECT 3,' }, '4')).body, '3\t4\n');
-    assert.equal((await ask('GET', {})).body, 'Ok.\n');
-    assert.equal((await ask('GET', {}, undefined, {}, '/ping')).body, 'Ok.\n');
-    assert.equal((await ask('GET', {}, undefined, {}, '/nothing')).status, 404);
-  });
-
-  test('has the format of its FORMAT clause, else of default_format, else TabSeparated', async () => {
-    const format = async (sql: string, parameters = {}, headers = {}) =>
-      (await ask('POST', parameters, sql, headers)).headers['x-clickhouse-format'];
-    assert.equal(await format('SELECT 1'), 'TabSeparated');
-    assert.equal(await format('SELECT 1', { default_format: 'CSV' }), 'CSV');
-    assert.equal(await format('SELECT 1', {}, { 'X-ClickHouse-Format': 'JSONEachRow' }), 'JSONEachRow');
-    assert.equal(
-      await format('SELECT 1 FORMAT JSONCompact -- FORMAT CSV', { default_format: 'CSV' }),
-      'JSONCompact',
-    );
-    const reply = await ask(
-      'POST',
-      { default_format: 'CSV' },
-      "SELECT 'FORMAT JSON' AS format SETTINGS max_threads = 1",
-    );
-    assert.equal(reply.body, '"FORMAT JSON"\n');
-    assert.match(String(reply.headers['content-type']), /^text\/csv/);
-  });
-
-  test('runs in the database of the request, and the next one does not', async () => {
-    await run('CREATE DATABASE IF NOT EXISTS other');
-    assert.equal((await ask('POST', { database: 'other' }, 'SELECT currentDatabase()')).body, 'other\n');
-    assert.equal((await ask('POST', {}, 'SELECT currentDatabase()')).body, 'default\n');
-    await run('DROP DATABASE other SYNC');
-    assert.equal((await ask('POST', { database: 'other' }, 'SELECT 1')).exceptionCode, '81');
-    await run('CREATE DATABASE other');
-    assert.equal((await ask('POST', { database: 'other' }, 'SELECT currentDatabase()')).body, 'other\n');
-  });
-
-  test('answers with its id, in UTC, and shows the id in system.processes while it runs', async () => {
-    const sql = "SELECT Settings['log_comment'], timezone() FROM system.processes";
-    const reply = await ask('POST', { query_id: 'my id' }, sql);
-    assert.equal(reply.headers['x-clickhouse-query-id'], 'my id');
-    assert.equal(reply.body, 'my id\tUTC\n');
-    assert.match(
-      String((await ask('POST', {}, 'SELECT 1')).headers['x-clickhouse-query-id']),
-      /^[0-9a-f-]{36}$/,
-    );
-  });
-
-  test('has a summary of its rows', async () => {
-    const summary = JSON.parse(
-      String((await ask('POST', {}, 'SELECT * FROM numbers(7)')).headers['x-clickhouse-summary']),
-    );
-    assert.equal(summary.read_rows, '7');
-    assert.equal(summary.written_rows, '0');
-  });
-
-  test('of any kind of statement is understood', async () => {
-    await run('CREATE TABLE IF NOT EXISTS kinds (a UInt8) ENGINE = MergeTree ORDER BY a');
-    assert.match((await ask('POST', {}, 'SHOW TABLES')).body, /^kinds$/m);
-    assert.match(
-      (await ask('POST', { default_format: 'JSONEachRow' }, 'DESCRIBE TABLE kinds')).body,
-      /"name":"a"/,
-    );
-    assert.equal((await ask('POST', {}, 'EXISTS TABLE kinds;')).body, '1\n');
-    assert.equal(
-      (await ask('POST', {}, '(SELECT 1) UNION ALL (SELECT 1) FORMAT CSV;\n-- end')).body,
-      '1\n1\n',
-    );
-    assert.equal((await ask('POST', {}, "WITH 'é' AS x SELECT x, length(x)")).body, 'é\t2\n');
-    assert.equal((await ask('POST', {}, 'DROP TABLE kinds SYNC')).status, 200);
-  });
-
-  test('is compressed when client and request ask for it', async () => {
-    const parameters = { enable_http_compression: '1' };
-    const sql = 'SELECT * FROM numbers(1000)';
-    const reply = await ask('POST', parameters, sql, { 'Accept-Encoding': 'deflate, gzip' });
-    assert.equal(reply.headers['content-encoding'], 'gzip');
-    assert.equal(gunzipSync(reply.bytes).toString().split('\n').length, 1001);
-    assert.equal(
-      (await ask('POST', {}, sql, { 'Accept-Encoding': 'gzip' })).headers['content-encoding'],
-      undefined,
-    );
-    assert.equal((await ask('POST', parameters, sql)).headers['content-encoding'], undefined);
-    const compressing = clientOf(server, { compression: { request: true, response: true } });
-    const rows = await (await compressing.query({ query: sql, format: 'JSONEachRow' })).json();
-    assert.equal(rows.length, 1000);
-    const failed = compressing.query({ query: 'SELECT nosuch' });
-    await assert.rejects(failed, (error) => error instanceof ClickHouseError && error.code === '47');
-    await compressing.close();
-  });
-});
-
-describe('a setting', () => {
-  test('of a request applies to its statement only', async () => {
-    const sql = "SELECT getSetting('max_threads') = 3, getSetting('log_comment')";
-    const parameters = { max_threads: '3', log_comment: "it's \\ me" };
-    assert.equal((await ask('POST', parameters, sql)).body, "1\tit\\'s \\\\ me\n");
-    for (let times = 0; times < 20; times += 1)
-      assert.match((await ask('POST', {}, sql)).body, /^0\t[0-9a-f-]+\n$/);
-  });
-
-  test('of a SET or USE statement ends with it', async () => {
-    await run("SET max_threads = 5, log_comment = 'stuck'");
-    await run('USE system');
-    for (let times = 0; times < 20; times += 1) {
-      const sql = "SELECT getSetting('max_threads') = 5, currentDatabase()";
-      assert.equal((await ask('POST', {}, sql)).body, '0\tdefault\n');
-    }
-  });
-
-  test('that is unknown is refused with the code of ClickHouse, and nothing of it stays', async () => {
-    const reply = await ask('POST', { max_threads: '3', no_such_setting: '1' }, 'SELECT 1');
-    assert.equal(reply.status, 404);
-    assert.equal(reply.exceptionCode, '115');
-    assert.equal((await ask('POST', {}, "SELECT getSetting('max_threads') = 3")).body, '0\n');
-    assert.equal((await ask('POST', { "x'y": '1' }, 'SELECT 1')).exceptionCode, '115');
-  });
-
-  test('that only concerns HTTP is accepted', async () => {
-    const parameters = {
-      wait_end_of_query: '1',
-      buffer_size: '100',
-      session_id: 'a',
-      compress: '0',
-      stacktrace: '1',
-    };
-    assert.equal((await ask('POST', parameters, 'SELECT 1')).body, '1\n');
-  });
-});
-
-describe('a bound parameter', () => {
-  const roundTrip = async (type: string, value: unknown) => {
-    const result = await client.query({
-      query: `SELECT {value:${type}} AS value`,
-      query_params: { value },
-      format: 'JSONEachRow',
-    });
-    return (await result.json<{ value: unknown }>())[0]?.value;
-  };
-
-  test('arrives as it was sent, whatever characters it has', async () => {
-    const strings = [
-      '',
-      "'",
-      '\\',
-      "\\'",
-      '\0',
-      '\n\r\t\b\f',
-      '\\N',
-      'NULL',
-      '{x:String}',
-      '-- ',
-      ';',
-      '💥é',
-      "'; DROP TABLE t; --",
-    ];
-    for (const value of strings) assert.equal(await roundTrip('String', value), value);
-    const anyString = fc
-      .string({ unit: 'binary', maxLength: 50 })
-      .filter((value) => !/[\ud800-\udfff]/.test(value));
-    await fc.assert(
-      fc.asyncProperty(anyString, async (value) => {
-        assert.equal(await roundTrip('String', value), value);
-      }),
-      { numRuns: 60 },
-    );
-  });
-
-  test('may be of any type', async () => {
-    const list = ["it's", 'a\\b', 'line\nbreak', 'é', ''];
-    assert.deepEqual(await roundTrip('Array(String)', list), list);
-    assert.equal(await roundTrip('Nullable(String)', null), null);
-    assert.equal(await roundTrip('Nullable(String)', 'NULL'), 'NULL');
-    assert.equal(await roundTrip('Int64', -9_007_199_254_740_991), -9_007_199_254_740_991);
-    assert.deepEqual(await roundTrip('Map(String, UInt8)', { 'a:b': 1 }), { 'a:b': 1 });
-    assert.equal(await roundTrip('Bool', true), true);
-    const table = await client.query({
-      query: 'SELECT count() AS count FROM {database:Identifier}.{table:Identifier} LIMIT {n:UInt8}',
-      query_params: { database: 'system', table: 'one', n: 5 },
-      format: 'JSONEachRow',
-    });
-    assert.deepEqual(await table.json(), [{ count: 1 }]);
-  });
-
-  test('does not reach another statement', async () => {
-    for (let times = 0; times < 20; times += 1) {
-      assert.equal((await ask('POST', { param_mine: 'secret' }, 'SELECT {mine:String}')).body, 'secret\n');
-      assert.equal((await ask('POST', {}, 'SELECT { mine : String}')).exceptionCode, '456');
-      const insert = "INSERT INTO FUNCTION null('s String') VALUES ({mine:String})";
-      assert.equal((await ask('POST', { param_mine: 'secret' }, insert)).status, 200);
-      assert.notEqual((await ask('POST', {}, insert)).status, 200);
-    }
-  });
-
-  test('too long for a URL comes in a form', async () => {
-    const value = 'long é '.repeat(20_000);
-    const result = await client.query({
-      query: 'SELECT length({value:String}) AS bytes, {value:String} = {same:String} AS same',
-      query_params: { value, same: value },
-      format: 'JSONEachRow',
-      use_multipart_params: true,
-    });
-    assert.deepEqual(await result.json(), [{ bytes: Buffer.byteLength(value), same: 1 }]);
-  });
-
-  test('is bound in statements of all kinds', async () => {
-    await run('CREATE TABLE IF NOT EXISTS bound (a UInt8, b String) ENGINE = MergeTree ORDER BY a');
-    await ask('POST', { param_b: "it's" }, 'INSERT INTO bound SELECT 1, {b:String}');
-    await ask('POST', { param_b: 'other' }, 'INSERT INTO bound VALUES (2, {b:String})');
-    assert.equal(
-      (await ask('POST', {}, 'SELECT * FROM bound ORDER BY a FORMAT CSV')).body,
-      '1,"it\'s"\n2,"other"\n',
-    );
-    await ask(
-      'POST',
-      { param_b: "it's", mutations_sync: '1' },
-      'ALTER TABLE bound DELETE WHERE b = {b:String}',
-    );
-    assert.equal((await ask('POST', {}, 'SELECT a FROM bound')).body, '2\n');
-    await run('DROP TABLE bound SYNC');
-  });
-});
-
-describe('an INSERT', () => {
-  beforeEach(async () => {
-    await run('DROP TABLE IF EXISTS t SYNC');
-    await run(`CREATE TABLE t (a UInt64, b String, c String DEFAULT 'none') ENGINE = MergeTree ORDER BY a
-      SETTINGS non_replicated_deduplication_window = 1000`);
-  });
-
-  const rowsOf = async (columns = 'a, b') =>
-    (await ask('POST', {}, `SELECT ${columns} FROM t ORDER BY ALL FORMAT CSV`)).body;
-
-  const insert = (format: string, data: string | Buffer, parameters = {}, headers = {}) =>
-    ask('POST', { query: `INSERT INTO t (a, b) FORMAT ${format}`, ...parameters }, data, headers);
-
-  test('takes data of every format behind the URL', async () => {
-    const rowBinary = Buffer.from('0100000000000000' + '0478300d0a', 'hex');
-    const bodies: [string, string | Buffer, string][] = [
-      ['JSONEachRow', '{"a":1,"b":"it\'s"}\n{"b":"2","a":2}', '1,"it\'s"\n2,"2"\n'],
-      ['JSONCompactEachRow', '[1,"é"]\n[2,"\\u0000x"]\n', '1,"é"\n2,"\0x"\n'],
-      ['TabSeparated', '1\tx\\ty\n2\t\n', '1,"x\ty"\n2,""\n'],
-      ['TSVWithNames', 'b\ta\nx\t1\n', '1,"x"\n'],
-      ['CSV', '1,"two\nlines"\n2,"""q"""\n', '1,"two\nlines"\n2,"""q"""\n'],
-      ['Values', "(1, 'x'), (1 + 1, concat('y', 'z'));", '1,"x"\n2,"yz"\n'],
-      ['RowBinary', rowBinary, '1,"x0\r\n"\n'],
-    ];
-    for (const [format, data, stored] of bodies) {
-      await run('TRUNCATE TABLE t');
-      const reply = await insert(format, data);
-      assert.equal(reply.status, 200, `${format}: ${reply.body}`);
-      assert.equal(await rowsOf(), stored, format);
-      const summary = JSON.parse(String(reply.headers['x-clickhouse-summary']));
-      assert.equal(summary.written_rows, String(stored.match(/^\d,/gm)?.length), format);
-    }
-  });
-
-  test('takes what the engine wrote, in binary formats', async () => {
-    for (const format of ['Native', 'Parquet', 'RowBinaryWithNamesAndTypes']) {
-      await run('TRUNCATE TABLE t');
-      const data = await ask('POST', {}, `SELECT number AS a, 'x' AS b FROM numbers(3) FORMAT ${format}`);
-      const reply = await insert(format, data.bytes);
-      assert.equal(reply.status, 200, `${format}: ${reply.body}`);
-      assert.equal(await rowsOf(), '0,"x"\n1,"x"\n2,"x"\n', format);
-    }
-  });
-
-  test('takes data out of its own text, too', async () => {
-    await run("INSERT INTO t (a, b) VALUES (1, 'é;'), (2, 'x')");
-    await run('INSERT INTO t (a, b) FORMAT JSONEachRow {"a":3,"b":"é"}\n\n{"a":4,"b":"y"}');
-    await ask('POST', { query: 'INSERT INTO t (a, b)' }, 'FORMAT TSV\n5\tz\n');
-    await ask('POST', { query: 'INSERT INTO t (a, b) FORMAT CSV\n6,"s"' }, '7,"t"\n');
-    assert.equal(await rowsOf(), '1,"é;"\n2,"x"\n3,"é"\n4,"y"\n5,"z"\n6,"s"\n7,"t"\n');
-  });
-
-  test('never takes data for SQL', async () => {
-    const lines = ['{"a":1,"b":"x"}', '', '', '{"a":2,"b":"-- { serverError 60 }"}', ';DROP TABLE t;', ''];
-    const reply = await insert('JSONEachRow', lines.join('\n'));
-    assert.equal(reply.status, 400);
-    assert.equal(await rowsOf(), '');
-    assert.equal((await insert('JSONEachRow', lines.slice(0, 4).join('\n'))).status, 200);
-    assert.equal(await rowsOf('a'), '1\n2\n');
-  });
-
-  test('through the official client stores arrays and streams', async () => {
-    const array = await client.insert({ table: 't', values: [{ a: 1, b: 'x' }], format: 'JSONEachRow' });
-    assert.equal(array.summary?.written_rows, '1');
-    async function* rows() {
-      for (let row = 2; row < 1002; row += 1) yield [row, 'y', 'z'];
-    }
-    const stream = await client.insert({
-      table: 't',
-      values: Readable.from(rows()),
-      format: 'JSONCompactEachRow',
-    });
-    assert.equal(stream.summary?.written_rows, '1000');
-    const { stream: reply } = await client.exec({
-      query: 'INSERT INTO t (a, b) FORMAT JSONCompactEachRow',
-      values: Readable.from([Buffer.from('[5000,"x"]\n')]),
-    });
-    await text(reply);
-    assert.equal(await rowsOf('count(), sum(a)'), `1002,${1 + (1000 * 1003) / 2 + 5000}\n`);
-    assert.equal((await client.insert({ table: 't', values: [] })).executed, false);
-  });
-
-  test('of 200,000 rows is one block and one part', async () => {
-    const lines = Array.from({ length: 200_000 }, (_, index) => `[${index},"row ${index}"]\n`);
-    const reply = await insert('JSONCompactEachRow', lines.join(''));
-    assert.equal(JSON.parse(String(reply.headers['x-clickhouse-summary'])).written_rows, '200000');
-    const parts = await ask(
-      'POST',
-      {},
-      "SELECT rows FROM system.parts WHERE table = 't' AND level = 0 AND rows > 0",
-    );
-    assert.equal(parts.body, '200000\n');
-  });
-
-  test('may be compressed', async () => {
-    const reply = await insert('TSV', gzipSync('1\tx\n2\ty\n'), {}, { 'Content-Encoding': 'gzip' });
-    assert.equal(reply.status, 200);
-    assert.equal(await rowsOf(), '1,"x"\n2,"y"\n');
-    const whole = gzipSync('3\tx\n'.repeat(100_000));
-    for (const bad of [
-      whole.subarray(0, 100),
-      Buffer.from('3\tx\n'),
-      Buffer.concat([whole.subarray(0, 50), whole]),
-    ]) {
-      assert.equal((await insert('TSV', bad, {}, { 'Content-Encoding': 'gzip' })).exceptionCode, '354');
-    }
-    assert.equal((await insert('TSV', '1\tx', {}, { 'Content-Encoding': 'zstd' })).status, 415);
-    assert.equal(await rowsOf('count()'), '2\n');
-  });
-
-  test('is stored once for each deduplication token, and every time without one', async () => {
-    const data = '{"a":1,"b":"x"}\n{"a":2,"b":"y"}\n';
-    const withToken = (token: string) =>
-      insert('JSONEachRow', data, {
-        insert_deduplication_token: token,
-        insert_deduplicate: '1',
-        async_insert: '0',
-      });
-    const count = async () => Number(await rowsOf('count()'));
-    await withToken('first');
-    await withToken('first');
-    assert.equal(await count(), 2);
-    await withToken("it's \\ second");
-    assert.equal(await count(), 4);
-    await withToken('first');
-    assert.equal(await count(), 4);
-    for (let times = 1; times <= 20; times += 1) {
-      assert.equal((await insert('JSONEachRow', `{"a":${times},"b":"z"}`)).status, 200);
-      assert.equal(await count(), 4 + times);
-    }
-    await insert('JSONEachRow', '{"a":1,"b":"other bytes"}', { insert_deduplication_token: 'first' });
-    assert.equal(await count(), 24, 'a known token drops the rows, whatever they are');
-  });
-
-  test('obeys its settings, its own before those of the request', async () => {
-    const unknown = '{"a":1,"b":"x","d":1}\n';
-    const alsoUnknown = '{"a":2,"b":"x","d":1}\n';
-    const strict = { input_format_skip_unknown_fields: '0' };
-    assert.equal((await insert('JSONEachRow', unknown, strict)).exceptionCode, '117');
-    assert.equal(
-      (await insert('JSONEachRow', unknown, { input_format_skip_unknown_fields: '1' })).status,
-      200,
-    );
-    const query = 'INSERT INTO t (a, b) SETTINGS input_format_skip_unknown_fields = 1 FORMAT JSONEachRow';
-    assert.equal((await ask('POST', { query, ...strict }, alsoUnknown)).status, 200);
-    assert.equal((await insert('JSONEachRow', unknown, strict)).exceptionCode, '117');
-    assert.equal((await insert('JSONEachRow', '{"a":9}', { no_such_setting: '1' })).exceptionCode, '115');
-    assert.equal(await rowsOf(), '1,"x"\n2,"x"\n');
-  });
-
-  test('into a function checks rows without storing them', async () => {
-    const query = "INSERT INTO FUNCTION null('a UInt8, b String') FORMAT JSONCompactEachRow";
-    assert.equal((await ask('POST', { query }, '[1,"x"]\n')).status, 200);
-    assert.equal((await ask('POST', { query }, '[1,"x"]\n["no","x"]\n')).status, 400);
-  });
-
-  test('takes a SELECT, also over the data of the request', async () => {
-    await ask('POST', { max_threads: '1' }, "INSERT INTO t (a, b) SELECT number, 'x' FROM numbers(2)");
-    const sql =
-      "INSERT INTO t (a, b) SELECT a * 10, upper(b) FROM input('a UInt8, b String') WHERE a > 1 FORMAT CSV";
-    assert.equal((await ask('POST', { query: sql }, '1,é\n2,é\n3,z\n')).status, 200);
-    assert.equal((await ask('POST', {}, `${sql}\n4,w\n`)).status, 200);
-    assert.equal(await rowsOf(), '0,"x"\n1,"x"\n20,"é"\n30,"Z"\n40,"W"\n');
-  });
-
-  test('stores all of its rows or none', async () => {
-    assert.equal((await insert('JSONEachRow', '{"a":1,"b":"x"}\n{"a":"x"}\n')).exceptionCode, '27');
-    assert.equal((await insert('JSONEachRow', '')).status, 200);
-    const formatless = await ask('POST', {}, "INSERT INTO t (a) SELECT a FROM input('a UInt8')");
-    assert.notEqual(formatless.status, 200);
-    assert.equal(await rowsOf(), '');
-    const missing = await ask('POST', { query: 'INSERT INTO nosuch FORMAT JSONEachRow' }, '{"a":1}');
-    assert.equal(missing.status, 404);
-    assert.equal(missing.exceptionCode, '60');
-  });
-
-  test('whose client goes away in the middle stores nothing', async () => {
-    const path = `/?${new URLSearchParams({ query: 'INSERT INTO t (a, b) FORMAT TSV' })}`;
-    const socket = connect({ host: '127.0.0.1', port: server.port });
-    socket.write(`POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n1\tx\n2\ty\n`);
-    await until(() => openFiles('insert-') > 0, { deadlineMs: 10_000, what: 'the data has a file' });
-    socket.destroy();
-    await until(() => openFiles('insert-') === 0, { deadlineMs: 10_000, what: 'the file is gone' });
-    assert.equal(await rowsOf(), '');
-  });
-
-  test('is in system.processes under its id as long as it runs', async () => {
-    await run('CREATE TABLE slow (a UInt64, b UInt8 DEFAULT sleepEachRow(0.05)) ENGINE = Null');
-    const parameters = {
-      query: 'INSERT INTO slow (a) FORMAT TSV',
-      query_id: 'slow insert',
-      function_sleep_max_microseconds_per_block: '10000000',
-    };
-    const reply = ask('POST', parameters, '1\n'.repeat(100));
-    await until(async () => (await running('slow insert')) === 1, {
-      deadlineMs: 10_000,
-      what: 'the INSERT runs',
-    });
-    assert.equal((await reply).status, 200);
-    assert.equal(await running('slow insert'), 0);
-    await run('DROP TABLE slow SYNC');
-  });
-
-  test('may have so many bytes and no more', async () => {
-    const dir = tempDir('clickhouse-data');
-    for (const bytes of [99, 100, 101]) {
-      const file = await DataFile.create(join(dir, String(bytes)), 100);
-      await file.append(Buffer.alloc(50));
-      const last = file.append(Buffer.alloc(bytes - 50));
-      if (bytes > 100) {
-        await assert.rejects(last, { code: 229 });
-      } else {
-        await last;
-        await file.finish();
-        assert.equal(readFileSync(file.path).length, bytes);
-      }
-      await file.remove();
-    }
-    assert.deepEqual(readdirSync(dir), []);
-  });
-
-  test('leaves no file behind', async () => {
-    await insert('TSV', '1\tx\n');
-    await insert('TSV', 'nonsense\n');
-    assert.equal(openFiles('insert-'), 0);
-  });
-});
-
-describe('an error', () => {
-  test('has the status and the code that a ClickHouse server gives it', async () => {
-    const cases: [string, number, number][] = [
-      ['SELEC 1', 400, 62],
-      ['', 400, 62],
-      ['SELECT 1; SELECT 2', 400, 62],
-      ['SELECT 1 +', 400, 62],
-      ['exit', 400, 62],
-      ['\\i /etc/passwd', 400, 62],
-      ['SELECT * FROM nosuch', 404, 60],
-      ['SELECT nosuch', 404, 47],
-      ['SELECT nosuch()', 404, 46],
-      ['SELECT 1 FORMAT NoSuch', 404, 73],
-      ['DROP TABLE nosuch.nosuch', 404, 81],
-      ["SELECT toUInt8('x')", 400, 6],
-      ['SELECT {x:String}', 500, 456],
-      ["SELECT 1 INTO OUTFILE '/tmp/x'", 500, 358],
-      ['SELECT throwIf(1)', 500, 395],
-    ];
-    for (const [sql, status, code] of cases) {
-      const reply = await ask('POST', {}, sql);
-      assert.equal(reply.exceptionCode, String(code), `${sql}: ${reply.body}`);
-      assert.equal(reply.status, status, sql);
-      assert.match(
-        reply.body,
-        new RegExp(`^Code: ${code}\\. DB::Exception: .*\\([A-Z_]+\\) \\(version 26[0-9.]*\\)\n$`, 's'),
-      );
-    }
-  });
-
-  test('has a code and a type in the official client', async () => {
-    const failed = client.query({ query: 'SELECT * FROM nosuch' });
-    await assert.rejects(failed, (error) => {
+  test('sees the code and the type of an error in the official client', async () => {
+    await assert.rejects(client.query({ query: 'SELECT * FROM nosuch' }), (error) => {
       assert.ok(error instanceof ClickHouseError);
-      assert.equal(error.code, '60');
-      assert.equal(error.type, 'UNKNOWN_TABLE');
+      assert.deepEqual([error.code, error.type], ['60', 'UNKNOWN_TABLE']);
       return true;
     });
-  });
-
-  test('does not tell the files that data and results pass through', async () => {
-    const bad = await ask('POST', { query: "INSERT INTO FUNCTION null('a UInt8') FORMAT CSV" }, 'x\n');
-    const broken = await ask('POST', {}, "SELECT throwIf(number = 5, 'five') FROM numbers(10)");
-    for (const { body } of [bad, broken]) assert.doesNotMatch(body, /clickhouse-exchange|OUTFILE|INFILE/);
-  });
-
-  test('in the middle of a result is never taken for its end', async () => {
     const sql = 'SELECT throwIf(number = 3000000) AS x FROM numbers(3000100)';
     const result = await client.query({ query: sql, format: 'JSONEachRow' });
     const read = async () => {
       for await (const rows of result.stream()) assert.ok(rows.length > 0);
     };
     await assert.rejects(read, (error) => error instanceof ClickHouseError && error.code === '395');
+  });
 
-    const reply = await ask('POST', { query: sql });
-    assert.equal(reply.status, 200);
-    assert.equal(reply.isComplete, false);
-    const tag = reply.headers['x-clickhouse-exception-tag'];
-    const end = new RegExp(
-      `\r\n__exception__\r\n${tag}\r\n(Code: 395\\. .*\n)(\\d+) ${tag}\r\n__exception__\r\n$`,
-      's',
-    );
-    const [, message = '', length] = end.exec(reply.body) ?? [];
-    assert.equal(length, String(Buffer.byteLength(message)));
+  test('asks with curl, in UTC', () => {
+    const user = `${server.reader.name}:${server.reader.password}`;
+    const args = ['-sS', '--fail-with-body', '-u', user, `${server.origin}/?database=sluice`];
+    const sql = 'SELECT currentUser(), timezone(), count() FROM events';
+    assert.equal(execFileSync('curl', [...args, '-d', sql], { encoding: 'utf8' }), 'reader\tUTC\t0\n');
+  });
 
-    const packed = await ask('POST', { query: sql, enable_http_compression: '1' }, '', {
-      'Accept-Encoding': 'gzip',
+  test('reads an answer compressed with LZ4, and may send its data so', async () => {
+    await server.query('CREATE TABLE work.packed (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
+    const body = "SELECT number, 'text' FROM numbers(1000)";
+    const { bytes } = await ask(server, { parameters: { compress: '1' }, body });
+    const lz4 = 0x82;
+    assert.equal(bytes[16], lz4);
+    assert.ok(bytes.length < 8_000);
+    const parameters = { query: 'INSERT INTO work.packed FORMAT TSV', decompress: '1' };
+    assert.equal((await ask(server, { parameters, body: bytes })).status, 200);
+    assert.equal(await server.query('SELECT count(), sum(a) FROM work.packed'), '1000\t499500\n');
+  });
+
+  test('names its query, sees it run, and ends it', async () => {
+    const slow = ask(server, { parameters: { query_id: 'my query' }, body: longStatement });
+    await until(async () => (await running(server, 'my query')) === 1, {
+      deadlineMs: 20_000,
+      what: 'the query runs',
     });
-    assert.equal(packed.isComplete, false);
-    const buffered = await ask('POST', { query: sql, wait_end_of_query: '1' });
-    assert.equal(buffered.status, 500);
-    assert.equal(buffered.exceptionCode, '395');
+    assert.match(await server.query("KILL QUERY WHERE query_id = 'my query' SYNC"), /^finished/);
+    const { exceptionCode, headers } = await slow;
+    assert.deepEqual([exceptionCode, headers['x-clickhouse-query-id']], ['394', 'my query']);
+    assert.equal(await running(server, 'my query'), 0);
   });
 
-  test('leaves nothing of its statement in system.processes', async () => {
-    await ask('POST', { query_id: 'failed' }, 'SELECT throwIf(1)');
-    await ask(
-      'POST',
-      { query_id: 'failed', query: "INSERT INTO FUNCTION null('a UInt8') FORMAT CSV" },
-      'x\n',
+  test('reads from another one by the native protocol', async () => {
+    await server.query('CREATE TABLE work.shared (a UInt64) ENGINE = MergeTree ORDER BY a');
+    await server.query('INSERT INTO work.shared SELECT number FROM numbers(5)');
+    const other = await startClickHouse();
+    const { tcpPort, tester, reader } = server;
+    const remote = (table: string, { name, password }: typeof tester) =>
+      `remote('127.0.0.1:${tcpPort}', ${table}, '${name}', '${password}')`;
+    try {
+      assert.equal(await other.query(`SELECT sum(a) FROM ${remote('work.shared', tester)}`), '10\n');
+      await other.query(`INSERT INTO FUNCTION ${remote('work.shared', tester)} VALUES (90)`);
+      assert.equal(await server.query('SELECT sum(a) FROM work.shared'), '100\n');
+      assert.equal(await other.query(`SELECT count() FROM ${remote('sluice.events', reader)}`), '0\n');
+      await assert.rejects(other.query(`SELECT * FROM ${remote('work.shared', reader)}`), /ACCESS_DENIED/);
+      const stranger = { ...reader, password: 'wrong' };
+      await assert.rejects(
+        other.query(`SELECT * FROM ${remote('sluice.events', stranger)}`),
+        /AUTHENTICATION_FAILED/,
+      );
+    } finally {
+      await other.remove();
+    }
+  });
+
+  test('has 100 queries at once answered, beside long ones', async () => {
+    const long = Array.from({ length: 20 }, () =>
+      ask(server, { parameters: { query_id: '' }, body: `${longStatement}, log_comment = 'many'` }),
     );
-    await ask('POST', { query_id: 'failed' }, "INSERT INTO FUNCTION null('a UInt8') SELECT throwIf(1)");
-    assert.deepEqual(await running('failed'), 0);
-  });
-});
-
-describe('several clients at once', () => {
-  test('are answered while another one has a long query, which KILL QUERY ends', async () => {
-    const slow = ask('POST', { query_id: 'slow' }, longStatement);
-    await until(async () => (await running('slow')) === 1, { deadlineMs: 10_000, what: 'the query runs' });
-    assert.equal((await ask('POST', { param_x: '1' }, 'SELECT {x:UInt8}')).body, '1\n');
-    const insert = await ask('POST', { query: "INSERT INTO FUNCTION null('a UInt8') FORMAT TSV" }, '1\n');
-    assert.equal(insert.status, 200);
-    assert.equal(await running('slow'), 1);
-    const killed = await ask('POST', {}, "KILL QUERY WHERE Settings['log_comment'] = 'slow' SYNC");
-    assert.match(killed.body, /^finished/);
-    assert.equal((await slow).exceptionCode, '394');
-    assert.equal(await running('slow'), 0);
-  });
-
-  test('are answered while a mutation runs, and see it in system.mutations', async () => {
-    await run('CREATE TABLE IF NOT EXISTS mutated (a UInt8) ENGINE = MergeTree ORDER BY a');
-    await run('INSERT INTO mutated SELECT number FROM numbers(3)');
-    const slow = 'ALTER TABLE mutated DELETE WHERE a + sleepEachRow(1) > 200';
-    await ask('POST', { allow_nondeterministic_mutations: '1' }, slow);
-    const pending = async () => {
-      const sql = "SELECT count() FROM system.mutations WHERE table = 'mutated' AND NOT is_done";
-      return Number((await ask('POST', {}, sql)).body);
-    };
-    assert.equal(await pending(), 1);
-    assert.equal((await ask('POST', { query: 'INSERT INTO mutated FORMAT TSV' }, '9\n')).status, 200);
-    assert.equal((await ask('POST', {}, 'SELECT count() FROM mutated')).body, '4\n');
-    assert.equal(await pending(), 1);
-    await run("KILL MUTATION WHERE table = 'mutated'");
-    assert.equal(await pending(), 0);
-    await run('DROP TABLE mutated SYNC');
-  });
-
-  test('wait for a session when all are taken, but INSERTs and KILL do not', async () => {
-    const blockers = Array.from({ length: readSessionsMax }, () =>
-      ask('POST', { query_id: 'blocker' }, longStatement),
+    const many = async () =>
+      Number(
+        await server.query("SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'many'"),
+      );
+    await until(async () => (await many()) >= 20, { deadlineMs: 30_000, what: 'the long queries run' });
+    const numbers = Array.from({ length: 100 }, (_, index) => index);
+    const replies = await Promise.all(
+      numbers.map((n) => ask(server, { parameters: { param_n: String(n) }, body: 'SELECT {n:UInt8} + 1' })),
     );
-    await until(() => engineHas(readSessionsMax), { deadlineMs: 20_000, what: 'all sessions are taken' });
-    const waiting = [1, 2, 3, 4].map((number) => ask('POST', {}, `SELECT ${number}`));
-    const insert = await ask('POST', { query: "INSERT INTO FUNCTION null('a UInt8') FORMAT TSV" }, '1\n');
-    assert.equal(insert.status, 200);
-    const killed = await ask('POST', {}, "KILL QUERY WHERE Settings['log_comment'] = 'blocker' SYNC");
-    assert.equal(killed.body.split('\n').length - 1, readSessionsMax);
-    for (const blocker of blockers) assert.equal((await blocker).exceptionCode, '394');
-    const replies = await Promise.all(waiting);
     assert.deepEqual(
       replies.map(({ body }) => body),
-      ['1\n', '2\n', '3\n', '4\n'],
+      numbers.map((n) => `${n + 1}\n`),
     );
+    await server.query(
+      "KILL QUERY WHERE Settings['log_comment'] = 'many' AND query LIKE 'SELECT sleepEachRow%' SYNC",
+    );
+    for (const { body } of await Promise.all(long)) assert.match(body, /QUERY_WAS_CANCELLED/);
   });
 
-  test('each get their own answer', async () => {
-    const numbers = Array.from({ length: 100 }, (_, index) => index);
-    const answers = numbers.map((number) =>
-      ask(
-        'POST',
-        { param_n: String(number), max_block_size: String(number + 1) },
-        `SELECT {n:UInt8}, getSetting('max_block_size')`,
-      ),
-    );
-    assert.deepEqual(
-      (await Promise.all(answers)).map(({ body }) => body),
-      numbers.map((number) => `${number}\t${number + 1}\n`),
-    );
+  test('reads 500 MB as slowly as it likes, and the engine does not grow', async () => {
+    const rows = 5_000_000;
+    const body = `SELECT number, repeat('x', 90) FROM numbers(${rows}) FORMAT TSV`;
+    const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
+    await until(() => response.readableLength > 0, { deadlineMs: 30_000, what: 'the result begins' });
+    const memoryBefore = memoryKiB();
+    // Other statements go on, and the large one cannot: nobody takes what it writes.
+    for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
+    let bytes = 0;
+    let grownKiB = 0;
+    let last = '';
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      if (bytes % 1000 === 0) grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
+      bytes += chunk.length;
+      last = chunk.toString('latin1', chunk.length - 120);
+    }
+    assert.ok(response.complete && last.includes(`${rows - 1}\txxx`));
+    assert.ok(bytes > 480_000_000);
+    grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
+    assert.ok(grownKiB < 150_000, `${grownKiB} KiB more`);
+  });
+
+  test('that goes away in the middle of an insert has stored nothing', async () => {
+    await server.query('CREATE TABLE work.cut (a UInt64) ENGINE = MergeTree ORDER BY a');
+    // ClickHouse begins once it has read as much as a statement may have.
+    const rows = '1\n'.repeat(200_000);
+    for (const framing of [
+      'Content-Length: 1000000\r\n\r\n',
+      `Transfer-Encoding: chunked\r\n\r\n${rows.length.toString(16)}\r\n`,
+    ]) {
+      const queryId = framing.slice(0, 8);
+      const query = new URLSearchParams({ query: 'INSERT INTO work.cut FORMAT TSV', query_id: queryId });
+      const socket = connect({ host: '127.0.0.1', port: server.port });
+      socket.write(`POST /?${query} HTTP/1.1\r\nHost: localhost\r\n${authorization()}${framing}${rows}`);
+      await until(async () => (await running(server, queryId)) === 1, {
+        deadlineMs: 20_000,
+        what: 'the insert runs',
+      });
+      socket.destroy();
+      await until(async () => (await running(server, queryId)) === 0, {
+        deadlineMs: 20_000,
+        what: 'the insert has ended',
+      });
+    }
+    assert.equal(await rowsOf('cut'), '');
+  });
+
+  test('that leaves before the end of its query ends it', async () => {
+    const { outgoing } = begin(server, {
+      parameters: { query_id: 'left', cancel_http_readonly_queries_on_client_close: '1' },
+      body: longStatement,
+    });
+    await until(async () => (await running(server, 'left')) === 1, { deadlineMs: 20_000, what: 'it runs' });
+    outgoing.destroy();
+    await until(async () => (await running(server, 'left')) === 0, {
+      deadlineMs: 20_000,
+      what: 'it has ended',
+    });
   });
 });
 
-describe('a large result', () => {
-  const rowCount = 5_000_000;
-  const sql = `SELECT number, 'some text' AS text FROM numbers(${rowCount})`;
-
-  test('waits in the engine while its reader does not read, and arrives whole', async () => {
-    const { response } = await open('POST', { query_id: 'large' }, `${sql} FORMAT TSV`);
-    await until(() => response.readableLength > 0, { deadlineMs: 20_000, what: 'the result begins' });
-    const memoryBefore = memoryKiB();
-    // Other statements go on, and the large one cannot: nobody takes what it writes.
-    for (let times = 0; times < 20; times += 1) assert.equal(await running('large'), 1);
-    let bytes = 0;
-    let last = '';
-    for await (const chunk of response) {
-      bytes += chunk.length;
-      last = chunk.toString('latin1', chunk.length - 50);
+describe('the process', () => {
+  test('outlives clients that send nonsense or reset their connections', async () => {
+    const { pid } = server;
+    const post = (text: string) => `POST / HTTP/1.1\r\nHost: x\r\n${authorization()}${text}`;
+    const http = [
+      '',
+      'POST / HT',
+      post(''),
+      post('Content-Length: 100\r\n\r\nSELECT 1'),
+      post('Content-Length: abc\r\n\r\nSELECT 1'),
+      post('Transfer-Encoding: chunked\r\n\r\nzz\r\nSELECT 1'),
+      post('Content-Length: 36\r\n\r\nSELECT number FROM system.numbers    '),
+      'GET /ping HTTP/1.1\r\nHost: x\r\n\r\n',
+      'GET /ping HTTP/1.1\r\nHost: x\r\n\r\nGET /pi',
+      'GET / HTTP/9.9\r\nHost: x\r\n\r\n',
+      `GET /${'a'.repeat(100_000)} HTTP/1.1\r\n\r\n`,
+      '\0\x16\x03\x01\x02\0'.repeat(100),
+    ];
+    const native = [
+      '',
+      'GET / HTTP/1.1\r\n\r\n',
+      '\0'.repeat(5000),
+      '\0\x06client\x01',
+      '\0\xff\xff\xff\xff\x7fxx',
+    ];
+    const all = [
+      ...http.map((text) => ({ text, port: server.port })),
+      ...native.map((text) => ({ text, port: server.tcpPort })),
+    ];
+    const send = async ({ text, port }: (typeof all)[number], end: 'reset' | 'reset later' | 'close') => {
+      const socket = connect({ host: '127.0.0.1', port }).on('error', () => undefined);
+      await once(socket, 'connect');
+      socket.write(Buffer.from(text, 'latin1'));
+      // On a connection that was kept alive after an answer, the engine waits for the next request.
+      if (end === 'reset later' && text.startsWith('GET /ping')) await once(socket, 'data');
+      if (end === 'close') socket.destroy();
+      else socket.resetAndDestroy();
+    };
+    for (let times = 0; times < 20; times += 1) {
+      await Promise.all(
+        all.flatMap((one) => (['reset', 'reset later', 'close'] as const).map((end) => send(one, end))),
+      );
     }
-    assert.ok(response.complete);
-    assert.ok(last.endsWith(`${rowCount - 1}\tsome text\n`));
-    assert.ok(bytes > 80_000_000);
-    assert.ok(memoryKiB() - memoryBefore < 150_000, `${memoryKiB() - memoryBefore} KiB more`);
-    assert.equal(await running('large'), 0);
-  });
-
-  test('in a format with head and tail is streamed as well', async () => {
-    const { response } = await open('POST', {}, 'SELECT number FROM numbers(300000) FORMAT JSON');
-    const { rows, data } = JSON.parse(await text(response));
-    assert.equal(rows, 300_000);
-    assert.equal(data.length, 300_000);
-    assert.equal(response.headers['x-clickhouse-format'], 'JSON');
-  });
-
-  test('that nobody waits for any more ends, and its session serves others', async () => {
-    for (let times = 0; times < readSessionsMax + 4; times += 1) {
-      const { response } = await open('POST', { query_id: 'left' }, `${sql} FORMAT TSV`);
-      response.destroy();
-    }
-    await until(async () => (await running('left')) === 0, {
+    await until(async () => (await connections()) <= 5, {
       deadlineMs: 30_000,
-      what: 'all left queries ended',
+      what: 'the connections have ended',
     });
-    const replies = await Promise.all(
-      Array.from({ length: readSessionsMax }, () => ask('POST', {}, 'SELECT 1')),
+    assert.equal(await server.query('SELECT 1'), '1\n');
+    assert.deepEqual([server.pid, server.running], [pid, true]);
+  });
+
+  test('serves 1,000 connections at once', async () => {
+    const sockets = await Promise.all(
+      Array.from({ length: 1000 }, async () => {
+        const socket = connect({ host: '127.0.0.1', port: server.port });
+        await once(socket, 'connect');
+        return socket;
+      }),
     );
-    assert.ok(replies.every(({ body }) => body === '1\n'));
+    const answers = sockets.map(async (socket) => {
+      socket.write(`GET /?query=SELECT+1 HTTP/1.1\r\nHost: localhost\r\n${authorization()}\r\n`);
+      const [head] = (await once(socket, 'data')) as [Buffer];
+      return head.toString('latin1', 0, 15);
+    });
+    assert.deepEqual(new Set(await Promise.all(answers)), new Set(['HTTP/1.1 200 OK']));
+    for (const socket of sockets) socket.destroy();
   });
 
-  test('whose client leaves before its first byte does not hold its session for ever', async () => {
-    const { outgoing } = begin('POST', { query_id: 'early' }, 'SELECT sleep(3), number FROM numbers(10)');
-    await until(async () => (await running('early')) === 1, { deadlineMs: 10_000, what: 'the query runs' });
-    outgoing.destroy();
-    await until(async () => (await running('early')) === 0, {
-      deadlineMs: 30_000,
-      what: 'the query has ended',
-    });
+  test('refuses a query that wants too much memory, and goes on', async () => {
+    const body = 'SELECT groupArray(number) FROM numbers(2000000000)';
+    const { exceptionCode } = await ask(server, { as: server.reader, body });
+    assert.equal(exceptionCode, '241');
+    assert.equal(await server.query('SELECT 1'), '1\n');
+  });
+
+  test('has the defaults of a server, quick mutations, and little memory for caches', async () => {
+    const settings = "SELECT getSetting('implicit_select'), getSetting('mutations_sync')";
+    assert.equal(await server.query(settings), 'false\t0\n');
+    const lifetime = "SELECT value FROM system.merge_tree_settings WHERE name = 'old_parts_lifetime'";
+    assert.equal(await server.query(lifetime), '480\n');
+    const changed =
+      "SELECT name, value FROM system.server_settings WHERE changed AND name LIKE '%\\_cache\\_size' ORDER BY name";
+    assert.equal(
+      await server.query(changed),
+      'index_mark_cache_size\t67108864\nmark_cache_size\t268435456\nprimary_index_cache_size\t268435456\n',
+    );
+  });
+
+  test('keeps no log tables, and writes no statement anywhere', async () => {
+    const logs = "SELECT count() FROM system.tables WHERE database = 'system' AND name LIKE '%\\_log'";
+    assert.equal(await server.query(logs), '0\n');
+    const secret = 'ada.lovelace@example.com';
+    await ask(server, { body: `SELECT '${secret}', nosuch` });
+    await ask(server, { parameters: { query: 'INSERT INTO nosuch FORMAT TSV' }, body: secret });
+    assert.equal(server.output().includes(secret), false);
+    const files = readdirSync(server.dir, { recursive: true, withFileTypes: true }).filter((entry) =>
+      entry.isFile(),
+    );
+    for (const { parentPath, name } of files) {
+      assert.equal(readFileSync(join(parentPath, name)).includes(secret), false, name);
+    }
   });
 });
 
 describe('access', () => {
-  test('is for programs of this host only', async () => {
-    const status = async (headers: Record<string, string>) =>
-      (await ask('POST', {}, 'SELECT 1', headers)).status;
-    for (const host of ['localhost', 'LOCALHOST:1', '127.0.0.1:8123', '[::1]:1'])
-      assert.equal(await status({ Host: host }), 200);
-    for (const host of ['evil.example', '127.0.0.1.evil.example', '10.0.0.1', 'localhost.evil.example:80']) {
-      assert.equal(await status({ Host: host }), 403, host);
+  const denied = async (question: Question) => (await ask(server, question)).exceptionCode;
+
+  test('needs a user and a password', async () => {
+    const body = 'SELECT 1';
+    assert.equal(await denied({ as: { name: 'sluice', password: 'wrong' }, body }), '516');
+    assert.equal(await denied({ as: { name: 'sluice', password: '' }, body }), '516');
+    assert.equal(await denied({ as: { name: 'nobody', password: '' }, body }), '516');
+    assert.equal((await ask(server, { as: server.service, body })).body, '1\n');
+  });
+
+  test('is not for the user of the start, who has no password', async () => {
+    const ways: Record<string, string>[] = [
+      {},
+      { max_sessions_for_user: '100' },
+      { session_id: 'a' },
+      { user: 'default' },
+    ];
+    for (const parameters of ways) {
+      for (const as of [null, { name: 'default', password: '' }]) {
+        for (const body of ['SELECT 1', 'SYSTEM STOP LISTEN HTTP']) {
+          assert.match(String(await denied({ as, parameters, body })), /^(700|516)$/);
+        }
+      }
     }
-    assert.equal(await status({ Origin: 'http://evil.example' }), 403);
-    assert.equal(await status({ Origin: 'null' }), 403);
-    assert.equal(await status({ Origin: 'http://localhost:3000' }), 200);
-    assert.equal(await status({ 'Sec-Fetch-Site': 'cross-site' }), 403);
+    const native = `SELECT * FROM remote('127.0.0.1:${server.tcpPort}', system.one, 'default', '')`;
+    await assert.rejects(server.query(native), /USER_SESSION_LIMIT_EXCEEDED/);
+  });
+
+  test('to files, other servers and users is denied to the service and to the reader', async () => {
+    await server.query('CREATE TABLE work.private (a UInt8) ENGINE = MergeTree ORDER BY a');
+    for (const as of [server.service, server.reader]) {
+      for (const body of [
+        "SELECT * FROM file('/etc/passwd', 'LineAsString')",
+        'SELECT * FROM default.`/etc/passwd`',
+        "SELECT * FROM url('http://127.0.0.1:1/', 'LineAsString')",
+        `SELECT * FROM remote('127.0.0.1:${server.tcpPort}', system.one)`,
+        "SELECT * FROM mysql('127.0.0.1:1', 'a', 'b', 'c', 'd')",
+        'CREATE TABLE sluice.file (a UInt8) ENGINE = File(CSV)',
+        "CREATE TABLE sluice.remote (a UInt8) ENGINE = Distributed('default', 'system', 'one')",
+        'CREATE USER somebody',
+        'CREATE DATABASE other',
+        'CREATE TABLE work.other (a UInt8) ENGINE = Memory',
+        'CREATE FUNCTION f AS x -> x',
+        'SELECT * FROM work.private',
+        'SELECT * FROM system.users',
+        'SYSTEM STOP LISTEN HTTP',
+        'SYSTEM SHUTDOWN',
+        'DROP TABLE work.private',
+      ]) {
+        assert.equal(await denied({ as, body }), '497', `${as.name}: ${body}`);
+      }
+    }
+  });
+
+  test('of the reader ends with reading the database of the service', async () => {
+    const as = server.reader;
+    assert.equal((await ask(server, { as, body: 'SELECT count() FROM sluice.users' })).body, '0\n');
+    for (const body of [
+      "INSERT INTO sluice.failed_events (row) VALUES ('')",
+      'ALTER TABLE sluice.stored_events DELETE WHERE 1',
+      'CREATE TABLE sluice.other (a UInt8) ENGINE = Memory',
+      'TRUNCATE TABLE sluice.stored_events',
+      'DROP DATABASE sluice',
+      'KILL QUERY WHERE 1',
+      "BACKUP DATABASE sluice TO Disk('backups', 'of the reader')",
+    ]) {
+      assert.equal(await denied({ as, body }), '497', body);
+    }
+    const settings = (max_memory_usage: string) => ({
+      as,
+      parameters: { max_memory_usage },
+      body: 'SELECT 1',
+    });
+    assert.equal(await denied(settings('1000000000')), undefined);
+    for (const bytes of ['0', '1000000000000']) assert.equal(await denied(settings(bytes)), '452');
+  });
+
+  test('of the service includes a backup to the disk of backups, and a restore', async () => {
+    const as = server.service;
+    const run = async (body: string) => assert.equal((await ask(server, { as, body })).status, 200, body);
+    await run("INSERT INTO sluice.failed_events (row) VALUES ('kept')");
+    await run("BACKUP DATABASE sluice TO Disk('backups', 'one')");
+    await run('DROP DATABASE sluice SYNC');
+    await run("RESTORE DATABASE sluice FROM Disk('backups', 'one')");
+    assert.equal(await server.query("SELECT count() FROM sluice.failed_events WHERE row = 'kept'"), '1\n');
+    const elsewhere = await ask(server, { as, body: `BACKUP DATABASE sluice TO File('${server.dir}/x')` });
+    assert.equal(elsewhere.status, 500);
   });
 
   test('is not possible from other addresses', async () => {
@@ -725,139 +404,45 @@ describe('access', () => {
       .flat()
       .filter((address) => address && !address.internal);
     for (const address of addresses) {
-      const socket = connect({ host: address?.address, port: server.port });
-      const [error] = await once(socket, 'error');
-      assert.match(String(error.code), /ECONNREFUSED|EHOSTUNREACH|EINVAL|ENETUNREACH/);
+      for (const port of [server.port, server.tcpPort]) {
+        const socket = connect({ host: address?.address, port });
+        const [error] = await once(socket, 'error');
+        assert.match(String(error.code), /ECONNREFUSED|EHOSTUNREACH|EINVAL|ENETUNREACH/);
+      }
     }
   });
 
-  test('is for the user default without a password', async () => {
-    assert.equal((await ask('POST', { user: 'default' }, 'SELECT currentUser()')).body, 'default\n');
-    const basic = `Basic ${Buffer.from('default:wrong').toString('base64')}`;
-    for (const reply of [
-      await ask('POST', { user: 'somebody' }, 'SELECT 1'),
-      await ask('POST', { password: 'x' }, 'SELECT 1'),
-      await ask('POST', {}, 'SELECT 1', { 'X-ClickHouse-User': 'somebody' }),
-      await ask('POST', {}, 'SELECT 1', { Authorization: basic }),
-    ]) {
-      assert.equal(reply.status, 403);
-      assert.equal(reply.exceptionCode, '516');
-    }
-  });
-
-  test('to anything but GET and POST is refused', async () => {
-    assert.equal((await ask('DELETE', {}, 'SELECT 1')).status, 405);
-    assert.equal((await ask('OPTIONS', {})).status, 405);
+  test("on a server of one's own is given by the same grants", async () => {
+    const file = fileURLToPath(new URL('../../deploy/clickhouse/users.sql', import.meta.url));
+    const statements = readFileSync(file, 'utf8')
+      .replaceAll(/^--.*\n/gm, '')
+      .split(';')
+      .map((statement) => statement.trim())
+      .filter((statement) => statement !== '');
+    for (const statement of statements) await server.query(`EXPLAIN AST ${statement}`);
+    const granted = (name: string) =>
+      statements.flatMap((statement) => new RegExp(`^GRANT (.*) TO ${name}$`).exec(statement)?.[1] ?? []);
+    assert.deepEqual(granted('sluice'), serviceGrants('sluice'));
+    assert.deepEqual(granted('reader'), readerGrants('sluice'));
   });
 });
 
-describe('the engine', () => {
-  test('has the defaults of a server', async () => {
-    const sql = `SELECT getSetting('implicit_select'), getSetting('mutations_sync'),
-      (SELECT value FROM system.merge_tree_settings WHERE name = 'old_parts_lifetime')`;
-    assert.equal((await ask('POST', {}, sql)).body, 'false\t0\t480\n');
-  });
-
-  test('keeps no log tables, and little memory for caches', async () => {
-    const logs = "SELECT count() FROM system.tables WHERE database = 'system' AND name LIKE '%\\_log'";
-    assert.equal((await ask('POST', {}, logs)).body, '0\n');
-    const changed =
-      "SELECT name, value FROM system.server_settings WHERE changed AND name LIKE '%\\_cache\\_size' ORDER BY name";
-    const sizes =
-      'index_mark_cache_size\t67108864\nmark_cache_size\t268435456\nprimary_index_cache_size\t268435456\n';
-    assert.equal((await ask('POST', {}, changed)).body, sizes);
-  });
-});
-
-type Reply = {
-  readonly status: number;
-  readonly headers: IncomingMessage['headers'];
-  readonly bytes: Buffer;
-  readonly body: string;
-  readonly exceptionCode: string | undefined;
-  /** False: the connection broke before the end. */
-  readonly isComplete: boolean;
-};
-
-async function ask(
-  method: string,
-  parameters: Record<string, string>,
-  body?: string | Buffer,
-  headers: Record<string, string> = {},
-  path = '/',
-): Promise<Reply> {
-  const { response } = await open(method, parameters, body, headers, path);
-  const chunks: Buffer[] = [];
-  try {
-    for await (const chunk of response) chunks.push(chunk as Buffer);
-  } catch (error) {
-    assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
-  }
-  const bytes = Buffer.concat(chunks);
-  return {
-    status: response.statusCode ?? 0,
-    headers: response.headers,
-    bytes,
-    body: bytes.toString(),
-    exceptionCode: response.headers['x-clickhouse-exception-code'] as string | undefined,
-    isComplete: response.complete,
-  };
+/** How many the engine has, this one's own included. */
+async function connections(): Promise<number> {
+  const sql = "SELECT sum(value) FROM system.metrics WHERE metric IN ('HTTPConnection', 'TCPConnection')";
+  return Number(await server.query(sql));
 }
 
-/** Settles with the head of the reply; the body is not read yet. */
-async function open(
-  ...[method, parameters, body, headers, path]: Parameters<typeof begin>
-): Promise<{ response: IncomingMessage }> {
-  const { response } = begin(method, parameters, body, headers, path);
-  return { response: await response };
+/** Of the tester, as a header of a raw request. */
+function authorization(): string {
+  return `X-ClickHouse-User: ${server.tester.name}\r\nX-ClickHouse-Key: ${server.tester.password}\r\n`;
 }
 
-function begin(
-  method: string,
-  parameters: Record<string, string>,
-  body?: string | Buffer,
-  headers: Record<string, string> = {},
-  path = '/',
-) {
-  const url = `${server.url}${path}?${new URLSearchParams(parameters)}`;
-  const outgoing = request(url, { method, headers: { Connection: 'close', ...headers } });
-  const response = new Promise<IncomingMessage>((resolve, reject) => {
-    outgoing.once('response', resolve);
-    outgoing.once('error', reject);
-  });
-  response.catch(() => undefined); // who destroys the request does not wait for it
-  outgoing.end(body);
-  return { outgoing, response };
-}
-
-async function run(sql: string): Promise<void> {
-  await client.command({ query: sql });
-}
-
-/** How many statements with that id run. */
-async function running(id: string): Promise<number> {
-  const sql = "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {id:String}";
-  return Number((await ask('POST', { param_id: id }, sql)).body);
-}
-
-/** Whether so many statements run; asked by an INSERT, which needs none of the queries' sessions. */
-async function engineHas(count: number): Promise<boolean> {
-  const sql = `INSERT INTO FUNCTION null('x UInt8') SELECT throwIf(count() >= ${count + 1}) FROM system.processes`;
-  return (await ask('POST', {}, sql)).exceptionCode === '395';
-}
-
-/** Files that the server has in use for data on its way. */
-function openFiles(prefix: string): number {
-  return readdirSync(join(server.dir, 'clickhouse-exchange')).filter((file) => file.startsWith(prefix))
-    .length;
-}
-
-/** Resident memory of the engine's process. */
+/** Resident memory of the process. */
 function memoryKiB(): number {
-  const status = readFileSync(`/proc/${enginePidOf(server)}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]);
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'utf8'))?.[1]);
 }
 
-function clientOf(of: ClickHouseHandle, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {
-  return createClient({ url: of.url, log: { level: ClickHouseLogLevel.OFF }, ...options });
+function clientOf(url: string, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {
+  return createClient({ url, log: { level: ClickHouseLogLevel.OFF }, ...options });
 }

@@ -1,12 +1,13 @@
 // `npm start` from outside: what it prints, what it survives, what it leaves behind.
 
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { launch } from '../deploy/local/launch.js';
 import { isRunning, type ProcessIdentity } from '../deploy/local/process-identity.js';
@@ -14,6 +15,7 @@ import { plainEnvironment } from './support/environment.js';
 import { freePort } from './support/free-port.js';
 import { tempDir } from './support/temp-dir.js';
 import { until, within } from './support/wait.js';
+import { withoutEngine } from './support/without-engine.js';
 
 const startScript = fileURLToPath(new URL('../../deploy/local/start.mjs', import.meta.url));
 const supervisorScript = fileURLToPath(new URL('../deploy/local/main.js', import.meta.url));
@@ -57,6 +59,7 @@ async function deployment(): Promise<NodeJS.ProcessEnv & { DATA_DIR: string }> {
     ADMIN_PORT: String(await freePort()),
     REDIS_PORT: String(await freePort()),
     CLICKHOUSE_PORT: String(await freePort()),
+    CLICKHOUSE_TCP_PORT: String(await freePort()),
   };
 }
 
@@ -105,11 +108,20 @@ async function askAdmin(
   return { status: reply.status, text: await reply.text() };
 }
 
-function query(env: NodeJS.ProcessEnv, sql: string): Promise<string> {
-  return fetch(`http://127.0.0.1:${env.CLICKHOUSE_PORT}/?database=sluice`, {
+async function query(env: NodeJS.ProcessEnv & { DATA_DIR: string }, sql: string): Promise<string> {
+  const password = readFileSync(join(env.DATA_DIR, 'clickhouse-reader-password'), 'utf8').trim();
+  const reply = await fetch(`http://127.0.0.1:${env.CLICKHOUSE_PORT}/?database=sluice`, {
     method: 'POST',
+    headers: { 'X-ClickHouse-User': 'reader', 'X-ClickHouse-Key': password },
     body: sql,
-  }).then((reply) => reply.text());
+  });
+  return reply.text();
+}
+
+/** Settles with what a command prints that was copied from the start. */
+async function inShell(command: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('sh', ['-c', command]);
+  return stdout;
 }
 
 function appIds(started: Start): string[] {
@@ -135,7 +147,7 @@ describe('one start after another on the same data', () => {
     assert.equal(new Set(firstAppIds).size, 2);
     for (const appId of firstAppIds) assert.match(appId, /^\d+$/);
     assert.match(output, /^ {2}API key +\S+ +\(shown only now\)$/m);
-    for (const variable of ['PORT', 'ADMIN_PORT', 'REDIS_PORT', 'CLICKHOUSE_PORT']) {
+    for (const variable of ['PORT', 'ADMIN_PORT', 'REDIS_PORT', 'CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT']) {
       assert.match(output, new RegExp(`^ {2}.*://127\\.0\\.0\\.1:${env[variable]}\\b`, 'm'));
     }
   });
@@ -157,26 +169,34 @@ describe('one start after another on the same data', () => {
 
   test('the printed commands track an event and read it back', async () => {
     const output = running.output();
-    const track = /curl -s (\S+) -H 'content-type: application\/json' -d '(.*)'$/m.exec(output);
-    assert.ok(track?.[1] && track[2], output);
-    const reply = await fetch(track[1], {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: track[2],
-    });
-    assert.deepEqual([reply.status, await reply.json()], [200, {}]);
-
-    const readBack = /curl -s '(\S+)' -d "(.*)"$/m.exec(output);
-    assert.ok(readBack?.[1] && readBack[2], output);
-    const [url, sql] = [readBack[1], readBack[2]];
+    const [track, readBack] = [
+      /^ {2}(curl -s \S+ -H .*)$/m.exec(output),
+      /^ {2}(curl -s -u .* -d "SELECT .*)$/m.exec(output),
+    ];
+    assert.ok(track?.[1] && readBack?.[1], output);
+    assert.equal(await inShell(track[1]), '{}');
+    const command = readBack[1];
     const rows = await until(
       async () => {
-        const text = await (await fetch(url, { method: 'POST', body: sql })).text();
+        const text = await inShell(command);
         return text.includes('ada@example.com') && text;
       },
       { deadlineMs: 60_000, what: 'the event is in ClickHouse' },
     );
     assert.match(rows, /order_completed/);
+  });
+
+  test('says how to read the data by hand, and prints no password', () => {
+    const output = running.output();
+    for (const name of ['clickhouse-password', 'clickhouse-reader-password']) {
+      const file = join(env.DATA_DIR, name);
+      assert.equal(statSync(file).mode & 0o777, 0o600);
+      assert.ok(!output.includes(readFileSync(file, 'utf8').trim()));
+    }
+    assert.ok(
+      output.includes(`user reader, password: cat ${join(env.DATA_DIR, 'clickhouse-reader-password')}\n`),
+    );
+    assert.ok(output.includes(`tcp://127.0.0.1:${env.CLICKHOUSE_TCP_PORT} (native protocol)\n`));
   });
 
   test('makes an ADMIN_TOKEN that only its owner can read, says where it is, and has the pages on', async () => {
@@ -386,6 +406,15 @@ describe('a start that cannot work says why in one line and ends with code 1', (
       }
     });
   }
+
+  test('there is no embedded ClickHouse for this machine', async () => {
+    const env = { ...(await deployment()), NODE_OPTIONS: withoutEngine };
+    await assertRefused(
+      env,
+      /^sluice: the embedded ClickHouse is not there .*: set CLICKHOUSE_URL to a server\n$/,
+    );
+    assert.ok(!existsSync(join(env.DATA_DIR, 'lock')));
+  });
 
   test('two ports are the same', async () => {
     const env = await deployment();

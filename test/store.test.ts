@@ -40,9 +40,9 @@ let gated: ClickHouseClient;
 before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.url, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
-  gate = await startClickHouseGate(clickhouseServer.url);
+  await migrate({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  gate = await startClickHouseGate(clickhouseServer.testerUrl);
   gated = connectClickHouse({ url: gate.url, database });
 });
 
@@ -308,7 +308,7 @@ test('the rows that stay when others are taken out keep the stamps of their comm
 
 test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
   const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
   const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;
   const bad = mended.replace('"mended",null', '"bad",-1').replace(',7,"', ',8,"');
@@ -594,7 +594,7 @@ const insertFailed = (values: readonly object[]) =>
   });
 
 function retryContext(through: ClickHouseClient = clickhouse) {
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
   return { redis, clickhouse: through, config, log };
 }
 
@@ -713,7 +713,7 @@ test('a row that failed before a restore can still be retried after it', async (
   await refuseSegments(clickhouse, 0, segment.number);
   const mended = `replaceOne(row, '"bad",-1', '"mended",7')`;
   await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.url });
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
   assert.deepEqual(await rowsOf('SELECT event, user_id FROM events'), [['mended', 7]]);
 });
@@ -735,7 +735,7 @@ test('takes nothing out of a segment whose marker row is refused too: then the s
 });
 
 test('migrations can be run again, and refuse edited and newer ones', async () => {
-  const options = { url: clickhouseServer.url, database };
+  const options = { url: clickhouseServer.testerUrl, database };
   assert.deepEqual(await migrate(options), []);
   const migrations = readMigrations();
   const edited = migrations.map((migration, i) =>

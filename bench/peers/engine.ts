@@ -1,19 +1,17 @@
 // The floor of storing: the same rows in blocks of the same size into the same table, by the inserts that a worker
-// makes, and nothing else. Through HTTP, as everything here talks to the embedded ClickHouse; and into the engine
-// of another process without HTTP, which says what of the first HTTP costs.
+// makes, and nothing else. Through ClickHouse's HTTP server, as everything here talks to it; and through its native
+// protocol, where another ClickHouse has parsed the rows and sends columns, which says what of the first reading JSON costs.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
-import { insertSegment, tokenOf } from '../../src/clickhouse/store.js';
-import { plainEnvironment } from '../../test/support/environment.js';
-import { runProgram } from '../../test/support/sluice.js';
-import { removeTempDir, tempDir } from '../../test/support/temp-dir.js';
+import { insertSegment, insertSettings, tokenOf } from '../../src/clickhouse/store.js';
+import { columns } from '../../src/clickhouse/tables.js';
+import { credentials } from '../../test/support/clickhouse.js';
+import { startClickHouse } from '../../test/support/services.js';
 import type { Deployment } from '../deployment.js';
 import { BenchError } from '../failure.js';
 import { measure, type Run, type Subject } from '../measure.js';
-import type { DirectResult, DirectTask } from './engine-direct.js';
+import { cpuMicroseconds } from '../processes.js';
 import { makeSegment } from './segments-of-rows.js';
 
 export type EngineOptions = {
@@ -24,6 +22,8 @@ export type EngineOptions = {
   readonly blocks: number;
 };
 
+type Block = ReturnType<typeof makeBlocks>[number];
+
 /** As many inserts at once as a worker makes. */
 const insertsAtOnce = 2;
 const warmUpBlocks = 2;
@@ -31,83 +31,89 @@ const table = 'events';
 
 /** Inserts the blocks through HTTP; its CPU is ClickHouse's, who sends them is the generator. */
 export async function runEngine(options: EngineOptions): Promise<Run> {
-  const { deployment, subject, appId, rowsPerBlock, blocks } = options;
-  const { sluice } = ownOf(deployment);
+  const { sluice } = ownOf(options.deployment);
   const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
-  const made = makeBlocks(appId, rowsPerBlock, blocks + warmUpBlocks);
-  const insert = async (from: number, to: number) => {
-    let next = from;
-    const keepInserting = async () => {
-      for (let block = made[next++]; block !== undefined && next <= to; block = made[next++]) {
-        const segment = { table, number: block.number } as const;
-        await insertSegment(client, segment, block.bytes, tokenOf(segment, block.bytes, 0));
-      }
-    };
-    await Promise.all(Array.from({ length: insertsAtOnce }, keepInserting));
+  const blocks = makeBlocks(options.appId, options.rowsPerBlock, options.blocks + warmUpBlocks);
+  const insert = ({ number, bytes }: Block) => {
+    const segment = { table, number } as const;
+    return insertSegment(client, segment, bytes, tokenOf(segment, bytes, 0));
+  };
+  const usage = () => {
+    const { user, system } = process.cpuUsage();
+    return user + system;
   };
   try {
-    await insert(0, warmUpBlocks);
-    const { run } = await measure({
-      subject,
-      appId,
-      requests: blocks,
-      before: { events: warmUpBlocks * rowsPerBlock },
-      load: async () => {
-        const startedAt = performance.now();
-        const cpuBefore = process.cpuUsage();
-        await insert(warmUpBlocks, warmUpBlocks + blocks);
-        const { user, system } = process.cpuUsage(cpuBefore);
-        const seconds = (performance.now() - startedAt) / 1000;
-        return { seconds, generatorCpu: user + system, acknowledged: { events: blocks * rowsPerBlock } };
-      },
-    });
-    return run;
+    return await measureInserts(options, blocks, insert, usage);
   } finally {
     await client.close();
   }
 }
 
-/** The same into the engine without HTTP, in a process of its own with a table like the deployment's. */
-export async function runEngineDirect(options: Omit<EngineOptions, 'subject'>): Promise<Run> {
-  const { deployment, appId, rowsPerBlock, blocks } = options;
-  const { sluice } = ownOf(deployment);
-  const [created] = await deployment.rows<{ statement: string }>('SHOW CREATE TABLE stored_events');
-  const dir = tempDir('engine-direct');
+/** The same from a ClickHouse of its own that holds the rows, by `remote` and so by the native protocol. */
+export async function runEngineNative(options: EngineOptions): Promise<Run> {
+  const { sluice } = ownOf(options.deployment);
+  const { clickhouse, database } = sluice;
+  const sender = await startClickHouse();
+  const ask = async (query: string, body: Buffer | string = '', settings: Record<string, string> = {}) => {
+    const url = `${sender.origin}/?${new URLSearchParams({ query, ...settings })}`;
+    const reply = await fetch(url, { method: 'POST', body, headers: credentials(sender.tester) });
+    const text = await reply.text();
+    if (!reply.ok)
+      throw new BenchError(`the sending ClickHouse answered ${reply.status}: ${text.slice(0, 500)}`);
+    return text;
+  };
   try {
-    const files = makeBlocks(appId, rowsPerBlock, blocks + warmUpBlocks).map(({ number, bytes }) => {
-      const file = join(dir, `${number}.rows`);
-      writeFileSync(file, bytes);
-      return { file, token: tokenOf({ table, number }, bytes, 0) };
-    });
-    mkdirSync(join(dir, 'data'));
-    const task: DirectTask = {
-      dir: join(dir, 'data'),
-      database: sluice.database,
-      statement: created?.statement ?? '',
-      files,
-      warmUp: warmUpBlocks,
-      atOnce: insertsAtOnce,
+    const { name, password } = clickhouse.tester;
+    const remote = `remote('127.0.0.1:${clickhouse.tcpPort}', '${database}', 'stored_${table}', '${name}', '${password}')`;
+    const blocks = makeBlocks(options.appId, options.rowsPerBlock, options.blocks + warmUpBlocks);
+    const names = columns.events.join(', ');
+    const settings = Object.fromEntries(
+      Object.entries(insertSettings).map(([key, value]) => [key, String(value)]),
+    );
+    for (const { number, bytes } of blocks) {
+      await ask(`CREATE TABLE block_${number} ENGINE = Memory AS SELECT ${names} FROM ${remote} WHERE 0`);
+      await ask(`INSERT INTO block_${number} FORMAT JSONCompactEachRow`, bytes, settings);
+    }
+    const insert = async ({ number, bytes }: Block) => {
+      const token = tokenOf({ table, number }, bytes, 0);
+      const insertion = `INSERT INTO FUNCTION ${remote} (${names}) SELECT * FROM block_${number}`;
+      await ask(insertion, '', { ...settings, insert_deduplication_token: token });
     };
-    writeFileSync(join(dir, 'task.json'), JSON.stringify(task));
-    const env = { ...plainEnvironment(), UV_THREADPOOL_SIZE: '16', TZ: 'UTC' };
-    const text = await runProgram('bench/peers/engine-direct.js', [join(dir, 'task.json')], env);
-    const { seconds, cpu, rows } = JSON.parse(text) as DirectResult;
-    const records = blocks * rowsPerBlock;
-    if (rows !== records + warmUpBlocks * rowsPerBlock) throw new BenchError(`the engine holds ${rows} rows`);
-    return {
-      records,
-      requests: blocks,
-      seconds,
-      recordsPerSecond: records / seconds,
-      requestsPerSecond: blocks / seconds,
-      cpu: { clickhouse: cpu / records },
-      cpuSum: cpu / records,
-      generatorCpu: 0,
-      storedAfterMs: 0,
-    };
+    return await measureInserts(options, blocks, insert, () => cpuMicroseconds(sender.pid));
   } finally {
-    removeTempDir(dir);
+    await sender.remove();
   }
+}
+
+async function measureInserts(
+  { subject, appId, rowsPerBlock, blocks: count }: EngineOptions,
+  blocks: readonly Block[],
+  insert: (block: Block) => Promise<void>,
+  generatorMicroseconds: () => number,
+): Promise<Run> {
+  const insertAll = async (some: readonly Block[]) => {
+    const rest = [...some];
+    const keepInserting = async () => {
+      for (let block = rest.shift(); block !== undefined; block = rest.shift()) await insert(block);
+    };
+    await Promise.all(Array.from({ length: insertsAtOnce }, keepInserting));
+  };
+  await insertAll(blocks.slice(0, warmUpBlocks));
+  const { run } = await measure({
+    subject,
+    appId,
+    requests: count,
+    before: { events: warmUpBlocks * rowsPerBlock },
+    load: async () => {
+      const startedAt = performance.now();
+      const cpuBefore = generatorMicroseconds();
+      await insertAll(blocks.slice(warmUpBlocks));
+      const seconds = (performance.now() - startedAt) / 1000;
+      const generatorCpu = generatorMicroseconds() - cpuBefore;
+      return { seconds, generatorCpu, acknowledged: { events: count * rowsPerBlock } };
+    },
+  });
+  return run;
 }
 
 function makeBlocks(appId: string, rows: number, count: number) {

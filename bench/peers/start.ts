@@ -88,7 +88,7 @@ export function preparePeers(deployment: Deployment): Peers {
     await createTable();
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
-    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.url };
+    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl };
     const pids: Partial<Record<ProcessName, number>> = { clickhouse: clickhouse.pid };
     if (name === 'fastify') {
       const { pid, url: redisUrl } = await redis();

@@ -25,7 +25,7 @@ export const singleNames = [
   'fastify-single-keys',
 ];
 export const bulkNames = [
-  'engine-direct',
+  'engine-native',
   'engine',
   'redis-bulk',
   'bulk-10',

@@ -11,7 +11,10 @@ export async function checkPorts(config: Config): Promise<void> {
     { variable: 'ADMIN_PORT', host: config.host, port: config.adminPort },
     ...(config.redisEmbedded ? [{ variable: 'REDIS_PORT', host: '127.0.0.1', port: config.redisPort }] : []),
     ...(config.clickhouseEmbedded
-      ? [{ variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: config.clickhousePort }]
+      ? [
+          { variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: config.clickhousePort },
+          { variable: 'CLICKHOUSE_TCP_PORT', host: '127.0.0.1', port: config.clickhouseTcpPort },
+        ]
       : []),
   ];
   for (const [index, { variable, host, port }] of ports.entries()) {

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../../src/config.js';
 import type { ChildSpec } from './child.js';
-import { threadPoolSize } from './clickhouse/limits.js';
 import { reachableHost } from './ports.js';
 import { redisConfig } from './redis-config.js';
 import { readyRedisPid } from './redis-probe.js';
@@ -32,9 +31,9 @@ export function redisSpec(config: Config): ChildSpec {
 export function clickhouseSpec(config: Config): ChildSpec {
   return {
     name: 'clickhouse',
-    program: clickhouseProgram(),
+    program: nodeProgram('deploy/local/clickhouse/main.js'),
     ipc: true,
-    healthy: () => answersOk(`${config.clickhouseUrl}/ping`),
+    healthy: () => answersOk(`http://127.0.0.1:${config.clickhousePort}/ping`),
     healthyMsMax: 10 * minuteMs,
     stopMsMax: 20_000,
   };
@@ -65,12 +64,6 @@ export function apiSpec(config: Config, number: number, env: NodeJS.ProcessEnv):
     healthyMsMax: 2 * minuteMs,
     stopMsMax: 25_000,
   };
-}
-
-/** With its threads given from outside, the engine needs no second process to give them to itself. */
-function clickhouseProgram(): ChildSpec['program'] {
-  const program = nodeProgram('deploy/local/clickhouse/main.js');
-  return { ...program, env: { ...program.env, UV_THREADPOOL_SIZE: String(threadPoolSize) } };
 }
 
 export function nodeProgram(compiled: string, ...args: string[]): ChildSpec['program'] {

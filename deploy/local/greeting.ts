@@ -4,6 +4,7 @@ import { relative } from 'node:path';
 import type { Config } from '../../src/config.js';
 import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
+import { passwordFile } from './clickhouse/passwords.js';
 
 /** The answer of `admin bootstrap`. */
 export type Bootstrap = {
@@ -28,6 +29,7 @@ export function greeting(
   const host = urlHost(config.host);
   const main = environments.find((environment) => environment.main) ?? environments[0];
   const clickhouse = curlClickHouse(config);
+  const reader = shortPath(passwordFile(config.dataDir, 'reader'));
   const event = {
     app_id: main?.app_id,
     identity: 'ada@example.com',
@@ -47,6 +49,12 @@ export function greeting(
       ['Metrics, admin', `http://${host}:${config.adminPort}/metrics`],
       ['Redis', config.redisUrl.split(',').map(withoutSecrets).join(', ')],
       ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
+      ...(config.clickhouseEmbedded
+        ? [
+            ['', `tcp://127.0.0.1:${config.clickhouseTcpPort} (native protocol)`],
+            ['', `user reader, password: cat ${reader}`],
+          ]
+        : []),
       ['', `${clickhouse} -d 'SELECT count() FROM events'`],
       ['Data and logs', config.dataDir],
       ...environments.map(({ name, app_id }) => [`app_id`, `${app_id}  ${name}`]),
@@ -65,7 +73,11 @@ export function greeting(
 
 function curlClickHouse(config: Config): string {
   const url = new URL(config.clickhouseUrl);
-  const user = url.username === '' ? '' : ` -u '${url.username}:PASSWORD'`;
+  const user = config.clickhouseEmbedded
+    ? ` -u "reader:$(cat ${shortPath(passwordFile(config.dataDir, 'reader'))})"`
+    : url.username === ''
+      ? ''
+      : ` -u '${url.username}:PASSWORD'`;
   const path = url.pathname.replace(/\/*$/, '/');
   return `curl -s${user} '${url.origin}${path}?database=${config.clickhouseDatabase}'`;
 }

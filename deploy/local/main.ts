@@ -7,6 +7,7 @@ import { prepareAdministration } from './administration.js';
 import { checkPorts } from './check-ports.js';
 import { type Child, type ChildSpec, createChild } from './child.js';
 import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
+import { missingEngine } from './clickhouse/engine.js';
 import { type Bootstrap, greeting } from './greeting.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
@@ -26,6 +27,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 if (process.env.npm_lifecycle_event === 'start') stopWithParent();
 
 try {
+  if (config.clickhouseEmbedded) checkEngine();
   lock = await lockDataDir(config.dataDir, say);
   await checkPorts(config);
   await startAll(config, lock);
@@ -34,6 +36,11 @@ try {
   if (!interrupted) say(error instanceof StartError ? error.message : String((error as Error).stack));
   await stopAll();
   process.exit(interrupted ? 0 : 1);
+}
+
+function checkEngine(): void {
+  const missing = missingEngine();
+  if (missing !== undefined) throw new StartError(missing);
 }
 
 async function startAll(config: Config, lock: DataDirLock): Promise<void> {

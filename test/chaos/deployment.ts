@@ -3,6 +3,7 @@
 
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
+import { atPort } from '../support/clickhouse.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
 import { connectTestRedis } from '../support/redis-client.js';
 import {
@@ -66,7 +67,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, env: clock?.env ?? {}, ...options }),
     startClickHouse(),
   ]);
-  const gate = await startClickHouseGate(clickhouse.url, { choice: isPoison, code: cannotParse });
+  const gate = await startClickHouseGate(clickhouse.testerUrl, { choice: isPoison, code: cannotParse });
   const links = {
     'api-redis': await startTcpProxy({ port: server.port }),
     'worker-redis': await startTcpProxy({ port: server.port }),
@@ -85,7 +86,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     apiEnv: { REDIS_URL: `redis://127.0.0.1:${links['api-redis'].port}` },
     workerEnv: {
       REDIS_URL: `redis://127.0.0.1:${links['worker-redis'].port}`,
-      CLICKHOUSE_URL: `http://127.0.0.1:${links['worker-clickhouse'].port}`,
+      CLICKHOUSE_URL: atPort(gate.url, links['worker-clickhouse'].port),
     },
   });
   const redis = connectTestRedis(server.url);

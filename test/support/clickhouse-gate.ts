@@ -11,6 +11,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { atPort } from './clickhouse.js';
 
 export type Statement = {
   readonly sql: string;
@@ -98,7 +99,7 @@ export async function startClickHouseGate(
       return;
     }
     if (delayed.choice(statement)) await new Promise((settle) => setTimeout(settle, delayed.ms));
-    const answer = await forward(targetUrl, incoming, statement.body);
+    const answer = await forward(new URL(targetUrl).origin, incoming, statement.body);
     if (loses(statement)) {
       lost.push(statement);
       incoming.socket.resetAndDestroy();
@@ -121,7 +122,7 @@ export async function startClickHouseGate(
   }
 
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: atPort(targetUrl, (server.address() as AddressInfo).port),
     get held() {
       return held.map(({ statement }) => statement);
     },
@@ -182,11 +183,11 @@ async function readStatement(incoming: IncomingMessage): Promise<Statement> {
 
 type Answer = { readonly status: number; readonly headers: IncomingHttpHeaders; readonly body: Buffer };
 
-function forward(targetUrl: string, incoming: IncomingMessage, body: Buffer): Promise<Answer> {
+function forward(targetOrigin: string, incoming: IncomingMessage, body: Buffer): Promise<Answer> {
   return new Promise((settle, reject) => {
     const { 'transfer-encoding': _, connection: __, ...headers } = incoming.headers;
     const sent = request(
-      `${targetUrl}${incoming.url}`,
+      `${targetOrigin}${incoming.url}`,
       { method: incoming.method, headers: { ...headers, 'content-length': body.length } },
       (answer) => {
         const pieces: Buffer[] = [];

@@ -1,7 +1,10 @@
-// A private embedded ClickHouse for tests: the process that `npm start` runs, on a port and data of its own.
+// A private embedded ClickHouse for tests: the process that `npm start` runs, on ports and data of its own.
 
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { threadPoolSize } from '../../deploy/local/clickhouse/limits.js';
+import { passwordFile } from '../../deploy/local/clickhouse/passwords.js';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
@@ -9,12 +12,24 @@ import { removeTempDir, tempDir } from './temp-dir.js';
 
 const main = fileURLToPath(new URL('../../deploy/local/clickhouse/main.js', import.meta.url));
 
+export type ClickHouseUser = { readonly name: string; readonly password: string };
+
 export type ClickHouseHandle = Child & {
+  /** With the service's user and password, for CLICKHOUSE_URL. */
   readonly url: string;
+  /** The same with those of `tester`, for databases other than the service's own. */
+  readonly testerUrl: string;
+  /** Without them, for requests that bring their own. */
+  readonly origin: string;
   readonly port: number;
+  readonly tcpPort: number;
+  /** A user of the tests alone, who may do everything. */
+  readonly tester: ClickHouseUser;
+  readonly service: ClickHouseUser;
+  readonly reader: ClickHouseUser;
   /** The DATA_DIR of the process; kept over kill9 and restart, removed by `remove` or with the process. */
   readonly dir: string;
-  /** Runs one statement over HTTP and settles with the text of the reply; rejects with the server's words. */
+  /** Runs one statement over HTTP as `tester` and settles with the text of the reply; rejects with the server's words. */
   query(sql: string): Promise<string>;
   /** Stops it and removes its data. */
   remove(): Promise<void>;
@@ -32,7 +47,10 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
   const ownDir = options.dir === undefined;
   const dir = options.dir ?? tempDir('clickhouse');
   const port = options.port ?? (await freePort());
-  const url = `http://127.0.0.1:${port}`;
+  const tcpPort = await freePort();
+  const origin = `http://127.0.0.1:${port}`;
+  const tester = { name: 'tester', password: randomBytes(12).toString('hex') };
+  addTester(dir, tester);
   const child = await startChild({
     name: 'clickhouse',
     program: {
@@ -40,21 +58,34 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
       args: [main],
       env: {
         ...plainEnvironment(),
-        UV_THREADPOOL_SIZE: String(threadPoolSize),
         DATA_DIR: dir,
         CLICKHOUSE_PORT: String(port),
+        CLICKHOUSE_TCP_PORT: String(tcpPort),
         ...options.env,
       },
     },
     ipc: true,
-    healthy: async () => (await fetch(`${url}/ping`, { signal: AbortSignal.timeout(2_000) })).status === 200,
+    healthy: async () =>
+      (await fetch(`${origin}/ping`, { signal: AbortSignal.timeout(2_000) })).status === 200,
     healthyDeadlineMs: 120_000,
   });
+  const user = (name: 'sluice' | 'reader'): ClickHouseUser => ({
+    name,
+    password: readFileSync(passwordFile(dir, name), 'utf8').trim(),
+  });
+  const [service, reader] = [user('sluice'), user('reader')];
+  const urlOf = (user: ClickHouseUser) => `http://${user.name}:${user.password}@127.0.0.1:${port}`;
   return Object.defineProperties(child as ClickHouseHandle, {
-    url: { value: url },
+    url: { value: urlOf(service) },
+    testerUrl: { value: urlOf(tester) },
+    origin: { value: origin },
     port: { value: port },
+    tcpPort: { value: tcpPort },
+    tester: { value: tester },
+    service: { value: service },
+    reader: { value: reader },
     dir: { value: dir },
-    query: { value: (sql: string) => query(url, sql) },
+    query: { value: (sql: string) => query(origin, tester, sql) },
     remove: {
       value: async () => {
         await child.stop();
@@ -64,8 +95,32 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
   });
 }
 
-async function query(url: string, sql: string): Promise<string> {
-  const reply = await fetch(url, { method: 'POST', body: sql });
+/** The engine merges what is in the folder into its users. */
+function addTester(dir: string, { name, password }: ClickHouseUser): void {
+  const folder = join(dir, 'clickhouse-users.d');
+  mkdirSync(folder, { recursive: true });
+  const hash = createHash('sha256').update(password).digest('hex');
+  writeFileSync(
+    join(folder, 'tester.xml'),
+    `<clickhouse><users><${name}><password_sha256_hex>${hash}</password_sha256_hex><networks><ip>127.0.0.1</ip></networks>
+    <profile>default</profile><quota>default</quota><access_management>1</access_management></${name}></users></clickhouse>`,
+  );
+}
+
+/** Headers of a request that a user makes. */
+export function credentials({ name, password }: ClickHouseUser): Record<string, string> {
+  return { 'X-ClickHouse-User': name, 'X-ClickHouse-Key': password };
+}
+
+/** The same user at another port: that of a gate or a proxy. */
+export function atPort(url: string, port: number): string {
+  const other = new URL(url);
+  other.port = String(port);
+  return other.href.replace(/\/$/, '');
+}
+
+async function query(origin: string, user: ClickHouseUser, sql: string): Promise<string> {
+  const reply = await fetch(origin, { method: 'POST', body: sql, headers: credentials(user) });
   const text = await reply.text();
   if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
   return text;

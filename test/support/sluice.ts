@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../deploy/local/launch.js';
 import { type Child, startChild } from './child.js';
-import { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
+import { type ClickHouseHandle, credentials, startClickHouse } from './clickhouse.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
 import { type RedisHandle, startRedis } from './redis.js';
@@ -76,12 +76,14 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     options.clickhouse ?? startClickHouse(),
   ]);
   deployments += 1;
+  // The service's own user has rights on the database `sluice` only.
+  const clickhouseUrl = options.clickhouse === undefined ? clickhouse.url : clickhouse.testerUrl;
   const adminToken = randomBytes(16).toString('hex');
   const shared: NodeJS.ProcessEnv = {
     ...plainEnvironment(),
     DATA_DIR: dataDir,
     REDIS_URL: redis.url,
-    CLICKHOUSE_URL: clickhouse.url,
+    CLICKHOUSE_URL: clickhouseUrl,
     CLICKHOUSE_DATABASE: options.clickhouse === undefined ? 'sluice' : `sluice_${process.pid}_${deployments}`,
     ADMIN_TOKEN: adminToken,
     ...options.env,
@@ -112,7 +114,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     adminUrl: api[0]?.adminUrl ?? '',
     adminToken,
     redisUrl: redis.url,
-    clickhouseUrl: clickhouse.url,
+    clickhouseUrl,
     redis,
     clickhouse,
     database,
@@ -123,7 +125,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     appId: bootstrap.environments.find((environment) => environment.main)?.app_id ?? '',
     addWorker,
     admin: (...args) => runAdmin(args, shared),
-    rows: (sql) => queryRows(clickhouse.url, database, sql),
+    rows: (sql) => queryRows(clickhouse, database, sql),
     async stop() {
       await Promise.all(api.map((child) => child.stop()));
       await Promise.all(workers.map((child) => child.stop()));
@@ -198,9 +200,13 @@ export async function runProgram(
   return output;
 }
 
-async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
+async function queryRows<Row>(clickhouse: ClickHouseHandle, database: string, sql: string): Promise<Row[]> {
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
-  const reply = await fetch(`${url}/?${parameters}`, { method: 'POST', body: sql });
+  const reply = await fetch(`${clickhouse.origin}/?${parameters}`, {
+    method: 'POST',
+    headers: credentials(clickhouse.tester),
+    body: sql,
+  });
   const text = await reply.text();
   if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
   return text

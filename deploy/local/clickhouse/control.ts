@@ -1,0 +1,61 @@
+// What the process asks its own server: whether it answers, and who is running when it is to stop.
+
+import { setTimeout as pause } from 'node:timers/promises';
+
+const pollMs = 20;
+const answerMsMax = 5_000;
+
+export type Control = {
+  /** Settles with the engine's version once it answers; a large DATA_DIR takes its time. */
+  untilAnswered(): Promise<string>;
+  /** Settles when no statement runs, with false after `ms`. */
+  idleWithin(ms: number): Promise<boolean>;
+  /** Kills what runs; settles when it has ended, with false after `ms`. */
+  killWithin(ms: number): Promise<boolean>;
+};
+
+/** For the user `launcher`, whose password only this process knows. */
+export function createControl(port: number, password: string): Control {
+  async function ask(sql: string): Promise<string> {
+    const reply = await fetch(`http://127.0.0.1:${port}/`, {
+      method: 'POST',
+      headers: { 'X-ClickHouse-User': 'launcher', 'X-ClickHouse-Key': password },
+      body: sql,
+      signal: AbortSignal.timeout(answerMsMax),
+    });
+    const text = await reply.text();
+    if (!reply.ok) throw new Error(`the engine answered ${reply.status}`);
+    return text.trim();
+  }
+
+  async function idleWithin(ms: number): Promise<boolean> {
+    for (const startedAt = performance.now(); performance.now() - startedAt < ms; await pause(pollMs)) {
+      // One that does not listen yet has nothing running; one that is out of memory or threads has.
+      const running = await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`).catch(
+        (error: unknown) => (codeOf(error) === 'ECONNREFUSED' ? '0' : '?'),
+      );
+      if (running === '0') return true;
+    }
+    return false;
+  }
+
+  return {
+    async untilAnswered() {
+      for (;;) {
+        const version = await ask('SELECT version()').catch(() => undefined);
+        if (version !== undefined) return version;
+        await pause(pollMs);
+      }
+    },
+    idleWithin,
+    async killWithin(ms) {
+      // It waits for an insert that waits for its client.
+      void ask(`KILL QUERY WHERE user != 'launcher' ASYNC`).catch(() => undefined);
+      return idleWithin(ms);
+    },
+  };
+}
+
+function codeOf(error: unknown): string | undefined {
+  return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code;
+}
