@@ -13,7 +13,7 @@ const packages = [
   'bullmq',
   'ioredis',
   '@clickhouse/client',
-  'chdb',
+  'ffi-rs',
   'autocannon',
   'fastify',
 ];

@@ -117,8 +117,8 @@ noisier.`;
 
 const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`; with a synced file it appends the body to a file first, and
 what came meanwhile shares an fdatasync. ClickHouse gets the same rows in blocks as large as those of
-bulk-500, by the inserts that a worker makes, through the HTTP of the embedded process, whose CPU counts; without
-it says what that HTTP costs. Redis gets the same bytes by APPEND, as many commands at a time as a commit has requests,
+bulk-500, by the inserts that a worker makes, through its HTTP server; its CPU counts. By the native protocol another
+ClickHouse has read the rows and sends columns. Redis gets the same bytes by APPEND, as many commands at a time as a commit has requests,
 its file synced before every answer.
 
 Peers, sent the very same bodies: Fastify checks with its schema, limits single events by INCR, claims keys by SET NX and

@@ -131,7 +131,7 @@ function versions(): string {
   const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { version: string }>;
   };
-  const packages = ['bullmq', 'ioredis', '@clickhouse/client', 'chdb', 'uWebSockets.js'];
+  const packages = ['bullmq', 'ioredis', '@clickhouse/client', 'ffi-rs', 'uWebSockets.js'];
   const named = packages.map((name) => `${name} ${lock.packages[`node_modules/${name}`]?.version}`);
   return `Node ${process.version}, redis-server ${redis}, ${named.join(', ')}; Linux ${release()}, ${cpus().length} processors.`;
 }
