@@ -79,7 +79,9 @@ test('holds what the processes need: nothing that builds or tests, no source, no
   const development = Object.keys(packages).filter((path) => packages[path]?.dev);
   assert.ok(development.length > 50);
   assert.deepEqual(
-    [...development, 'node_modules/@chdb', 'node_modules/ffi-rs'].filter((path) => existsSync(join(folder, path))),
+    [...development, 'node_modules/@chdb', 'node_modules/ffi-rs'].filter((path) =>
+      existsSync(join(folder, path)),
+    ),
     [],
   );
   const binaries = readdirSync(join(folder, 'node_modules/uWebSockets.js')).filter((name) =>

@@ -2,7 +2,6 @@
 // what clients that misbehave do to it.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -14,6 +13,7 @@ import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClien
 import { readerGrants, serviceGrants } from '../deploy/local/clickhouse/users.js';
 import { type ClickHouseHandle, startClickHouse } from './support/clickhouse.js';
 import { ask, begin, longStatement, type Question, running } from './support/clickhouse-requests.js';
+import { inShell } from './support/shell.js';
 import { runProgram } from './support/sluice.js';
 import { until } from './support/wait.js';
 
@@ -67,11 +67,11 @@ describe('a program', () => {
     await assert.rejects(read, (error) => error instanceof ClickHouseError && error.code === '395');
   });
 
-  test('asks with curl, in UTC', () => {
-    const user = `${server.reader.name}:${server.reader.password}`;
-    const args = ['-sS', '--fail-with-body', '-u', user, `${server.origin}/?database=sluice`];
+  test('asks with curl, in UTC', async () => {
+    const password = `$(cat ${join(server.dir, 'clickhouse-reader-password')})`;
+    const curl = `curl -sS --fail-with-body -u "reader:${password}" '${server.origin}/?database=sluice'`;
     const sql = 'SELECT currentUser(), timezone(), count() FROM events';
-    assert.equal(execFileSync('curl', [...args, '-d', sql], { encoding: 'utf8' }), 'reader\tUTC\t0\n');
+    assert.equal(await inShell(`${curl} -d '${sql}'`), 'reader\tUTC\t0\n');
   });
 
   test('reads an answer compressed with LZ4, and may send its data so', async () => {
@@ -294,7 +294,9 @@ describe('the process', () => {
   });
 
   test('carries out a mutation of many parts at once, though it has few slots', async () => {
-    await server.query('CREATE TABLE work.parts (a UInt64, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY a');
+    await server.query(
+      'CREATE TABLE work.parts (a UInt64, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY a',
+    );
     for (let part = 0; part < 21; part += 1) await server.query(`INSERT INTO work.parts VALUES (1, ${part})`);
     const times: number[] = [];
     for (let time = 0; time < 3; time += 1) {

@@ -10,18 +10,50 @@ import { tempDir } from './support/temp-dir.js';
 
 const setupScript = fileURLToPath(new URL('../../deploy/local/setup.mjs', import.meta.url));
 
+function setUp(path: string, call: string): { status: number | null; stderr: string } {
+  const code = `import(${JSON.stringify(setupScript)}).then((setup) => setup.${call})`;
+  const { status, stderr } = spawnSync(process.execPath, ['-e', code], {
+    env: { PATH: path },
+    encoding: 'utf8',
+  });
+  return { status, stderr };
+}
+
+describe('the front of this Node', () => {
+  async function frontFault(error: Error | undefined): Promise<string | undefined> {
+    const setup = (await import(setupScript)) as {
+      frontFault(load: () => void, major: string, glibc: string): string | undefined;
+    };
+    return setup.frontFault(
+      () => {
+        if (error !== undefined) throw error;
+      },
+      '24',
+      '2.36',
+    );
+  }
+
+  test('is not spoken of where it loads', async () => {
+    assert.equal(await frontFault(undefined), undefined);
+    assert.equal(setUp(process.env.PATH ?? '', 'requireFront()').stderr, '');
+  });
+
+  test('is told to need a newer glibc, or another Node, in one line', async () => {
+    const error = new Error(
+      "This version supports only …\n\nError: libc.so.6: version `GLIBC_2.38' not found (required by uws.node)",
+    );
+    assert.equal(await frontFault(error), 'Node 24 needs glibc 2.38; this system has 2.36: use Node 22');
+  });
+
+  test('is told not to load where something else is wrong, in one line', async () => {
+    const error = new Error('This version supports only …\n\nError: Cannot find module uws.node');
+    assert.equal(await frontFault(error), 'uWebSockets.js does not load: Error: Cannot find module uws.node');
+  });
+});
+
 describe('setting up what the system has to bring', () => {
   function installRedis(path: string): { status: number | null; stderr: string } {
     return setUp(path, 'installRedis()');
-  }
-
-  function setUp(path: string, call: string): { status: number | null; stderr: string } {
-    const code = `import(${JSON.stringify(setupScript)}).then((setup) => setup.${call})`;
-    const { status, stderr } = spawnSync(process.execPath, ['-e', code], {
-      env: { PATH: path },
-      encoding: 'utf8',
-    });
-    return { status, stderr };
   }
 
   function folderWith(scripts: Record<string, string>): string {

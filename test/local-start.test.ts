@@ -1,18 +1,18 @@
 // `npm start` from outside: what it prints, what it survives, what it leaves behind.
 
 import assert from 'node:assert/strict';
-import { type ChildProcess, execFile } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { launch } from '../deploy/local/launch.js';
 import { isRunning, type ProcessIdentity } from '../deploy/local/process-identity.js';
 import { plainEnvironment } from './support/environment.js';
 import { freePort } from './support/free-port.js';
+import { inShell } from './support/shell.js';
 import { tempDir } from './support/temp-dir.js';
 import { until, within } from './support/wait.js';
 import { withoutEngine } from './support/without-engine.js';
@@ -116,12 +116,6 @@ async function query(env: NodeJS.ProcessEnv & { DATA_DIR: string }, sql: string)
     body: sql,
   });
   return reply.text();
-}
-
-/** Settles with what a command prints that was copied from the start. */
-async function inShell(command: string): Promise<string> {
-  const { stdout } = await promisify(execFile)('sh', ['-c', command]);
-  return stdout;
 }
 
 function appIds(started: Start): string[] {

@@ -5,6 +5,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, isBuilt } from '../build.mjs';
@@ -24,8 +25,30 @@ export function fail(line) {
 /** uWebSockets.js is a native module with a binary for each of these versions. */
 export function requireNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
-  if (major === 22 || (major === 20 && minor >= 12)) return;
-  fail(`needs Node 20 (20.12 or newer) or Node 22, this is ${process.versions.node}`);
+  if (major === 22 || major === 24 || (major === 20 && minor >= 12)) return;
+  fail(`needs Node 22 or 24 (or 20.12 and newer ones of 20), this is ${process.versions.node}`);
+}
+
+/** Ends the process where the binary of uWebSockets.js for this Node does not load: that for 24 needs a newer glibc. */
+export function requireFront() {
+  const fault = frontFault();
+  if (fault !== undefined) fail(fault);
+}
+
+/** Undefined when it loads. The parameters are for tests. */
+export function frontFault(
+  load = () => createRequire(import.meta.url)('uWebSockets.js'),
+  major = process.versions.node.split('.')[0],
+  glibc = process.report.getReport().header.glibcVersionRuntime,
+) {
+  try {
+    load();
+    return undefined;
+  } catch (error) {
+    const [, needed] = /GLIBC_([\d.]+)' not found/.exec(String(error)) ?? [];
+    if (needed === undefined) return `uWebSockets.js does not load: ${String(error).split('\n').at(-1)}`;
+    return `Node ${major} needs glibc ${needed}; this system has ${glibc}: use Node 22`;
+  }
 }
 
 /** Installs the packages of package-lock.json when they are missing or other ones. */

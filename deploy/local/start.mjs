@@ -2,10 +2,11 @@
 // the supervisor (main.ts), which runs Redis, ClickHouse, the workers and the API.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
-import { buildOrExit, installPackages, installRedis, requireNode } from './setup.mjs';
+import { buildOrExit, installPackages, installRedis, requireFront, requireNode } from './setup.mjs';
 
 requireNode();
 installPackages();
+requireFront();
 if (!process.env.REDIS_URL) installRedis();
 buildOrExit();
 await import('../../dist/deploy/local/main.js');

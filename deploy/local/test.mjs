@@ -11,29 +11,31 @@ import {
   installPackages,
   installPrograms,
   installRedis,
+  requireFront,
   requireNode,
   root,
   say,
 } from './setup.mjs';
 import { unpackPrograms } from './unpack.mjs';
 
-/** Debian's programs that some tests drive, by the import that uses them. */
+/** Debian's programs that some tests drive, by the imports that use them. */
 const testPrograms = [
-  { program: 'chromium', package: 'chromium', usedBy: 'support/browser.js' },
-  { program: 'systemd-analyze', package: 'systemd', usedBy: 'support/systemd.js' },
-  { program: 'curl', package: 'curl', usedBy: 'support/runbook.js' },
+  { program: 'chromium', package: 'chromium', usedBy: ['support/browser.js'] },
+  { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
+  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'support/shell.js'] },
 ];
 
 /** The same, of packages that would start a service when they are installed. */
-const unpackedPrograms = [{ program: 'promtool', package: 'prometheus', usedBy: 'support/promtool.js' }];
+const unpackedPrograms = [{ program: 'promtool', package: 'prometheus', usedBy: ['support/promtool.js'] }];
 
 const names = process.argv.slice(2);
 
 requireNode();
 installPackages();
+requireFront();
 installRedis();
 const sources = testSources();
-const isUsed = ({ usedBy }) => sources.some((path) => usesFile(path, usedBy));
+const isUsed = ({ usedBy }) => sources.some((path) => usedBy.some((imported) => usesFile(path, imported)));
 installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));
 buildOrExit();

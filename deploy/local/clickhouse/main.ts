@@ -79,7 +79,6 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     };
     const backupDir = join(dataDir, 'backups');
     writeFileSync(configFile, serverConfig({ path, usersFile, backupDir, httpPort, tcpPort }));
-    rmSync(usersFile, { force: true });
     writeFileSync(usersFile, usersConfig(config.clickhouseDatabase, passwords), { mode: 0o600 });
     return configFile;
   } catch (error) {

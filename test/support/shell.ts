@@ -1,0 +1,10 @@
+// Running what a user copies from the console or the documentation: lines of a shell, with curl.
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+/** Settles with what the command prints; rejects when it fails. */
+export async function inShell(command: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('sh', ['-c', command]);
+  return stdout;
+}
