@@ -154,6 +154,17 @@ describe('the process', { concurrency: true }, () => {
     await own.remove();
   });
 
+  test('takes settings from files of the administrator', async () => {
+    const dir = tempDir('clickhouse settings & more');
+    mkdirSync(join(dir, 'clickhouse.d'));
+    const setting = '<clickhouse><mark_cache_size>12345678</mark_cache_size></clickhouse>';
+    writeFileSync(join(dir, 'clickhouse.d', 'own.xml'), setting);
+    const own = await startClickHouse({ dir });
+    const sql = "SELECT value FROM system.server_settings WHERE name = 'mark_cache_size'";
+    assert.equal(await own.query(sql), '12345678\n');
+    await own.remove();
+  });
+
   test('removes what earlier versions left in its DATA_DIR', async () => {
     const dir = tempDir('clickhouse-upgrade');
     mkdirSync(join(dir, 'clickhouse-exchange'));
