@@ -16,25 +16,33 @@ export type Control = {
 
 /** For the user `launcher`, whose password only this process knows. */
 export function createControl(port: number, password: string): Control {
-  async function ask(sql: string): Promise<string> {
+  async function ask(sql: string, msMax = answerMsMax): Promise<string> {
     const reply = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
       headers: { 'X-ClickHouse-User': 'launcher', 'X-ClickHouse-Key': password },
       body: sql,
-      signal: AbortSignal.timeout(answerMsMax),
+      signal: AbortSignal.timeout(msMax),
     });
     const text = await reply.text();
     if (!reply.ok) throw new Error(`the engine answered ${reply.status}`);
     return text.trim();
   }
 
+  /** Statements of others. Undefined when it does not say so in time, as one that is out of memory or threads. */
+  async function countOthers(msMax: number): Promise<number | undefined> {
+    try {
+      return Number(await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax));
+    } catch (error) {
+      // It does not listen yet.
+      return codeOf(error) === 'ECONNREFUSED' ? 0 : undefined;
+    }
+  }
+
   async function idleWithin(ms: number): Promise<boolean> {
-    for (const startedAt = performance.now(); performance.now() - startedAt < ms; await pause(pollMs)) {
-      // One that does not listen yet has nothing running; one that is out of memory or threads has.
-      const running = await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`).catch(
-        (error: unknown) => (codeOf(error) === 'ECONNREFUSED' ? '0' : '?'),
-      );
-      if (running === '0') return true;
+    const endsAt = performance.now() + ms;
+    for (let left = ms; left > 0; left = Math.floor(endsAt - performance.now())) {
+      if ((await countOthers(left)) === 0) return true;
+      await pause(pollMs);
     }
     return false;
   }

@@ -16,7 +16,7 @@ export type Passwords = {
 export function serviceGrants(database: string): string[] {
   return [
     `SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON ${database}.*`,
-    // Without a table ENGINE is any: the rights to read files, URLs and other servers are rights of their own.
+    // Tables of other engines read files, URLs and other servers.
     ...['MergeTree', 'ReplacingMergeTree', 'Memory', 'Join', 'Set'].map(
       (engine) => `TABLE ENGINE ON ${engine}`,
     ),
@@ -32,7 +32,7 @@ export function readerGrants(database: string): string[] {
 }
 
 /** What this process does to see who is running, and to stop. */
-const launcherGrants = ['SELECT ON system.processes', 'KILL QUERY ON *.*', 'SYSTEM LISTEN ON *.*'];
+const launcherGrants = ['SELECT ON system.processes', 'KILL QUERY ON *.*'];
 
 /** The text of `users_config`. Passwords are in it as hashes. */
 export function usersConfig(database: string, passwords: Passwords): string {
