@@ -19,6 +19,31 @@ function setUp(path: string, call: string): { status: number | null; stderr: str
   return { status, stderr };
 }
 
+describe('packages', () => {
+  type Packages = Record<string, { version: string; optional?: boolean; os?: string[] }>;
+
+  async function isInstalled(wanted: Packages, installed: Packages): Promise<boolean> {
+    const setup = (await import(setupScript)) as {
+      isInstalled(wanted: Packages, installed: Packages, exists: () => boolean): boolean;
+    };
+    return setup.isInstalled(wanted, installed, () => true);
+  }
+
+  const one = { version: '1.0.0' };
+
+  test('are installed when they are those of the lock file', async () => {
+    assert.equal(await isInstalled({ '': one, a: one }, { a: one }), true);
+    assert.equal(await isInstalled({ a: one }, {}), false);
+    assert.equal(await isInstalled({ a: one }, { a: { version: '2.0.0' } }), false);
+  });
+
+  test('that are optional may be absent where they are for other machines, and are installed where they came anew', async () => {
+    const optional = { ...one, optional: true };
+    assert.equal(await isInstalled({ a: { ...optional, os: ['darwin'] } }, {}), true);
+    assert.equal(await isInstalled({ a: optional }, {}), false);
+  });
+});
+
 describe('the front of this Node', () => {
   async function frontFault(error: Error | undefined): Promise<string | undefined> {
     const setup = (await import(setupScript)) as {

@@ -64,21 +64,31 @@ export function installPackages() {
   if (installed.status !== 0) fail('the packages could not be installed: npm ci failed, see above');
 }
 
-/**
- * npm leaves a copy of the lock file in node_modules when it has finished: what it lists is compared.
- * An optional package may be absent, since not every one exists for every platform.
- */
+/** npm leaves a copy of the lock file in node_modules when it has finished: what it lists is compared. */
 function packagesInstalled() {
   const record = join(root, 'node_modules/.package-lock.json');
   if (!existsSync(record)) return false;
   const installed = JSON.parse(readFileSync(record, 'utf8')).packages;
   const wanted = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages;
-  return Object.entries(wanted).every(([path, { version, integrity, optional, devOptional }]) => {
-    if (path === '') return true;
-    const found = installed[path];
-    if (found === undefined) return optional === true || devOptional === true;
-    return found.version === version && found.integrity === integrity && existsSync(join(root, path));
-  });
+  return isInstalled(wanted, installed, (path) => existsSync(join(root, path)));
+}
+
+/**
+ * Whether every package of one lock file is in another one and there. An optional package may be absent when it exists
+ * for some platforms only.
+ */
+export function isInstalled(wanted, installed, exists) {
+  return Object.entries(wanted).every(
+    ([path, { version, integrity, optional, devOptional, os, cpu, libc }]) => {
+      if (path === '') return true;
+      const found = installed[path];
+      if (found !== undefined) {
+        return found.version === version && found.integrity === integrity && exists(path);
+      }
+      const isOptional = optional === true || devOptional === true;
+      return isOptional && (os ?? cpu ?? libc) !== undefined;
+    },
+  );
 }
 
 /** Installs Debian's redis-server when there is none. */
