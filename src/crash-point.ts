@@ -23,6 +23,7 @@ export const crashPoints = {
     'marker_found',
     'segment_forgotten',
     'token_burnt',
+    'segment_compressed',
     'bad_rows_found',
     'bad_rows_kept',
     'bad_rows_taken_out',

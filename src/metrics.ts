@@ -167,6 +167,12 @@ export const tokensBurnt = new Counter({
   registers,
 });
 
+export const segmentsCompressed = new Counter({
+  name: 'sluice_segments_compressed_total',
+  help: 'Segments that waited for ClickHouse for so long that they were compressed.',
+  registers,
+});
+
 export const rowsQuarantined = new Counter({
   name: 'sluice_rows_quarantined_total',
   help: 'Rows that ClickHouse refused for their data, kept in failed_events.',

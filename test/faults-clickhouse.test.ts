@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { shardKeys } from '../src/redis/keys.js';
+import { registryKeys, shardKeys } from '../src/redis/keys.js';
 import { type ClickHouseGate, inserts, markerLooks, startClickHouseGate } from './support/clickhouse-gate.js';
 import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from './support/fault-checks.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from './support/load.js';
@@ -209,6 +209,24 @@ test('stores what ClickHouse takes for stored because it logged the token before
     deadlineMs: 30_000,
     what: 'the burnt token is counted',
   });
+});
+
+test('compresses what waits for a ClickHouse that does not answer, and stores it once when it does', async () => {
+  const producer = await newProducer(sluice);
+  const [api] = sluice.api;
+  assert.ok(api);
+  const compressed = async () => (await readMetric(api, 'sluice_segments_compressed_total')) ?? 0;
+  const before = await compressed();
+  for (const gate of gates) gate.hold(() => true);
+  // The copy of a document waits for ClickHouse too, and holds nothing up.
+  await redis.sadd(registryKeys.unmirrored, `environment:${producer.appId}`);
+  await sendSome(producer);
+  await until(async () => (await compressed()) > before, {
+    deadlineMs: 60_000,
+    what: 'a segment is compressed',
+  });
+  for (const gate of gates) gate.pass();
+  await assertStoredOnce(producer);
 });
 
 test('takes events up to the high-water mark while ClickHouse is stopped, then refuses, then drains', async () => {

@@ -18,6 +18,7 @@ import { registryKeys, type Segment } from '../src/redis/keys.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
 import { takeTurn } from '../src/redis/turn.js';
 import { stopRequested } from '../src/stop.js';
+import { createCompressor } from './compress-waiting.js';
 import { runDeletionRound } from './delete.js';
 import { PortTaken, serveHealth } from './health.js';
 import {
@@ -110,6 +111,7 @@ function serveShard(shard: number): {
       log,
     });
   const ageClaims = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
+  const compressWaiting = createCompressor({ redis, shard, crash });
   const options = workerOptions(shard, queueRedis, config);
   const storeWorker = new Worker<Segment>(
     storeQueueName,
@@ -138,6 +140,7 @@ function serveShard(shard: number): {
       }
       await undoWrongClocks(redis, storeQueue, config.jobLockMs, Date.now());
       await ageClaims();
+      await compressWaiting();
     },
     close: async () => {
       await Promise.all([tickWorker.close(), storeWorker.close()]);
@@ -200,6 +203,10 @@ const deletionRounds = serveDeletions();
 async function everySecond(): Promise<void> {
   await Promise.all([...served, deletionRounds].map((each) => each.everySecond()));
   await rewriteWhenWanted(redis);
+}
+
+/** Apart from what needs Redis alone, which a ClickHouse that does not answer must not hold up. */
+async function everySecondWithClickHouse(): Promise<void> {
   await mirrorRegistry(redis, clickhouse, crash);
   await mirrorDeletions(redis, clickhouse, crash);
   await purgeStrays();
@@ -233,6 +240,7 @@ function repeat(work: () => Promise<void>, everyMs: number, what: string): () =>
 }
 
 const stopUpkeep = repeat(everySecond, 1_000, 'upkeep');
+const stopCopying = repeat(everySecondWithClickHouse, 1_000, 'the copying to ClickHouse');
 const stopLooking = repeat(deletionRounds.look, lookEveryMs, 'the look for deletions');
 working = true;
 log.info({ shards }, 'working');
@@ -243,6 +251,7 @@ log.info('stopping');
 const bound = new Promise((resolve) => setTimeout(resolve, 20_000).unref());
 const closing = [
   stopUpkeep(),
+  stopCopying(),
   stopLooking(),
   deletionRounds.close(),
   ...served.map((shard) => shard.close()),

@@ -19,6 +19,7 @@ import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { quarantine } from './quarantine.js';
+import { rowsOfStored } from './segment-bytes.js';
 
 export type StoreOptions = {
   readonly redis: Redis;
@@ -117,8 +118,8 @@ export async function storeSegment(
 }
 
 async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Buffer | undefined> {
-  const bytes = await redis.getBuffer(shardKeys.segment(shard, segment));
-  if (bytes !== null) return bytes;
+  const stored = await redis.getBuffer(shardKeys.segment(shard, segment));
+  if (stored !== null) return rowsOfStored(stored);
   const outstanding = await redis.zscore(shardKeys.segments(shard), memberOf(segment));
   if (outstanding !== null) throw new Error('an outstanding segment has no bytes');
   return undefined;

@@ -53,6 +53,17 @@ export const commits = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
+/** Sealed segments that wait for ClickHouse, which workers compress. */
+export const waitingSegments = {
+  /** Those that have waited for so long; usually ClickHouse has a segment within a second. */
+  waitMs: 5_000,
+  /** One worker at a time looks, about once a second. */
+  turnMs: 900,
+  /** A look ends after so many segments, or bytes of rows: more than can arrive in the time. */
+  perTurnMax: 200,
+  bytesPerTurn: 64 * MiB,
+} as const;
+
 export const claims = {
   /** Remembered at least this long, whatever the byte budget says. */
   windowMsMin: 15 * 60 * 1000,

@@ -36,6 +36,8 @@ export const shardKeys = {
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
   /** Present while the shard's ticks run. */
   ticked: (shard: number) => `${shardTag(shard)}:ticked`,
+  /** Present for a while after a worker began to compress waiting segments. */
+  compressing: (shard: number) => `${shardTag(shard)}:compressing`,
   /** Hash of the answers of each process's last commit. */
   answers: (shard: number) => `${shardTag(shard)}:answers`,
 } as const;

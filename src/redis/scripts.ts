@@ -17,6 +17,7 @@ export const scripts = {
   forget: load('forget-4'),
   ageClaims: load('age-claims-5'),
   quarantine: load('quarantine-4'),
+  compressSegment: load('compress-segment-3'),
   writeRegistry: load('write-registry-4'),
   readUnmirrored: load('read-unmirrored-4'),
   mirrored: load('mirrored-2'),
@@ -46,6 +47,7 @@ export const scripts = {
   enterPairing: load('enter-pairing-3'),
   renewPairing: load('renew-pairing-2'),
   endPairing: load('end-pairing-3'),
+  takeTurn: load('take-turn-1'),
   time: load('time-1'),
 } as const;
 

@@ -10,6 +10,7 @@ import { runProgram } from '../support/sluice.js';
 import { within } from '../support/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
+import { tooManyQueries } from './faults-clickhouse.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty, restore } from './faults-redis.js';
 import type { Random } from './random.js';
@@ -36,6 +37,8 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
     let left = 1;
     gate.pretend((statement) => inserts(statement) && left-- > 0);
   },
+  // So long that segments are compressed.
+  segment_compressed: async ({ gate }) => gate.refuse(inserts, tooManyQueries),
   bad_rows_found: sendPoison,
   bad_rows_kept: sendPoison,
   bad_rows_taken_out: sendPoison,

@@ -1,0 +1,89 @@
+// Compresses sealed segments that ClickHouse has not taken for some seconds, so that the backlog outlasts it for
+// longer. Nothing else changes: whoever reads a segment gets its rows, so it is stored under the same token.
+
+import { waitingSegments } from '../src/contract/limits.js';
+import type { CrashPoint } from '../src/crash-point.js';
+import { segmentsCompressed } from '../src/metrics.js';
+import type { Redis } from '../src/redis/client.js';
+import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { takeTurn } from '../src/redis/turn.js';
+import { compressRows, isCompressed } from './segment-bytes.js';
+
+export type CompressOptions = {
+  readonly redis: Redis;
+  readonly shard: number;
+  readonly crash: CrashPoint;
+  /** A clock that no step moves, in milliseconds; only its differences count. */
+  readonly clockMs?: () => number;
+};
+
+/** The highest number of a segment at some time: what was there then has waited since. */
+type Seen = { readonly atMs: number; readonly number: string };
+
+/**
+ * Makes what a worker does for a shard's waiting segments about once a second. Each call settles with the number of
+ * segments that it compressed. Several workers take turns.
+ */
+export function createCompressor(options: CompressOptions): () => Promise<number> {
+  const { redis, shard, crash } = options;
+  const clockMs = options.clockMs ?? (() => performance.now());
+  const keys = [shardKeys.state(shard), shardKeys.segments(shard)] as const;
+  let seen: Seen[] = [];
+  /** Segments up to this number were looked at. */
+  let doneTo = '0';
+
+  return async () => {
+    const waitedTo = await highestThatWaited();
+    if (waitedTo === undefined || Number(waitedTo) <= Number(doneTo)) return 0;
+    if (!(await takeTurn(redis, shardKeys.compressing(shard), waitingSegments.turnMs))) return 0;
+    const members = await redis.zrangebyscore(
+      keys[1],
+      `(${doneTo}`,
+      waitedTo,
+      'LIMIT',
+      0,
+      waitingSegments.perTurnMax,
+    );
+    let compressed = 0;
+    let bytes = 0;
+    for (const member of members) {
+      const result = await compressOne(member);
+      // An open one is looked at again.
+      if (result === 'open') return compressed;
+      doneTo = segmentOfMember(member).number;
+      if (result === 'not') continue;
+      compressed += 1;
+      bytes += result;
+      if (bytes >= waitingSegments.bytesPerTurn) return compressed;
+    }
+    if (members.length < waitingSegments.perTurnMax) doneTo = waitedTo;
+    return compressed;
+  };
+
+  async function highestThatWaited(): Promise<string | undefined> {
+    const nowMs = clockMs();
+    const [newest] = await redis.zrevrange(keys[1], 0, 0);
+    const waited = seen.filter(({ atMs }) => nowMs - atMs >= waitingSegments.waitMs).at(-1);
+    seen = seen.filter((one) => one === waited || nowMs - one.atMs < waitingSegments.waitMs);
+    if (newest !== undefined) seen.push({ atMs: nowMs, number: segmentOfMember(newest).number });
+    return waited?.number;
+  }
+
+  /** Bytes of its rows; `not`: it is gone, or compressed, or another one changed it. */
+  async function compressOne(member: string): Promise<number | 'open' | 'not'> {
+    const segment = segmentOfMember(member);
+    const key = shardKeys.segment(shard, segment);
+    const rows = await redis.getBuffer(key);
+    if (rows === null || isCompressed(rows)) return 'not';
+    const form = await compressRows(rows);
+    if (form.length >= rows.length) return 'not';
+    const args = [segment.table, segment.number, rows.length, form];
+    const result = Number(await runScript(redis, scripts.compressSegment, [...keys, key], args));
+    if (result === -1) return 'open';
+    if (result === 0) return 'not';
+    segmentsCompressed.inc();
+    crash('segment_compressed');
+    return rows.length;
+  }
+}
