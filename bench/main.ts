@@ -3,6 +3,7 @@
 
 import { relative } from 'node:path';
 import { addAgain, planAgain } from './again.js';
+import { client, clientUsage } from './client.js';
 import { deletion, deletionUsage } from './deletion.js';
 import { BenchError } from './failure.js';
 import { type Options, optionsUsage, readOptions } from './options.js';
@@ -21,12 +22,15 @@ npm run bench -- again RESULTS.json                runs what failed in a session
 npm run bench -- compare A.json B.json             says what changed between two sessions
 npm run bench -- page RESULTS.json                 draws the page and the plots of results again
 npm run bench -- deletion [OPTION]…                measures deletions, which takes about 15 minutes
+npm run bench -- client [OPTION]…                  measures the client library in a browser
 
 ${scenariosUsage}
 
 ${optionsUsage}
 
 ${deletionUsage}
+
+${clientUsage}
 `;
 
 async function run(command: string, args: readonly string[]): Promise<void> {
@@ -35,6 +39,7 @@ async function run(command: string, args: readonly string[]): Promise<void> {
     if (args.length === 0) await drawPage(usualPath('deletion', true));
     return;
   }
+  if (command === 'client') return client([...args]);
   if (command === 'page') {
     const [file, ...more] = args;
     if (file === undefined || more.length > 0) throw new BenchError('page takes one file');
@@ -98,7 +103,7 @@ try {
 } catch (error) {
   const badOption = (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
   if (badOption) {
-    const own = command === 'deletion' ? deletionUsage : optionsUsage;
+    const own = { deletion: deletionUsage, client: clientUsage }[command] ?? optionsUsage;
     process.stderr.write(`bench: ${(error as Error).message}\n\n${own}\n`);
   } else if (error instanceof BenchError) process.stderr.write(`bench: ${error.message}\n`);
   else process.stderr.write(`bench: ${error instanceof Error ? error.stack : String(error)}\n`);

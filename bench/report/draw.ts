@@ -1,6 +1,7 @@
 // Draws the page and the plots of results that were written before.
 
 import { readFileSync } from 'node:fs';
+import { type ClientResults, clientReport } from '../client-report.js';
 import { type DeletionResults, deletionPlots, deletionReport } from '../deletion-report.js';
 import { BenchError } from '../failure.js';
 import { readResults, writeFiles } from '../results.js';
@@ -8,23 +9,31 @@ import { makePage } from './page.js';
 
 /** `path` is that of the results, without its ending. Throws BenchError when they are none. */
 export async function drawPage(path: string): Promise<void> {
-  const deletion = readDeletion(path);
-  if (deletion !== undefined) {
-    writeFiles(path, deletion, deletionReport(deletion), await deletionPlots(deletion));
+  const value = readJson(path);
+  if (isDeletion(value)) {
+    writeFiles(path, value, deletionReport(value), await deletionPlots(value));
     return;
   }
+  if (isClient(value)) return writeFiles(path, value, clientReport(value), {});
   const results = readResults(`${path}.json`);
   const { markdown, plots } = await makePage(results, path);
   writeFiles(path, results, markdown, plots);
 }
 
-/** The results of the scenario `deletion`, if these are. */
-function readDeletion(path: string): DeletionResults | undefined {
-  let value: Partial<DeletionResults> | null;
+function readJson(path: string): unknown {
   try {
-    value = JSON.parse(readFileSync(`${path}.json`, 'utf8')) as Partial<DeletionResults> | null;
+    return JSON.parse(readFileSync(`${path}.json`, 'utf8'));
   } catch (error) {
     throw new BenchError(`${path}.json cannot be read: ${(error as Error).message}`);
   }
-  return Array.isArray(value?.one) ? (value as DeletionResults) : undefined;
+}
+
+/** Whether these are the results of the scenario `deletion`. */
+function isDeletion(value: unknown): value is DeletionResults {
+  return Array.isArray((value as Partial<DeletionResults> | null)?.one);
+}
+
+/** Whether these are the results of the scenario `client`. */
+function isClient(value: unknown): value is ClientResults {
+  return Array.isArray((value as Partial<ClientResults> | null)?.own?.runs);
 }
