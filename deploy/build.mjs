@@ -29,7 +29,7 @@ const bundles = [
   {
     entry: 'src/client/web/script.ts',
     file: 'sdk.js',
-    options: ['--format=iife', '--target=es2018', '--sourcemap'],
+    options: ['--format=iife', '--target=es2020'],
   },
   { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
 ];
@@ -73,13 +73,41 @@ function compile(project) {
   return spawnSync(process.execPath, [compiler, '-p', project], { stdio: ['ignore', 2, 2] }).status === 0;
 }
 
-/** Makes one file of an entry and all that it imports. */
+/**
+ * Makes one file of an entry and all that it imports: terser makes it a tenth smaller than esbuild does, and a further
+ * hundredth when esbuild has shortened the syntax first.
+ */
 function bundle({ entry, file, options }) {
-  const esbuild = join(root, 'node_modules/.bin/esbuild');
-  const always = ['--bundle', '--minify', '--log-level=warning'];
-  const outfile = `--outfile=${join(dist, file)}`;
-  const args = [join(root, entry), ...always, ...options, outfile];
-  return spawnSync(esbuild, args, { stdio: ['ignore', 2, 2] }).status === 0;
+  const out = join(dist, file);
+  const map = `content='${out}.map',filename='${file}',url='${file}.map',includeSources`;
+  return (
+    run('esbuild', [
+      join(root, entry),
+      '--bundle',
+      '--minify-syntax',
+      '--sourcemap',
+      '--log-level=warning',
+      ...options,
+      `--outfile=${out}`,
+    ]) &&
+    run('terser', [
+      out,
+      '--ecma',
+      '2020',
+      '--compress',
+      'passes=3,unsafe_arrows,lhs_constants=false',
+      '--mangle',
+      '--source-map',
+      map,
+      '--output',
+      out,
+    ])
+  );
+}
+
+function run(tool, args) {
+  const { status } = spawnSync(join(root, 'node_modules/.bin', tool), args, { stdio: ['ignore', 2, 2] });
+  return status === 0;
 }
 
 function listSources() {

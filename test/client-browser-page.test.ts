@@ -2,11 +2,19 @@
 // a page may forbid.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe, type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { snippet } from '../src/client/web/snippet.js';
+import type { Page } from 'playwright-core';
+import { snippet, snippetCallsMax } from '../src/client/web/snippet.js';
 import { faultsOf, startUndrivenBrowser, withoutBrowser } from './support/browser.js';
-import { type ClientRig, libraryIn, startClientRig, userOf } from './support/client-page.js';
+import {
+  type ClientRig,
+  libraryIn,
+  type StoredRow,
+  startClientRig,
+  userOf,
+  warningsOf,
+} from './support/client-page.js';
 import { until } from './support/wait.js';
 
 describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
@@ -16,8 +24,8 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
   });
   after(() => rig?.stop());
 
-  /** A script of its own address, of which a test decides when it comes. */
-  function delayedScript() {
+  /** A page with the snippet alone: the test decides when the script comes. */
+  async function openBeforeScript(t: TestContext, appId: string) {
     const path = `/sdk.js?${Math.random()}`;
     let release = () => {};
     const released = new Promise<void>((resolve) => {
@@ -27,7 +35,11 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       await released;
       return 'pass' as const;
     });
-    return { script: rig.front.url + path, path, release };
+    const page = await (await rig.browser.newContext()).newPage();
+    t.after(() => page.context().close());
+    await page.goto(rig.pageUrl({ appId, script: rig.front.url + path }), { waitUntil: 'commit' });
+    await page.waitForFunction('window.sluice && sluice.calls.length > 0');
+    return { page, release };
   }
 
   const namesOf = (rows: readonly { event: string }[]) => rows.map((row) => row.event);
@@ -40,12 +52,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
   describe('the snippet', { concurrency: 1 }, () => {
     test('keeps calls until the script is there, then makes them in order, at their times', async (t) => {
       const appId = rig.newAppId(t);
-      const { script, release } = delayedScript();
-      const url = rig.pageUrl({ appId, script });
-      const page = await (await rig.browser.newContext()).newPage();
-      t.after(() => page.context().close());
-      await page.goto(url, { waitUntil: 'commit' });
-      await page.waitForFunction('window.sluice && sluice.calls.length > 0');
+      const { page, release } = await openBeforeScript(t, appId);
       const atMs = Number(
         await page.evaluate(`
         sluice.addEventProperties({ theme: 'dark' });
@@ -65,6 +72,61 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.notEqual(row['3']?.user_id, row['1']?.user_id);
       for (const { time_ms } of rows)
         assert.ok(Math.abs(time_ms - (atMs - 60_000)) < 15_000, String(time_ms));
+    });
+
+    test('copies the arguments of a call: what the page changes afterwards is not in its event', async (t) => {
+      const appId = rig.newAppId(t);
+      const { page, release } = await openBeforeScript(t, appId);
+      const faults = faultsOf(page);
+      await page.evaluate(`{
+        const own = { step: 1, gone: 'no' };
+        const everywhere = { theme: 'dark' };
+        const ofUser = { plan: 'free' };
+        sluice.addEventProperties(everywhere);
+        sluice.track('1', own);
+        sluice.identify('copies@x.example');
+        sluice.addUserProperties(ofUser);
+        own.step = 2; own.more = 'x'; delete own.gone; everywhere.theme = 'light'; ofUser.plan = 'paid';
+        sluice.track('2', own);
+        own.step = 3;
+      }`);
+      release();
+      await libraryIn(page);
+      await page.evaluate('sluice.flush()');
+      const rows = await rig.stored(appId, 2);
+      assert.deepEqual(
+        rows.map(({ event, properties }) => [event, properties]),
+        [
+          ['1', { theme: 'dark', step: '1', gone: 'no' }],
+          ['2', { theme: 'dark', step: '2', more: 'x' }],
+        ],
+      );
+      const sent = rig.front.batches(appId).flatMap(({ messages }) => messages);
+      const ofUser = sent.filter(({ type }) => type === 'user_properties');
+      assert.deepEqual(
+        ofUser.map(({ properties }) => properties),
+        [{ plan: 'free' }],
+      );
+      assert.deepEqual(faults, []);
+    });
+
+    test('counts the calls beyond its bound: once the script is there they are told as dropped', async (t) => {
+      const appId = rig.newAppId(t);
+      const { page, release } = await openBeforeScript(t, appId);
+      const warnings = warningsOf(page);
+      const tooMany = 205;
+      // One of the calls that are kept is that of `load`.
+      const kept = snippetCallsMax - 1;
+      await page.evaluate(`for (let n = 0; n < ${kept + tooMany}; n += 1) sluice.track('E' + n)`);
+      assert.deepEqual(warnings, []);
+      release();
+      await libraryIn(page);
+      assert.equal(await page.evaluate('sluice.droppedCount'), tooMany);
+      assert.deepEqual(warnings, [
+        `Sluice: gave up ${tooMany} messages, ${tooMany} in all: too many calls waited for the script`,
+      ]);
+      const rows = await rig.stored(appId, kept);
+      assert.deepEqual(namesOf(rows).sort(), Array.from({ length: kept }, (_, n) => `E${n}`).sort());
     });
 
     test('of an older version is given resetIdentity once the script is there', async (t) => {
@@ -136,6 +198,111 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.equal(first?.properties.title, 'Shop');
       assert.ok(second?.properties.url?.endsWith('?again=1#part'));
       assert.equal(third?.properties.path, '/basket');
+    });
+
+    const addressesOf = (rows: readonly StoredRow[]) =>
+      rows
+        .filter(({ event }) => event === 'Page View')
+        .sort((a, b) => a.time_ms - b.time_ms)
+        .map(({ properties }) =>
+          [properties.url, properties.referrer].map((url) => String(url).slice(rig.siteUrl.length)),
+        );
+
+    /** Settles when the page has had the time to look at its address. */
+    const go = (page: Page, code: string) =>
+      page.evaluate(`(async () => { ${code}; await new Promise((resolve) => setTimeout(resolve)) })()`);
+
+    test('are one for each new address, by whichever way an application goes there, and none for the same', async (t) => {
+      const appId = rig.newAppId(t);
+      const page = await rig.open({ appId, pageViews: true });
+      const faults = faultsOf(page);
+      const start = new URL(page.url()).pathname;
+      await page.evaluate(`navigation.addEventListener('navigate', (event) => {
+        if (event.canIntercept) event.intercept({ handler: () => Promise.resolve() });
+      })`);
+      await go(page, `history.replaceState({}, '', '/replaced'); document.title = 'Replaced'`);
+      await go(page, `history.replaceState({ of: 'the same' }, '', '/replaced')`);
+      await go(page, `history.replaceState({}, '', '#part')`);
+      await go(page, `history.pushState({}, '')`);
+      await go(page, `await navigation.navigate('/navigated').finished`);
+      await go(page, `await navigation.navigate('/navigated', { history: 'replace' }).finished`);
+      await go(page, `await navigation.navigate('/navigated?q=1', { history: 'replace' }).finished`);
+      await go(page, `await navigation.reload().finished`);
+      await go(page, `history.pushState({}, '', '/pushed'); history.replaceState({}, '', '/pushed')`);
+      await go(page, `await navigation.back().finished`);
+      await go(page, 'sluice.flush()');
+      const rows = await rig.stored(appId, 6);
+      assert.deepEqual(addressesOf(rows), [
+        [start, ''],
+        ['/replaced', start],
+        ['/navigated', '/replaced'],
+        ['/navigated?q=1', '/navigated'],
+        ['/pushed', '/navigated?q=1'],
+        ['/navigated?q=1', '/pushed'],
+      ]);
+      assert.ok(rows.some(({ properties }) => properties.title === 'Replaced'));
+      assert.deepEqual(faults, []);
+    });
+
+    test('are the same in a browser that knows a history but no `navigation`', async (t) => {
+      const appId = rig.newAppId(t);
+      const head = `<script>Object.defineProperty(window, 'navigation', { value: undefined })</script>`;
+      const page = await rig.open({ appId, head, pageViews: true });
+      const start = new URL(page.url()).pathname;
+      await go(page, `history.replaceState({}, '', '/replaced')`);
+      await go(page, `history.replaceState({ of: 'the same' }, '', '/replaced')`);
+      await go(page, `history.pushState({}, '', '/pushed'); history.replaceState({}, '', '/pushed')`);
+      const popped = `await new Promise((resolve) => addEventListener('popstate', resolve, { once: true }))`;
+      await go(page, `setTimeout(() => history.back()); ${popped}`);
+      await go(page, 'sluice.flush()');
+      assert.deepEqual(addressesOf(await rig.stored(appId, 4)), [
+        [start, ''],
+        ['/replaced', start],
+        ['/pushed', '/replaced'],
+        ['/replaced', '/pushed'],
+      ]);
+    });
+
+    test('are one more when the browser shows a page again that it had kept', async (t) => {
+      const appId = rig.newAppId(t);
+      let leave = () => {};
+      const left = new Promise<void>((resolve) => {
+        leave = resolve;
+      });
+      const allowed = { status: 200, headers: { 'access-control-allow-origin': '*' } };
+      const report = `/shown-again?${appId}`;
+      rig.front.treatPath('/leave', async () => {
+        await left;
+        return allowed;
+      });
+      rig.front.treatPath(report, () => allowed);
+      const next = rig.put('<!doctype html><script>addEventListener("load", () => history.back())</script>');
+      const script = snippet({ appId, baseUrl: rig.front.url, intervalMs: 100 });
+      const start = rig.put(`<!doctype html><title>Kept</title><script>${script}</script>
+        <script>
+          addEventListener('pageshow', ({ persisted }) => {
+            if (!persisted) return;
+            sluice.track('Shown again');
+            sluice.flush().then(() => fetch('${rig.front.url}${report}'));
+          });
+          fetch('${rig.front.url}/leave').then(() => { location.href = '${next}'; });
+        </script>`);
+      const browser = await startUndrivenBrowser(start);
+      t.after(() => browser.stop());
+      await until(() => sentNames(appId).length === 1, {
+        deadlineMs: 90_000,
+        what: 'the first view is sent',
+      });
+      leave();
+      await until(() => rig.front.seen.some(({ path }) => path === report), {
+        deadlineMs: 60_000,
+        what: 'the page is shown again as it was',
+      });
+      const rows = await rig.stored(appId, 3);
+      assert.deepEqual(namesOf(rows).sort(), ['Page View', 'Page View', 'Shown again']);
+      const [one, two] = rows.filter(({ event }) => event === 'Page View');
+      assert.deepEqual([one?.properties.url, two?.properties.url], [start, start]);
+      assert.equal(one?.user_id, two?.user_id);
     });
 
     test('a prerendered page records and sends nothing until it is shown, then its view and calls once', async (t) => {

@@ -152,9 +152,12 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
 
     test('a session ends after 30 idle minutes, and not before', async (t) => {
       const appId = rig.newAppId(t);
-      const page = await rig.open({ appId });
       const minute = 60_000;
       const start = Date.now();
+      // Before the page loads: the library takes the page's Date when it begins.
+      const context = await rig.browser.newContext();
+      await context.clock.install({ time: start });
+      const page = await rig.open({ appId, context });
       for (const [event, atMs] of [
         ['0', 0],
         ['29', 29 * minute],

@@ -127,50 +127,144 @@ describe('a killed app', () => {
 });
 
 describe('a storage that cannot be read', () => {
-  for (const call of ['getAllKeys', 'getItem']) {
-    test(`(${call} fails) is not written to, is told of once, and nothing else fails`, async () => {
-      const phone = createPhone();
-      const first = open(phone);
-      first.sluice.track('a');
-      await phone.clock.advance(intervalMs);
-      const user = first.sluice.userId;
-      first.run.kill();
-      const texts = new Map(phone.storage.texts);
-      assert.ok(texts.size > 0);
-
-      phone.storage.before = async (name) => {
-        if (name.startsWith(call)) throw new Error('corrupt');
-      };
-      const second = open(phone);
-      second.sluice.track('b');
-      await phone.clock.advance(intervalMs);
-      assert.deepEqual(phone.server.events(), ['a', 'b']);
-      assert.notEqual(second.sluice.userId, user);
-      assert.deepEqual(phone.storage.texts, texts);
-      assert.equal(second.run.warnings.length, 1);
-      assert.match(second.run.warnings[0] ?? '', /^Sluice: the storage cannot be read/);
-      second.run.kill();
-
-      phone.storage.before = async () => {};
-      const third = open(phone);
-      await settle();
-      assert.equal(third.sluice.userId, user, 'the user is back with the storage');
-    });
+  /** A phone whose user the storage holds; `before` is what happens to each later call of the storage. */
+  async function usedPhone(before: (call: string) => Promise<void>, isOptedOut = false) {
+    const phone = createPhone();
+    const first = open(phone);
+    first.sluice.track('a');
+    await phone.clock.advance(intervalMs);
+    const user = first.sluice.userId;
+    if (isOptedOut) first.sluice.optOut();
+    await settle();
+    first.run.kill();
+    const texts = new Map(phone.storage.texts);
+    assert.ok(texts.size > 0);
+    phone.storage.before = before;
+    return { phone, user, texts };
   }
 
-  test('within 10 seconds is gone on without', async () => {
-    const phone = createPhone();
-    phone.storage.before = () => new Promise(() => {});
+  const failing = (part: string) => async (call: string) => {
+    if (call.startsWith(part)) throw new Error('corrupt');
+  };
+
+  test('is not written to, is told of once, and nothing else fails', async () => {
+    const { phone, user, texts } = await usedPhone(failing('getAllKeys'));
+    const second = open(phone);
+    second.sluice.track('b');
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(phone.server.events(), ['a', 'b']);
+    assert.notEqual(second.sluice.userId, user);
+    assert.deepEqual(phone.storage.texts, texts);
+    assert.equal(second.run.warnings.length, 1);
+    assert.match(second.run.warnings[0] ?? '', /^Sluice: the storage cannot be read/);
+    second.run.kill();
+
+    phone.storage.before = async () => {};
+    const third = open(phone);
+    await settle();
+    assert.equal(third.sluice.userId, user, 'the user is back with the storage');
+  });
+
+  test('still tells that the user has opted out', async () => {
+    const { phone } = await usedPhone(failing('getAllKeys'), true);
+    const { sluice } = open(phone);
+    sluice.track('b');
+    await phone.clock.advance(10 * intervalMs);
+    assert.deepEqual([phone.server.events(), sluice.userId], [['a'], undefined]);
+    sluice.optIn();
+    sluice.track('c');
+    await phone.clock.advance(intervalMs);
+    assert.deepEqual(phone.server.events(), ['a', 'c']);
+    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^in/, 'what the user chooses is kept');
+  });
+
+  test('has calls wait until it tells whether the user has opted out', async () => {
+    const { phone } = await usedPhone(failing('get'));
     const { sluice, run } = open(phone);
-    sluice.track('a');
+    sluice.track('b');
+    await phone.clock.advance(10 * intervalMs);
+    assert.deepEqual([phone.server.events(), sluice.userId], [['a'], undefined]);
+    phone.storage.before = failing('getAllKeys');
+    await phone.clock.advance(60_000 + intervalMs);
+    assert.deepEqual(phone.server.events(), ['a', 'b']);
+    run.kill();
+
+    phone.storage.before = failing('get');
+    const other = open(phone);
+    other.sluice.track('c');
+    await phone.clock.advance(intervalMs);
+    other.sluice.optOut();
+    other.sluice.track('d');
+    phone.storage.before = async () => {};
+    await phone.clock.advance(120_000);
+    assert.deepEqual(phone.server.events(), ['a', 'b']);
+    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'said now, and kept');
+  });
+
+  test('has calls wait that come while it is asked, and takes no word of it over what was said since', async () => {
+    for (const wasOut of [false, true]) {
+      const { phone } = await usedPhone(failing('get'), wasOut);
+      const { sluice } = open(phone);
+      await phone.clock.advance(intervalMs);
+      sluice.track('b');
+      phone.storage.before = failing('getAllKeys');
+      await phone.clock.advance(60_000 + intervalMs);
+      assert.deepEqual(phone.server.events(), wasOut ? ['a'] : ['a', 'b']);
+    }
+
+    const { phone } = await usedPhone(failing('get'));
+    const { sluice, run } = open(phone);
+    await phone.clock.advance(intervalMs);
+    const { opened, open: answer } = gate();
+    phone.storage.before = async (call) => {
+      if (call.startsWith('getAllKeys')) throw new Error('corrupt');
+      if (call !== 'getItem sluice:1:consent') return;
+      await opened;
+      // What was kept when it was asked.
+      phone.storage.texts.set('sluice:1:consent', 'in 7');
+    };
+    await phone.clock.advance(60_000);
+    sluice.optOut();
+    await settle();
+    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'kept before it is answered');
+    answer();
+    await phone.clock.advance(60_000);
+    sluice.track('c');
+    await phone.clock.advance(10 * intervalMs);
+    assert.deepEqual(phone.server.events(), ['a']);
+    assert.ok(run.warnings.length > 0);
+  });
+
+  test('that does not answer within 10 seconds is one', async () => {
+    const { phone } = await usedPhone(() => new Promise(() => {}));
+    const { sluice, run } = open(phone);
+    sluice.track('b');
     await phone.clock.advance(9_999);
     assert.deepEqual([sluice.userId, run.warnings.length], [undefined, 0]);
     await phone.clock.advance(1);
-    assert.match(String(sluice.userId), /^\d+$/);
     assert.equal(run.warnings.length, 1);
+    phone.storage.before = async () => {};
+    await phone.clock.advance(30_000);
+    assert.match(String(sluice.userId), /^\d+$/);
     await phone.clock.advance(intervalMs);
-    assert.deepEqual(phone.server.events(), ['a']);
+    assert.deepEqual(phone.server.events(), ['a', 'b']);
   });
+});
+
+describe('no storage', () => {
+  for (const storage of [undefined, null]) {
+    test(`(${storage}) is told of, and everything is sent from memory`, async () => {
+      const phone = createPhone();
+      const run = phone.open();
+      const sluice = createReactNativeSluice();
+      sluice.configure({ ...run.adapters, storage: storage as never });
+      sluice.setAppId('1');
+      sluice.track('a');
+      await phone.clock.advance(intervalMs);
+      assert.deepEqual(phone.server.events(), ['a']);
+      assert.match(run.warnings.join(), /no storage was given/);
+    });
+  }
 });
 
 describe('a storage that refuses writes', () => {
@@ -189,20 +283,102 @@ describe('a storage that refuses writes', () => {
     assert.match(run.warnings[0] ?? '', /^Sluice: the storage refuses a write/);
   });
 
-  test('gets what comes later once it takes writes again', async () => {
-    const phone = createPhone();
-    phone.storage.before = async (name) => {
-      if (name.startsWith('setItem')) throw new Error('full');
+  for (const fault of ['fails', 'never answers'] as const) {
+    const refuse = (part: string) => async (call: string) => {
+      if (!call.startsWith(part)) return;
+      if (fault === 'fails') throw new Error('full');
+      await new Promise(() => {});
     };
-    const { sluice, run } = open(phone);
-    await settle();
-    phone.storage.before = async () => {};
-    sluice.identify('ada@example.com');
-    await settle();
-    run.kill();
+
+    test(`gets what was refused once it takes writes again (a write ${fault})`, async () => {
+      const phone = createPhone();
+      const first = open(phone);
+      first.sluice.identify('ada@example.com');
+      await phone.clock.advance(intervalMs);
+      const former = first.sluice.userId;
+      phone.storage.before = refuse('setItem sluice:1:user');
+      first.sluice.resetIdentity();
+      await phone.clock.advance(intervalMs);
+      phone.storage.before = async () => {};
+      await phone.clock.advance(120_000);
+      first.run.kill();
+      const second = open(phone);
+      await settle();
+      assert.equal(second.sluice.identity, undefined);
+      assert.notEqual(second.sluice.userId, former);
+    });
+
+    test(`is not asked to keep what was sent meanwhile (a removal ${fault})`, async () => {
+      const phone = createPhone();
+      const first = open(phone);
+      first.sluice.track('a');
+      await settle();
+      phone.storage.before = refuse('removeItem');
+      await phone.clock.advance(2 * intervalMs);
+      assert.deepEqual(phone.server.events(), ['a']);
+      phone.storage.before = async () => {};
+      await phone.clock.advance(120_000);
+      first.run.kill();
+      const requests = phone.server.received.length;
+      open(phone);
+      await phone.clock.advance(10 * intervalMs);
+      assert.equal(phone.server.received.length, requests);
+    });
+  }
+
+  test('is asked ever more rarely', async () => {
+    const phone = createPhone();
+    phone.storage.before = async (call) => {
+      if (call.startsWith('setItem')) throw new Error('full');
+    };
+    open(phone).sluice.identify('ada@example.com');
+    await phone.clock.advance(10 * 60_000);
+    const tries = phone.storage.calls.filter((call) => call === 'setItem sluice:1:user').length;
+    assert.ok(tries > 5 && tries < 60, `${tries} in ten minutes`);
+  });
+
+  test('for one key takes all others all the same', async () => {
+    const phone = createPhone();
+    phone.storage.before = async (call) => {
+      if (call === 'setItem sluice:1:session') await new Promise(() => {});
+    };
+    const first = open(phone);
+    first.sluice.track('a');
+    await phone.clock.advance(intervalMs);
+    first.sluice.identify('ada@example.com');
+    await phone.clock.advance(300_000);
+    assert.match(first.run.warnings.join(), /the storage refuses a write/);
+    first.run.kill();
     const second = open(phone);
     await settle();
     assert.equal(second.sluice.identity, 'ada@example.com');
+  });
+
+  test('that ends late does not bring back what was replaced since', async () => {
+    const device = new Map<string, string>();
+    const clock = createTestClock();
+    const storage = createLoadedStorage(clock, () => {});
+    const late = gate();
+    let isFirst = true;
+    await storage.load({
+      getItem: (key) => device.get(key),
+      getAllKeys: () => [...device.keys()],
+      async setItem(key, text) {
+        if (isFirst) {
+          isFirst = false;
+          await late.opened;
+        }
+        device.set(key, text);
+      },
+      removeItem: (key) => void device.delete(key),
+    });
+    storage.set('sluice:1:user', 'former');
+    storage.set('sluice:1:user', 'present');
+    await clock.advance(30_000);
+    assert.equal(device.get('sluice:1:user'), 'present');
+    late.open();
+    await clock.advance(60_000);
+    assert.equal(device.get('sluice:1:user'), 'present');
   });
 });
 
@@ -271,25 +447,83 @@ describe('the storage of the library', () => {
     );
   });
 
-  test('is given up when 20,000 changes wait for it', async () => {
-    const warnings: string[] = [];
-    const storage = createLoadedStorage(createTestClock(), (line) => void warnings.push(line));
-    let writes = 0;
+  test('remembers a bounded number of removals for a device that takes nothing, and every text', async () => {
+    const clock = createTestClock();
+    const device = new Map<string, string>();
+    let takes = false;
+    const storage = createLoadedStorage(clock, () => {});
     await storage.load({
       getItem: () => null,
       getAllKeys: () => [],
-      setItem: () => {
-        writes++;
-        return new Promise(() => {});
+      setItem: async (key, text) => {
+        if (!takes) throw new Error('full');
+        device.set(key, text);
       },
+      removeItem: async (key) => {
+        if (!takes) throw new Error('full');
+        removals++;
+        device.delete(key);
+      },
+    });
+    let removals = 0;
+    storage.set('sluice:1:user', 'ada');
+    for (let n = 0; n < 30_000; n++) {
+      storage.set(`sluice:1:q:${n}`, 'x');
+      if (n % 20 === 0) await clock.advance(0);
+      storage.remove(`sluice:1:q:${n}`);
+    }
+    storage.set('sluice:1:session', 's');
+    takes = true;
+    await clock.advance(120_000);
+    assert.deepEqual(Object.fromEntries(device), { 'sluice:1:user': 'ada', 'sluice:1:session': 's' });
+    assert.ok(removals <= 20_000, `${removals}`);
+  });
+
+  test('has twenty writes under way at most, and writes nothing that was removed before its turn', async () => {
+    const clock = createTestClock();
+    const { opened, open: go } = gate();
+    const calls: string[] = [];
+    let underWay = 0;
+    let most = 0;
+    const write = async (call: string) => {
+      calls.push(call);
+      most = Math.max(most, ++underWay);
+      await opened;
+      underWay--;
+    };
+    const storage = createLoadedStorage(clock, () => {});
+    await storage.load({
+      getItem: () => null,
+      getAllKeys: () => [],
+      setItem: (key) => write(`set ${key}`),
+      removeItem: (key) => write(`remove ${key}`),
+    });
+    for (let n = 0; n < 50; n++) storage.set(`sluice:1:q:${n}`, 'x');
+    storage.remove('sluice:1:q:49');
+    go();
+    for (let n = 0; n < 10; n++) await settle();
+    assert.equal(most, 20);
+    assert.equal(calls.length, 49);
+    assert.ok(!calls.some((call) => call.endsWith(':49')));
+  });
+
+  test('is read many keys at a time where the device can', async () => {
+    const phone = createPhone();
+    const asked: number[] = [];
+    const texts = new Map(Array.from({ length: 1_200 }, (_, n) => [`sluice:1:x${n}`, `${n}`]));
+    const storage = createLoadedStorage(phone.clock, assert.fail);
+    await storage.load({
+      getItem: () => assert.fail('one key'),
+      getAllKeys: () => [...texts.keys()],
+      multiGet: (keys) => {
+        asked.push(keys.length);
+        return keys.map((key) => [key, texts.get(key) ?? null] as const);
+      },
+      setItem: () => {},
       removeItem: () => {},
     });
-    storage.set('sluice:hangs', '');
-    for (let n = 0; n < 20_000; n++) storage.set(`sluice:${n}`, 'x');
-    assert.deepEqual([warnings.length, writes], [0, 1]);
-    storage.set('sluice:one more', 'x');
-    assert.match(warnings.join(), /does not finish its writes/);
-    assert.equal(storage.get('sluice:one more'), 'x');
+    assert.deepEqual(asked, [500, 500, 200]);
+    assert.equal(storage.get('sluice:1:x1199'), '1199');
   });
 
   test('may answer at once, without promises', async () => {

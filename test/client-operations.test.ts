@@ -521,6 +521,7 @@ test('while opted out, a logout and another identity still end the former user',
   const ada = switched.client.userId;
   switched.client.optOut();
   switched.client.identify('bob@example.com');
+  assert.match(switched.warnings.join(), /identify is not recorded: the user has not opted in/);
   switched.client.optIn();
   assert.equal(switched.client.identity, undefined);
   assert.notEqual(switched.client.userId, ada);

@@ -138,7 +138,7 @@ test('what holds no properties of its own is refused with a warning, and nothing
     assert.deepEqual(result, {}, name);
     assert.deepEqual(
       warnings,
-      ['the properties are dropped: they are no object whose keys can be read.'],
+      ['the properties are dropped: they are no readable object.'],
       name,
     );
   }
@@ -181,6 +181,33 @@ test('a thousand properties are taken, and not one more', () => {
   }
 });
 
+test('of 300,000 properties no more are read than may be taken or told of, and the rest is one warning', () => {
+  for (const [value, read] of [
+    ['text', counts.propertiesMax],
+    [{}, clientLimits.propertiesDroppedMax],
+  ] as const) {
+    let reads = 0;
+    const input = new Proxy(objectOf(Array.from({ length: 300_000 }, (_, i) => [`k${i}`, value])), {
+      get: (target, key) => {
+        reads++;
+        return Reflect.get(target, key);
+      },
+    });
+    const { warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
+    assert.equal(reads, read);
+    assert.equal(warnings.length, value === 'text' ? 1 : clientLimits.propertiesDroppedMax + 1);
+    assert.match(warnings.at(-1) ?? '', /properties are dropped: there are too many/);
+  }
+  const { warnings } = warningsOf((warn) =>
+    checkProperties(
+      Array.from({ length: 300_000 }, () => 1),
+      eventRules,
+      warn,
+    ),
+  );
+  assert.equal(warnings.length, 1);
+});
+
 test('properties of one call are bounded in bytes, as JSON has them', () => {
   const value = '\u0001'.repeat(1000);
   const input = objectOf(Array.from({ length: 100 }, (_, i) => [`k${i}`, value]));
@@ -204,7 +231,7 @@ test('an event’s own properties stand before the global ones, which fill up to
   const more = objectOf(Array.from({ length: 600 }, (_, i) => [`m${i}`, 'global'])) as Record<string, string>;
   const full = warningsOf((warn) => mergeProperties(more, own, warn));
   assert.equal(Object.keys(full.result).length, 1000);
-  assert.equal(full.warnings.length, 200);
+  assert.deepEqual(full.warnings, ['200 properties are dropped: there are too many.']);
 });
 
 test('global event properties come back from their text as they were, and the text is one for a cookie', () => {

@@ -652,9 +652,9 @@ test('what a tab was sending when it crashed is sent by another one, and by none
   const other = openTab(world);
   stuck.crash();
   other.client.track('Other');
-  await world.clock.advance(clientLimits.requestMsMax);
+  await world.clock.advance(clientLimits.requestMsMin);
   assert.deepEqual(world.server.events(), ['Other']);
-  await world.clock.advance(clientLimits.holdMs);
+  await world.clock.advance(clientLimits.holdMsMax);
   assert.deepEqual(world.server.events(), ['Other', 'Event']);
 });
 
@@ -689,7 +689,7 @@ test('nothing of a user overtakes an identification that is under way', async ()
   await world.clock.advance(5_000);
   assert.equal(world.server.received.length, 0);
   page.crash();
-  await world.clock.advance(clientLimits.holdMs);
+  await world.clock.advance(clientLimits.holdMsMax);
   assert.deepEqual(
     world.server.stored.map(({ type }) => type),
     ['identify', 'event', 'user_properties'],
@@ -859,4 +859,232 @@ test('adapters that fail do not reach the page, and nothing is lost', async () =
   page.client.track('Later');
   await world.clock.advance(60_000);
   assert.deepEqual(world.server.events(), ['Event', 'Later']);
+});
+
+test('a 400 that is not the service’s is no refusal: nothing is given up, and it is tried ever more slowly', async () => {
+  const world = createWorld();
+  world.server.answerWith = () => ({ status: 400, body: '<html>Log in to the Wi-Fi</html>' });
+  const page = openTab(world);
+  for (let n = 0; n < 300; n++) page.client.track(`e${n}`);
+  await world.clock.advance(60_000);
+  assert.ok(world.server.received.length < 12, `${world.server.received.length} requests`);
+  assert.equal(page.client.droppedCount, 0);
+  world.server.answerWith = () => undefined;
+  await world.clock.advance(10 * 60_000);
+  assert.equal(new Set(world.server.events()).size, 300);
+});
+
+test('a service that refuses everything is not asked without a pause', async () => {
+  const world = createWorld();
+  world.server.answerWith = () => failure(400, 'invalid_type');
+  const page = openTab(world);
+  for (let n = 0; n < 300; n++) page.client.track(`e${n}`);
+  await world.clock.advance(5_000);
+  assert.ok(world.server.received.length < 40, `${world.server.received.length} requests`);
+});
+
+test('a message that something on the way finds too large stays behind; the others go', async () => {
+  const world = createWorld();
+  world.server.answerWith = ({ body }) =>
+    body.length > 20_000 ? { status: 413, body: '<html>' } : undefined;
+  const page = openTab(world);
+  page.client.track(
+    'large',
+    Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)])),
+  );
+  for (let n = 0; n < 40; n++) page.client.track(`e${n}`, { text: 'x'.repeat(900) });
+  await world.clock.advance(10 * 60_000);
+  assert.deepEqual(
+    world.server.events(),
+    Array.from({ length: 40 }, (_, n) => `e${n}`),
+  );
+  assert.equal(page.client.droppedCount, 0);
+  const before = world.server.received.length;
+  await world.clock.advance(10 * 60_000);
+  assert.ok(world.server.received.length - before < 5, 'nor is it sent again and again');
+  world.server.answerWith = () => undefined;
+  openTab(world);
+  await world.clock.advance(10 * 60_000);
+  assert.ok(world.server.events().includes('large'), 'the next page tries it again');
+});
+
+test('over a slow network batches shrink until they get through, and have the time that their bytes take', async () => {
+  for (const bytesPerMs of [15, 2, 0.5]) {
+    const world = createWorld();
+    const page = world.open({
+      transport: {
+        send: (url, body, timeoutMs) => ({
+          answer: new Promise((resolve) => {
+            const tookMs = body.length / bytesPerMs;
+            world.clock.setTimer(Math.min(tookMs, timeoutMs), () =>
+              resolve(
+                tookMs <= timeoutMs ? world.server.take(url, body) : { status: 0, body: '', timedOut: true },
+              ),
+            );
+          }),
+          outlivesPage: false,
+        }),
+      },
+    });
+    page.client.start('1', testSettings);
+    for (let n = 0; n < 500; n++) page.client.track(`e${n}`, { text: 'x'.repeat(900) });
+    const bytes = 500 * 1_150;
+    await world.clock.advance(6 * (bytes / bytesPerMs) + 20 * 60_000);
+    assert.equal(world.server.events().length, 500, `${bytesPerMs} bytes a millisecond`);
+  }
+});
+
+test('a clock set back during a Retry-After does not prolong it', async () => {
+  const world = createWorld();
+  world.server.answerWith = () => failure(503, 'overloaded', '60');
+  const { client } = openTab(world);
+  client.track('Event');
+  await world.clock.advance(3_000);
+  world.server.answerWith = () => undefined;
+  world.clock.set(world.clock.now() - 3_600_000);
+  await world.clock.advance(80_000);
+  assert.deepEqual(world.server.events(), ['Event']);
+});
+
+test('what could not be sent for 30 days is given up and counted, and what is younger is not', async () => {
+  const world = createWorld();
+  world.server.answerWith = () => failure(0);
+  const first = openTab(world);
+  first.client.track('Old');
+  await world.clock.advance(3_000);
+  first.crash();
+  await world.clock.advance(31 * 86_400_000);
+  const { client } = openTab(world);
+  client.track('Young');
+  await world.clock.advance(60_000);
+  assert.equal(client.droppedCount, 0, 'a few failures are not enough: the clock may be wrong');
+  await world.clock.advance(2 * 3_600_000);
+  assert.equal(client.droppedCount, 1);
+  world.server.answerWith = () => undefined;
+  await world.clock.advance(3_600_000);
+  assert.deepEqual(world.server.events(), ['Young']);
+});
+
+test('a tab that is opted out by default, where nobody has chosen, leaves others’ messages alone', async () => {
+  const world = createWorld();
+  const page = openTab(world);
+  for (let n = 0; n < 20; n++) page.client.track(`e${n}`);
+  const other = world.open();
+  other.client.start('1', { ...testSettings, optedOut: true });
+  other.client.track('Not recorded');
+  other.hide();
+  await other.client.flush();
+  await world.clock.advance(3_000);
+  assert.equal(world.server.events().length, 20);
+  page.client.optOut();
+  page.client.track('Not recorded either');
+  await world.clock.advance(10_000);
+  assert.equal(world.server.events().length, 20);
+});
+
+/** A page before a network that takes each batch after `tookMs`, if that is in time; what was sent, in bytes. */
+function onSlowNetwork(tookMs: (bytes: number) => number) {
+  const world = createWorld();
+  const sent: { readonly bytes: number; readonly timeoutMs: number }[] = [];
+  const page = world.open({
+    transport: {
+      send: (url, body, timeoutMs) => ({
+        answer: new Promise((resolve) => {
+          sent.push({ bytes: body.length, timeoutMs });
+          const ms = tookMs(body.length);
+          world.clock.setTimer(Math.min(ms, timeoutMs), () =>
+            resolve(ms <= timeoutMs ? world.server.take(url, body) : { status: 0, body: '', timedOut: true }),
+          );
+        }),
+        outlivesPage: false,
+      }),
+    },
+  });
+  page.client.start('1', testSettings);
+  return { world, page, sent };
+}
+
+test('a page begins with batches of 64 KiB, and each answer doubles that up to 512 KiB', async () => {
+  const { world, page, sent } = onSlowNetwork(() => 10);
+  for (let n = 0; n < 200; n++) page.client.track(`e${n}`, { a: 'x'.repeat(1000), b: 'x'.repeat(1000) });
+  for (let n = 0; n < 8; n++)
+    for (let m = 0; m < 20; m++) {
+      const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`p${i}`, 'x'.repeat(1000)]));
+      page.client.track(`f${n}.${m}`, many);
+    }
+  await world.clock.advance(60_000);
+  const largest = [0, 1, 2, 3].map((n) => (sent[n]?.bytes ?? 0) / 1024);
+  assert.ok((largest[0] ?? 0) <= 65 && (largest[0] ?? 0) > 55, `${largest}`);
+  assert.ok((largest[1] ?? 0) <= 129 && (largest[1] ?? 0) > 110, `${largest}`);
+  assert.ok((largest[2] ?? 0) <= 257 && (largest[2] ?? 0) > 180, `${largest}`);
+  assert.ok(sent.every(({ bytes }) => bytes <= clientLimits.batchBytesMax + clientLimits.envelopeBytesMax));
+});
+
+test('a request has 20 seconds and the time that its bytes take', async () => {
+  const { world, page, sent } = onSlowNetwork(() => 10);
+  for (let n = 0; n < 100; n++) page.client.track(`e${n}`, { text: 'x'.repeat(900) });
+  await world.clock.advance(10_000);
+  assert.ok((sent[0]?.bytes ?? 0) > 50_000);
+  for (const { bytes, timeoutMs } of sent) assert.equal(timeoutMs, 20_000 + Math.ceil(bytes / 8));
+});
+
+test('time-outs make batches no smaller than 4 KiB', async () => {
+  const { world, page, sent } = onSlowNetwork(() => Number.POSITIVE_INFINITY);
+  for (let n = 0; n < 500; n++) page.client.track(`e${n}`, { text: 'x'.repeat(100) });
+  await world.clock.advance(3 * 3_600_000);
+  const last = sent.at(-1)?.bytes ?? 0;
+  assert.ok(sent.length > 10 && last > 3_000 && last < 5_000, `${last} bytes`);
+});
+
+test('refusals among messages that are taken are no reason to wait', async () => {
+  const world = createWorld();
+  world.server.answerWith = ({ request }) =>
+    request.messages.some((message) => message.type === 'event' && message.event.startsWith('bad'))
+      ? failure(400, 'invalid_type')
+      : undefined;
+  const page = openTab(world);
+  for (let n = 0; n < 40; n++) page.client.track(n % 4 === 0 ? `bad${n}` : `e${n}`);
+  await world.clock.advance(3_000);
+  assert.deepEqual([world.server.stored.length, page.client.droppedCount], [30, 10]);
+});
+
+test('a clock set back does not prolong what the server wants of one kind later', async () => {
+  const { client, clock, server } = started();
+  server.answerMessage = (message) => ({
+    id: message.id,
+    status: 'limited',
+    code: 'rate_limited',
+    retry_after: 5,
+  });
+  client.track('Event');
+  await clock.advance(3_000);
+  server.answerMessage = () => undefined;
+  clock.set(clock.now() - 3_600_000);
+  await clock.advance(10_000);
+  assert.deepEqual(server.events(), ['Event']);
+});
+
+test('a tab that adds a little notices that another one adds much', () => {
+  const world = started();
+  const other = openTab(world);
+  other.client.track('first');
+  for (let n = 0; n < clientLimits.queueMessagesMax - 1; n++) world.client.track(`a${n}`);
+  for (let n = 0; n < 200; n++) other.client.track(`b${n}`);
+  assert.ok(waiting(world).length <= clientLimits.queueMessagesMax + 50, `${waiting(world).length}`);
+});
+
+test('a hidden page whose storage fails is not failed by it', () => {
+  const world = createWorld();
+  const storage = createSharedStorage().view();
+  let broken = false;
+  const get = (key: string): string | undefined => {
+    if (broken) throw new Error('no storage');
+    return storage.get(key);
+  };
+  const page = world.open({ storage: { ...storage, get } });
+  page.client.start('1', testSettings);
+  page.client.track('Event');
+  broken = true;
+  assert.doesNotThrow(() => page.hide());
+  assert.doesNotThrow(() => page.resume());
 });

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeyValueStorage } from '../src/client/core/adapters.js';
-import { clientLimits } from '../src/client/core/limits.js';
+import { clientLimits, requestMs } from '../src/client/core/limits.js';
 import type { EventMessage } from '../src/client/core/messages.js';
+import { takeBrowser } from '../src/client/web/browser.js';
+import { createLocalStorage } from '../src/client/web/local-storage.js';
 import { createSluice, type LoadOptions, type Sluice } from '../src/client/web/sluice.js';
 import { createSendingTurn } from '../src/client/web/tabs.js';
 import {
@@ -21,7 +23,10 @@ function openPage(
   options: WindowOptions = {},
   load: Partial<LoadOptions> = {},
 ): TestWindow & { sluice: Sluice } {
-  const win = browser.open(options);
+  return begin(browser.open(options), load);
+}
+
+function begin(win: TestWindow, load: Partial<LoadOptions> = {}): TestWindow & { sluice: Sluice } {
   const sluice = createSluice(win);
   sluice.load('1', { baseUrl, pageViews: false, ...load });
   return Object.assign(win, { sluice });
@@ -75,7 +80,7 @@ test('a page view’s texts are cut to what a property takes', async () => {
 test('a history that a page has frozen costs nothing but the page views that it would tell of', async () => {
   for (const prerendering of [false, true]) {
     const browser = createTestBrowser();
-    const more = { history: Object.freeze({ pushState() {} }) };
+    const more = { history: Object.freeze({ pushState() {}, replaceState() {} }) };
     const page = openPage(browser, { more, prerendering }, { pageViews: true });
     page.activate();
     page.sluice.track('Event');
@@ -107,6 +112,25 @@ test('navigation by the history is a page view each, with the new title and the 
   );
 });
 
+test('an address that the page replaces, or navigates to, is a page view, and so is a page that is shown again', async () => {
+  const browser = createTestBrowser();
+  const listeners: (() => void)[] = [];
+  const navigation = { addEventListener: (_: string, listener: () => void) => listeners.push(listener) };
+  const page = openPage(browser, { more: { navigation } }, { pageViews: true });
+  page.history?.replaceState(null, '', '/replaced');
+  await browser.clock.advance(0);
+  page.go('/navigated');
+  for (const listener of listeners) listener();
+  await browser.clock.advance(0);
+  page.fire('pageshow', { persisted: false });
+  page.fire('pageshow', { persisted: true });
+  await browser.clock.advance(3_000);
+  assert.deepEqual(
+    events(browser).map(({ properties }) => properties.path),
+    ['/start', '/replaced', '/navigated', '/navigated'],
+  );
+});
+
 test('user, session, identity and global event properties go on over page loads and tabs', async () => {
   const browser = createTestBrowser();
   const first = openPage(browser);
@@ -121,7 +145,7 @@ test('user, session, identity and global event properties go on over page loads 
   assert.equal(new Set(browser.server.stored.map(({ session_id }) => session_id)).size, 1);
 });
 
-test('global event properties are one cookie of the whole site, for 400 days, secure where the page is', () => {
+test('global event properties are one cookie of the whole site, for 400 days, secure where the page is', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser);
   page.sluice.addEventProperties({ plan: 'pro', 'first name': 'Ada; née' });
@@ -131,6 +155,8 @@ test('global event properties are one cookie of the whole site, for 400 days, se
   plain.sluice.addEventProperties({ a: 1 });
   assert.match(browser.cookieWrites.at(-1) ?? '', /;samesite=lax$/);
   page.sluice.clearEventProperties();
+  assert.equal(browser.cookies.get('sluice_1'), '~1', 'other tabs see that there was a removal');
+  await browser.clock.advance(clientLimits.propertiesLookMs * clientLimits.propertiesLooks);
   assert.equal(browser.cookies.size, 0);
 });
 
@@ -324,7 +350,7 @@ test('a batch without an answer is given up after the time-out and sent again', 
   const options: WindowOptions & { fetch?: 'never' | 'throws' | 'absent' } = { fetch: 'never' };
   const page = openPage(browser, options);
   page.sluice.track('Event');
-  await browser.clock.advance(3_000 + clientLimits.requestMsMax);
+  await browser.clock.advance(3_000 + requestMs(1_000));
   assert.equal(page.fetched.length, 1);
   const signal = page.fetched[0]?.options.signal as AbortSignal | undefined;
   assert.equal(signal?.aborted, true);
@@ -332,6 +358,15 @@ test('a batch without an answer is given up after the time-out and sent again', 
   await browser.clock.advance(2_000);
   assert.equal(page.fetched.length, 2);
   assert.deepEqual(names(browser), ['Event']);
+});
+
+test('a batch that is not answered in time is followed by half of it', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { fetch: 'never' });
+  for (let n = 0; n < 60; n++) page.sluice.track(`e${n}`, { text: 'x'.repeat(900) });
+  await browser.clock.advance(4_000 + 2 * requestMs(64 * 1024));
+  const sizes = page.fetched.map(({ options }) => String(options.body).length);
+  assert.ok(sizes.length >= 2 && (sizes[1] ?? 0) < 0.6 * (sizes[0] ?? 0), `${sizes}`);
 });
 
 test('a fetch that throws, is absent or is blocked breaks nothing; the messages wait', async () => {
@@ -357,7 +392,7 @@ test('the time-out needs no AbortController, and is over with the answer', async
   };
   const page = openPage(browser, options);
   page.sluice.track('Event');
-  await browser.clock.advance(3_000 + clientLimits.requestMsMax);
+  await browser.clock.advance(3_000 + requestMs(1_000));
   delete options.fetch;
   await browser.clock.advance(2_000);
   assert.deepEqual(names(browser), ['Event']);
@@ -477,10 +512,10 @@ for (const locks of ['browser', 'absent', 'denied'] as const) {
 
   test(`of several tabs one sends at a time (locks: ${locks})`, async () => {
     const browser = createTestBrowser();
-    const tabs = Array.from({ length: 4 }, () => openPage(browser, option));
     let underWay = 0;
     let most = 0;
-    for (const tab of tabs) {
+    const tabs = Array.from({ length: 4 }, () => {
+      const tab = browser.open(option);
       const { fetch } = tab;
       Object.assign(tab, {
         fetch: async (url: string, init: object) => {
@@ -490,7 +525,8 @@ for (const locks of ['browser', 'absent', 'denied'] as const) {
           return fetch?.call(tab, url, init);
         },
       });
-    }
+      return begin(tab);
+    });
     for (let i = 0; i < 40; i++) {
       (tabs[i % 4] as (typeof tabs)[0]).sluice.track(`e${i}`);
       await browser.clock.advance(200);
@@ -518,7 +554,7 @@ for (const locks of ['browser', 'absent', 'denied'] as const) {
     other.sluice.track('Other');
     await browser.clock.advance(clientLimits.leaseMs + 6_000);
     assert.deepEqual(names(browser), ['Other']);
-    await browser.clock.advance(clientLimits.holdMs);
+    await browser.clock.advance(clientLimits.holdMsMax);
     assert.deepEqual(names(browser), ['Other', 'Event']);
   });
 }
@@ -530,7 +566,7 @@ test('a lease lasts as long as its tab works', async () => {
   slow.sluice.track('Event');
   await browser.clock.advance(3_500);
   other.sluice.track('Other');
-  await browser.clock.advance(clientLimits.requestMsMax - 1_000);
+  await browser.clock.advance(clientLimits.requestMsMin - 1_000);
   assert.equal(other.fetched.length, 0);
 });
 
@@ -558,6 +594,7 @@ test('tabs that take the lease at once, before they see each other, do not both 
           shared.set(key, text);
           own.delete(key);
         });
+        return true;
       },
       remove: (key) => {
         own.delete(key);
@@ -571,7 +608,9 @@ test('tabs that take the lease at once, before they see each other, do not both 
   let done = 0;
   for (let tab = 0; tab < 4; tab++) {
     const win = browser.open({ locks: 'absent' });
-    const turn = createSendingTurn(win, slowView(), clock, (count) => new Uint8Array(count).fill(tab));
+    const turn = createSendingTurn(takeBrowser(win), slowView(), clock, (count) =>
+      new Uint8Array(count).fill(tab),
+    );
     void turn.take('turn', async () => {
       most = Math.max(most, ++underWay);
       await new Promise<void>((resolve) => void clock.setTimer(500, resolve));
@@ -670,4 +709,105 @@ test('a window that lacks nearly everything still takes calls', async () => {
   page.setVisibility('hidden');
   await browser.clock.advance(4_000);
   assert.deepEqual(names(browser), ['Page View', 'Event']);
+});
+
+/** The storage of a window, how often its keys were listed, and how often it was written to and read. */
+function countStorage(win: TestWindow) {
+  const used = { lists: 0, writes: 0, reads: 0 };
+  const storage = new Proxy(win.localStorage as object, {
+    ownKeys(target) {
+      used.lists++;
+      return Reflect.ownKeys(target);
+    },
+    get(target, name) {
+      if (name === 'setItem' || name === 'removeItem') used.writes++;
+      if (name === 'getItem') used.reads++;
+      return Reflect.get(target, name);
+    },
+  });
+  Object.defineProperty(win, 'localStorage', { value: storage });
+  return used;
+}
+
+/** A page with so many events that wait, and a network that is away. */
+async function openWaiting(count: number) {
+  const browser = createTestBrowser();
+  browser.server.answerWith = () => failure(503, 'overloaded', '3600');
+  const former = openPage(browser);
+  for (let n = 0; n < count; n++) former.sluice.track(`e${n}`, { a: 1 });
+  await former.sluice.flush();
+  former.end();
+  const win = browser.open();
+  const used = countStorage(win);
+  const page = begin(win);
+  page.sluice.track('first');
+  page.sluice.addUserProperties({ turn: -1 });
+  const since = { ...used };
+  return { browser, page, used, since };
+}
+
+test('a call writes the same few texts, and lists nothing, however many wait', async () => {
+  for (const count of [0, 4_800]) {
+    const { browser, page, used, since } = await openWaiting(count);
+    for (let n = 0; n < 50; n++) page.sluice.track(`f${n}`, { a: 1 });
+    assert.equal(used.writes - since.writes, 50, 'each is written once');
+    Object.assign(since, used);
+    for (let n = 0; n < 50; n++) page.sluice.addUserProperties({ turn: n });
+    assert.equal(used.writes - since.writes, 100, 'each is written, and takes the place of the one before');
+    assert.equal(used.lists - since.lists, 0, `${count} waiting`);
+    assert.ok(used.reads - since.reads <= 50 * 25, `${used.reads - since.reads} reads`);
+    for (let n = 0; n < 10; n++) {
+      browser.clock.set(browser.clock.now() + 1_100);
+      page.sluice.addUserProperties({ turn: n });
+    }
+    assert.equal(used.lists - since.lists, 0, 'nor after a pause');
+  }
+});
+
+test('a full queue makes room without listing what waits again and again', async () => {
+  const { browser, page, used, since } = await openWaiting(clientLimits.queueMessagesMax);
+  for (let n = 0; n < 1_000; n++) page.sluice.track(`f${n}`);
+  assert.equal(used.lists - since.lists, 0);
+  assert.ok(used.writes - since.writes <= 2_000 + 60, `${used.writes - since.writes} writes`);
+  const waiting = [...browser.storage.keys()].filter((key) => key.includes(':q:'));
+  assert.ok(waiting.length <= clientLimits.queueMessagesMax);
+  assert.equal(waiting.length + page.sluice.droppedCount, clientLimits.queueMessagesMax + 1_002);
+});
+
+test('an event that waits takes at most 280 characters of storage beyond its properties', () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  const properties = { product: 'Espresso machine', price: 249.5, currency: 'EUR', quantity: 1 };
+  page.sluice.track('Product Viewed', properties);
+  const [key = ''] = [...browser.storage.keys()].filter((name) => name.includes(':q:'));
+  const stored = key.length + (browser.storage.get(key)?.length ?? 0);
+  assert.ok(stored - JSON.stringify(properties).length <= 280, `${stored}`);
+});
+
+test('the keys of a storage are those in it: after it was emptied, after a minute, and in a page shown again', () => {
+  const browser = createTestBrowser();
+  const win = browser.open();
+  const storage = createLocalStorage(takeBrowser(win), () => {});
+  storage.onChange?.(() => {});
+  storage.set('sluice:1:q:a', 'x');
+  assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:a']);
+  win.clearStorage();
+  assert.deepEqual(storage.keys('sluice:1:q:'), []);
+  // As in a page that is not told.
+  browser.storage.set('sluice:1:q:b', 'x');
+  browser.clock.set(browser.clock.now() + 61_000);
+  assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:b']);
+  browser.storage.set('sluice:1:q:c', 'x');
+  win.fire('pageshow', { persisted: true });
+  assert.deepEqual(storage.keys('sluice:1:'), ['sluice:1:q:b', 'sluice:1:q:c']);
+  assert.deepEqual(storage.keys('sluice:2:'), []);
+  browser.storage.delete('sluice:1:q:b');
+  win.fire('storage', { key: 'sluice:1:q:b' });
+  browser.storage.set('sluice:1:h:d', 'x');
+  win.fire('storage', { key: 'sluice:1:h:d' });
+  assert.deepEqual(storage.keys('sluice:1:'), ['sluice:1:q:c', 'sluice:1:h:d']);
+  const full = createLocalStorage(takeBrowser(browser.open({ localStorage: 'full' })), () => {});
+  full.set('sluice:1:q:e', 'x');
+  browser.clock.set(browser.clock.now() + 61_000);
+  assert.deepEqual(full.keys('sluice:1:q:').sort(), ['sluice:1:q:c', 'sluice:1:q:e']);
 });

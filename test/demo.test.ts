@@ -322,7 +322,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
       'the property "user_id" is dropped: its key is reserved.',
       'the property "session_id" is dropped: its key is reserved.',
       'an event is dropped: its name is empty.',
-      'identify is ignored: the identity is a word that many users would share, who would become one for ever.',
+      'identify is ignored: the identity is a word that many users would share.',
     ]);
     await page.click('[data-call=optOut]');
     await page.fill('#event', 'Unseen');

@@ -5,6 +5,7 @@ import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
 import {
   type AndroidEventProperties,
   toPlainProperties,
+  toText,
   toTextProperties,
 } from './mobile/android-properties.js';
 import { createMobile } from './mobile/mobile.js';
@@ -30,7 +31,10 @@ export type AndroidContext = DeviceAdapters & PairingAdapters;
 /** Properties of a user on Android. */
 export type AndroidUserProperties = Properties | ReadonlyMap<string | number, string | number>;
 
-export type AndroidSluice = Omit<Operations, 'track' | 'addUserProperties' | 'addEventProperties'> & {
+export type AndroidSluice = Omit<
+  Operations,
+  'track' | 'addUserProperties' | 'addEventProperties' | 'removeEventProperty'
+> & {
   /** To be called before all else, with the address to send to. */
   configure(options: AndroidOptions): void;
   /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
@@ -41,6 +45,8 @@ export type AndroidSluice = Omit<Operations, 'track' | 'addUserProperties' | 'ad
   addUserProperties(properties: AndroidUserProperties): void;
   /** Attaches properties to all later events of this device. Keys and values are sent as text. */
   addEventProperties(properties: AndroidEventProperties | null): void;
+  /** A key as it was given to `addEventProperties`, or its text. */
+  removeEventProperty(property: string | number | boolean | bigint): void;
   /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
   startEVPairing(): void;
   stopEVPairing(): void;
@@ -72,6 +78,8 @@ export function createAndroidSluice(): AndroidSluice {
       run('addEventProperties', (client) =>
         client.addEventProperties(toTextProperties(properties, client.warn)),
       ),
+    removeEventProperty: (property) =>
+      run('removeEventProperty', (client) => client.removeEventProperty(toText(property) as string)),
     startEVPairing: mobile.startPairing,
     stopEVPairing: mobile.stopPairing,
     disableVisualizerPairingGesture: mobile.disableGesture,

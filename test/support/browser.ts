@@ -5,7 +5,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
-import { until } from './wait.js';
+import { until, within } from './wait.js';
 
 const chromiumPath = '/usr/bin/chromium';
 
@@ -69,4 +69,12 @@ export function faultsOf(page: Page): string[] {
     if (message.type() === 'error' || message.type() === 'warning') faults.push(message.text());
   });
   return faults;
+}
+
+/** Ends the process behind a page, so that nothing in it is run any more. */
+export async function crash(page: Page): Promise<void> {
+  const crashed = new Promise<void>((resolve) => page.once('crash', () => resolve()));
+  const session = await page.context().newCDPSession(page);
+  void session.send('Page.crash').catch(() => undefined);
+  await within(crashed, 20_000);
 }

@@ -2,7 +2,7 @@
 // are in the browser tests; this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
-import type { Browser, FetchResponse, PageEvent, WebStorage } from '../../src/client/web/browser.js';
+import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/client/web/browser.js';
 import {
   createTestClock,
   createTestServer,
@@ -12,7 +12,7 @@ import {
   type Visit,
 } from './client-world.js';
 
-export type TestWindow = Browser & {
+export type TestWindow = Window & {
   readonly warnings: string[];
   readonly fetched: {
     readonly url: string;
@@ -24,6 +24,8 @@ export type TestWindow = Browser & {
   fire(type: string, event?: PageEvent): void;
   setVisibility(state: 'visible' | 'hidden'): void;
   activate(): void;
+  /** The page empties its storage. */
+  clearStorage(): void;
   /** The tab is gone: its timers, its locks and what would come back to it. */
   end(): void;
 };
@@ -42,13 +44,14 @@ export type WindowOptions = {
   readonly title?: string;
   readonly referrer?: string;
   readonly prerendering?: boolean;
-  readonly localStorage?: 'denied' | 'full' | 'absent';
+  /** `silent`: takes no text, and says nothing. */
+  readonly localStorage?: 'denied' | 'full' | 'absent' | 'silent';
   readonly cookies?: 'denied' | 'ignored';
   readonly locks?: 'absent' | 'denied';
   readonly keepalive?: 'absent';
   readonly fetch?: 'absent' | 'throws' | 'never';
   readonly beacon?: 'refused';
-  readonly more?: Partial<Browser>;
+  readonly more?: Partial<Window>;
 };
 
 export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
@@ -155,13 +158,16 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
         pushState(_: unknown, __: unknown, url: unknown) {
           address = new URL(String(url), address);
         },
+        replaceState(_: unknown, __: unknown, url: unknown) {
+          address = new URL(String(url), address);
+        },
       },
       get localStorage() {
         if (options.localStorage === 'denied') throw new Error('SecurityError');
         if (options.localStorage === 'absent') return undefined;
         return createWebStorage(
           storage,
-          () => options.localStorage === 'full',
+          () => options.localStorage,
           (key) => tell(win, key),
         );
       },
@@ -177,7 +183,7 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
           return true;
         },
       },
-      crypto: webcrypto as unknown as NonNullable<Browser['crypto']>,
+      crypto: webcrypto as unknown as NonNullable<Window['crypto']>,
       console: { warn: (line: string) => void warnings.push(line) },
       Request: { prototype: options.keepalive === 'absent' ? {} : { keepalive: false } },
       AbortController,
@@ -201,6 +207,10 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
         visibility = state;
         fire('visibilitychange');
       },
+      clearStorage() {
+        storage.clear();
+        tell(win, null);
+      },
       activate() {
         prerendering = false;
         fire('prerenderingchange');
@@ -216,7 +226,7 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
     return win;
   }
 
-  function tell(from: TestWindow, key: string): void {
+  function tell(from: TestWindow, key: string | null): void {
     for (const { win } of windows) if (win !== from) win.fire('storage', { key });
   }
 
@@ -226,13 +236,14 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
 /** A `localStorage`, whose own properties are its keys. */
 function createWebStorage(
   storage: Map<string, string>,
-  isFull: () => boolean,
+  state: () => WindowOptions['localStorage'],
   onChange: (key: string) => void,
 ): WebStorage {
   const methods: WebStorage = {
     getItem: (key) => storage.get(key) ?? null,
     setItem(key, text) {
-      if (isFull()) throw new Error('QuotaExceededError');
+      if (state() === 'full') throw new Error('QuotaExceededError');
+      if (state() === 'silent') return;
       storage.set(key, text);
       onChange(key);
     },

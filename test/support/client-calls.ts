@@ -300,6 +300,7 @@ export function onAndroid(): void {
   android.addEventProperties(new Map([['plan', 'free']]));
   android.addEventProperties(null);
   android.removeEventProperty('plan');
+  android.removeEventProperty(7);
   android.clearEventProperties();
   android.startEVPairing();
   android.stopEVPairing();
@@ -336,8 +337,6 @@ export function onAndroid(): void {
   android.addUserProperties(new Map([['paid', true]]));
   // @ts-expect-error the properties are missing
   android.addEventProperties();
-  // @ts-expect-error a key is a string
-  android.removeEventProperty(5);
   // @ts-expect-error Android exposes no user id
   android.userId;
   // @ts-expect-error Android exposes no identity

@@ -4,6 +4,7 @@
 import type { Adapters, Clock, KeyValueStorage, TransportAnswer } from '../../src/client/core/adapters.js';
 import { type Client, createClient, type Settings } from '../../src/client/core/client.js';
 import type { CollectRequest, Message, MessageAnswer } from '../../src/client/core/messages.js';
+import { createStoredProperties } from '../../src/client/core/stored-properties.js';
 
 export type TestClock = Clock & {
   /** Turns the clock on, running what is due on the way, each with all that follows from it. */
@@ -74,17 +75,18 @@ export async function settle(): Promise<void> {
 /** Storage that tabs share: each gets a view, and is told what the others change. */
 export function createSharedStorage() {
   const texts = new Map<string, string>();
-  const views: { listeners: ((key: string) => void)[] }[] = [];
+  const views: { listeners: ((key: string | undefined) => void)[] }[] = [];
   return {
     texts,
     view(): KeyValueStorage {
-      const own = { listeners: [] as ((key: string) => void)[] };
+      const own = { listeners: [] as ((key: string | undefined) => void)[] };
       views.push(own);
       return {
         get: (key) => texts.get(key),
         set: (key, text) => {
           texts.set(key, text);
           for (const view of views) if (view !== own) for (const tell of view.listeners) tell(key);
+          return true;
         },
         remove: (key) => {
           texts.delete(key);
@@ -106,13 +108,13 @@ export function createLateStorage(clock: Clock, ms: () => number) {
   type View = {
     readonly texts: Map<string, string>;
     readonly pending: Map<string, number>;
-    readonly listeners: ((key: string) => void)[];
+    readonly listeners: ((key: string | undefined) => void)[];
   };
   const kept = new Map<string, string>();
   const views = new Set<View>();
   let lastAt = 0;
 
-  function write(from: View, key: string, text: string | undefined): void {
+  function write(from: View, key: string, text: string | undefined): boolean {
     put(from.texts, key, text);
     from.pending.set(key, (from.pending.get(key) ?? 0) + 1);
     // None overtakes another.
@@ -127,6 +129,7 @@ export function createLateStorage(clock: Clock, ms: () => number) {
         for (const tell of view.listeners) tell(key);
       }
     });
+    return true;
   }
 
   return {
@@ -137,7 +140,7 @@ export function createLateStorage(clock: Clock, ms: () => number) {
       return {
         get: (key) => own.texts.get(key),
         set: (key, text) => write(own, key, text),
-        remove: (key) => write(own, key, undefined),
+        remove: (key) => void write(own, key, undefined),
         keys: (prefix) => [...own.texts.keys()].filter((key) => key.startsWith(prefix)),
         onChange: (listener) => void own.listeners.push(listener),
       };
@@ -266,6 +269,7 @@ export function createWorld(visit: Visit = 'later'): World {
     const storage = adapters.storage ?? shared.view();
     const client = createClient({
       storage,
+      propertyStore: createStoredProperties(storage),
       transport: {
         send: (url, body) => ({ answer: answer(url, body), outlivesPage: false }),
         sendAtExit: (url, body) => {

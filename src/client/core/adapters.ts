@@ -8,19 +8,24 @@
  */
 export type KeyValueStorage = {
   get(key: string): string | undefined;
-  /** Keeps the text under the key, in memory when it cannot be kept for longer. */
-  set(key: string, text: string): void;
+  /**
+   * Keeps the text under the key, in memory when it cannot be kept for longer: then false, and what was kept before
+   * may be there again after a restart. `own`: when somebody empties the storage, this page puts it back.
+   */
+  set(key: string, text: string, own?: true): boolean;
   remove(key: string): void;
   /** The keys that begin with the prefix, in any order. */
   keys(prefix: string): string[];
-  /** Calls back after another tab has changed a key; absent where nobody else can. */
-  onChange?(listener: (key: string) => void): void;
+  /** Calls back after another tab has changed a key, or all (undefined); absent where nobody else can. */
+  onChange?(listener: (key: string | undefined) => void): void;
+  /** Calls back once it is known what is kept under the key; absent where all is known from the start. */
+  whenKnown?(key: string, callback: () => void): void;
 };
 
-/** Where the global event properties are kept: one text an app, which may be refused for its size. */
-export type PropertyStore = {
+/** One text an app, which may be refused for its size: the global event properties, the visitor's choice. */
+export type TextStore = {
   read(appId: string): string | undefined;
-  /** Keeps the text; false when it does not fit, and then the former one stays. `''` removes it. */
+  /** Keeps the text; false when it does not fit, and then the former one stays. */
   write(appId: string, text: string): boolean;
 };
 
@@ -29,7 +34,9 @@ export type TransportAnswer = {
   readonly status: number;
   readonly body: string;
   /** The header `Retry-After` as it came, if it did. */
-  readonly retryAfter?: string;
+  readonly retryAfter?: string | undefined;
+  /** No answer came in time. */
+  readonly timedOut?: true;
 };
 
 export type Transport = {
@@ -78,8 +85,10 @@ export type SendingTurn = {
 
 export type Adapters = {
   readonly storage: KeyValueStorage;
-  /** Default: in `storage`, bounded by `clientLimits.propertiesBytesMax`. */
-  readonly propertyStore?: PropertyStore;
+  /** Of the global event properties. */
+  readonly propertyStore: TextStore;
+  /** Where the visitor's choice is kept besides `storage`, which the page may empty. */
+  readonly consentStore?: TextStore;
   readonly transport: Transport;
   readonly clock: Clock;
   readonly lifecycle: Lifecycle;

@@ -4,21 +4,28 @@
 import type { Clock, KeyValueStorage, RandomBytes, TransportAnswer } from './adapters.js';
 import { clientLimits } from './limits.js';
 import { randomFraction } from './random-ids.js';
+import { msOfDate } from './time.js';
 
 export type Backoff = {
   /** Milliseconds to wait; 0 when sending may be tried. `asked`: the server named the time. */
   left(): { readonly ms: number; readonly asked: boolean };
-  /** Notes a failure: twice the last wait, and at least what the server asked for. */
-  fail(answer: TransportAnswer): void;
+  /** Notes a failure: twice the last wait, and at least what the server asked for. Answers how many came in a row. */
+  fail(answer: TransportAnswer): number;
   /** Notes a success. */
   succeed(): void;
   /** Ends a wait that the server did not ask for; the next failure still waits longer than the last. */
   hurry(): void;
 };
 
-type State = { readonly until: number; readonly failures: number; readonly asked: boolean };
+/** `ms`: of the whole wait, which the rest cannot be longer than. */
+type State = {
+  readonly until: number;
+  readonly ms: number;
+  readonly failures: number;
+  readonly asked: boolean;
+};
 
-const none: State = { until: 0, failures: 0, asked: false };
+const none: State = { until: 0, ms: 0, failures: 0, asked: false };
 
 export function createBackoff(
   storage: KeyValueStorage,
@@ -27,14 +34,14 @@ export function createBackoff(
   randomBytes: RandomBytes,
 ): Backoff {
   const read = (): State => parse(storage.get(key));
-  const keep = (state: State): void => storage.set(key, JSON.stringify(state));
+  const keep = (state: State): boolean => storage.set(key, JSON.stringify(state));
 
   return {
     left() {
-      const { until, asked } = read();
-      const ms = until - clock.now();
-      // Longer than any wait: the clock was set back since.
-      return { ms: ms > 0 && ms <= longestMs ? ms : 0, asked };
+      const state = read();
+      const ms = state.until - clock.now();
+      // Longer than the wait was: the clock was set back since.
+      return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
     },
     fail(answer) {
       const failures = Math.min(read().failures + 1, 30);
@@ -42,8 +49,9 @@ export function createBackoff(
       const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
       const askedMs = readRetryAfter(answer.retryAfter, clock.now());
       // Never before the time that the server named, and not everybody at once then.
-      const ms = Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0));
-      keep({ until: clock.now() + Math.ceil(ms), failures, asked: askedMs > 0 });
+      const ms = Math.ceil(Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0)));
+      keep({ until: clock.now() + ms, ms, failures, asked: askedMs > 0 });
+      return failures;
     },
     succeed() {
       if (storage.get(key) !== undefined) storage.remove(key);
@@ -55,19 +63,17 @@ export function createBackoff(
   };
 }
 
-const longestMs = clientLimits.retryAfterMsMax * 1.25 + 1;
-
 /** Milliseconds that a `Retry-After` in seconds or as a date asks for; 0 when it asks for nothing. */
 export function readRetryAfter(header: string | undefined, nowMs: number): number {
   if (header === undefined) return 0;
-  const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1000 : Date.parse(header) - nowMs;
+  const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1000 : msOfDate(header) - nowMs;
   return ms > 0 ? Math.min(ms, clientLimits.retryAfterMsMax) : 0;
 }
 
 function parse(text: string | undefined): State {
   try {
-    const { until, failures, asked } = JSON.parse(text ?? '');
-    if (until >= 0 && failures >= 0) return { until, failures, asked: asked === true };
+    const { until, ms, failures, asked } = JSON.parse(text ?? '');
+    if (until >= 0 && ms >= 0 && failures >= 0) return { until, ms, failures, asked: asked === true };
   } catch {
     // Nothing kept, or damaged: no wait.
   }

@@ -1,6 +1,7 @@
 // Which waiting messages make the next request, in their order: bounded by number and bytes, without those that
 // somebody is sending and without overtaking where the order matters to the server.
 
+import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
 import type { Queue } from './queue.js';
 import { utf8Bytes } from './text.js';
@@ -9,8 +10,10 @@ export type Batch = {
   readonly keys: readonly string[];
   readonly messages: readonly Message[];
   readonly texts: readonly string[];
+  /** Of the messages with the commas between them. */
+  readonly bytes: number;
   /** When none can go now: milliseconds until one may. */
-  readonly laterMs?: number;
+  readonly laterMs: number | undefined;
 };
 
 export type BatchBounds = {
@@ -46,7 +49,7 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
     }
     const size = utf8Bytes(text) + 1;
     if (size > bounds.messageBytesMax) {
-      block(blocked, message, 1, true);
+      block(blocked, message, clientLimits.backoffMsMax, true);
       continue;
     }
     if (messages.length >= bounds.messagesMax || (bytes > 0 && bytes + size > bounds.bytesMax)) break;
@@ -55,9 +58,7 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
     texts.push(text);
     bytes += size;
   }
-  return messages.length > 0 || laterMs === undefined
-    ? { keys, messages, texts }
-    : { keys, messages, texts, laterMs };
+  return { keys, messages, texts, bytes, laterMs };
 }
 
 /**

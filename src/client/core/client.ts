@@ -1,8 +1,8 @@
 // The client library's operations, the same for all surfaces: a table of contents.
 
 import type { Adapters } from './adapters.js';
-import { createDropCount, createGuard } from './guard.js';
-import { appsWithMessages } from './keys.js';
+import { createDropCount, createGuard, protect } from './guard.js';
+import { appsWithMessages, keysOf } from './keys.js';
 import { clientLimits } from './limits.js';
 import type { CollectAnswer, Properties } from './messages.js';
 import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
@@ -13,6 +13,7 @@ import {
   checkIdentity,
   checkProperties,
   eventRules,
+  type PropertyRules,
   userRules,
 } from './sanitize.js';
 import { isBroken } from './text.js';
@@ -34,7 +35,7 @@ export type Settings = {
   readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
 };
 
-export type Client = {
+type Operations = {
   /**
    * Begins to record for an app; called again, a session of that app begins (`sessionPerStart`), or recording
    * goes on for another app. What waits for former apps is still sent to them, where they were last started.
@@ -50,36 +51,44 @@ export type Client = {
   addEventProperties(properties: Properties): void;
   removeEventProperty(property: string): void;
   clearEventProperties(): void;
-  /** The current user's id; undefined before the start, and while opted out if there never was a user. */
-  readonly userId: string | undefined;
-  readonly identity: string | undefined;
   /** Stops recording, forgets what waits to be sent, and remembers the choice. */
   optOut(): void;
   optIn(): void;
-  /** Sends what waits now, as far as the server lets; settles when that was tried. Never rejects. */
-  flush(): Promise<void>;
   /** Takes effect at the next send. */
   changeInterval(intervalMs: number): void;
   /** While given, each batch carries it, and batches go out every second. */
   setPairing(pairing: string | undefined): void;
+  /** Counts calls that never reached the library. */
+  addDropped(count: number, reason: string): void;
+};
+
+/** No operation throws, whatever its arguments. */
+export type Client = Operations & {
+  /** The current user's id; undefined before the start, and while opted out if there never was a user. */
+  readonly userId: string | undefined;
+  readonly identity: string | undefined;
+  /** Sends what waits now, as far as the server lets; settles when that was tried. Never rejects. */
+  flush(): Promise<void>;
   /** Messages that were given up since the start of the page: pushed out, too large or refused. */
   readonly droppedCount: number;
   /** Shows a line to the developer; never throws. */
   warn(line: string): void;
 };
 
-/** Makes a client. It does nothing until it is started. No operation throws, whatever its arguments. */
+/** Makes a client. It does nothing until it is started. */
 export function createClient(adapters: Adapters): Client {
   const { clock, lifecycle, storage } = adapters;
   const outboxes = new Map<string, Outbox>();
   const { warn, guarded } = createGuard(adapters.warn);
   const drops = createDropCount(warn);
-  /** Calls that came before the recording could begin. */
-  const calls: ((recorder: Recorder) => void)[] = [];
+  /** Calls that came before the recording could begin, or before it was known whether it may. */
+  const calls: { readonly run: (recorder: Recorder) => void; readonly isStart?: true }[] = [];
   let asked = false;
   let ready = false;
   let settings: Settings | undefined;
   let recorder: Recorder | undefined;
+  /** Whether it is known what the user of the recorder's app chose. */
+  let known = false;
   let changedIntervalMs: number | undefined;
   let paired: { readonly appId: string; readonly pairing: string } | undefined;
 
@@ -105,12 +114,17 @@ export function createClient(adapters: Adapters): Client {
     return outbox;
   }
 
+  function allOutboxes(): Outbox[] {
+    return [...outboxes.values()];
+  }
+
   function start(appId: string, given: Settings): void {
     const fault = faultOfStart(appId, given);
     if (fault !== undefined) return warn(`nothing is recorded: ${fault}.`);
-    if (ready) return begin(appId, { ...given });
+    if (ready && known) return begin(appId, { ...given });
     if (asked) {
-      calls.push(() => begin(appId, { ...given }));
+      // What waits was called for the former app.
+      calls.push({ run: () => begin(appId, { ...given }), isStart: true });
       return;
     }
     asked = true;
@@ -120,7 +134,6 @@ export function createClient(adapters: Adapters): Client {
         ready = true;
         listen();
         begin(appId, { ...given });
-        for (const call of calls.splice(0)) guarded(() => call(recorder as Recorder));
       }),
     );
   }
@@ -128,40 +141,50 @@ export function createClient(adapters: Adapters): Client {
   function begin(appId: string, given: Settings): void {
     settings = given;
     const outbox = outboxOf(appId);
-    outbox.setBaseUrl(given.baseUrl);
-    outbox.setOptedOutByDefault(given.optedOut === true);
+    outbox.start(given.baseUrl, given.optedOut === true);
     if (recorder?.appId !== appId) {
       recorder = createRecorder(appId, adapters, outbox, () => settings?.sessionIdleMs ?? 0, warn);
     }
-    if (given.sessionPerStart && !outbox.isOptedOut()) recorder.session.renew();
+    known = false;
+    const whenKnown = storage.whenKnown ?? ((_, callback) => callback());
+    whenKnown(keysOf(appId).consent, () => guarded(() => proceed(appId)));
     // What earlier pages left behind, of this app and of others.
     for (const former of appsWithMessages(storage.keys('sluice:'))) outboxOf(former).sender.wake(0);
+  }
+
+  /** Records for the app from now on, beginning with the calls that wait. */
+  function proceed(appId: string): void {
+    if (recorder?.appId !== appId || known) return;
+    known = true;
+    if (settings?.sessionPerStart && !recorder.outbox.isOptedOut()) recorder.session.renew();
+    while (known && calls.length > 0) guarded(() => calls.shift()?.run(recorder as Recorder));
   }
 
   function listen(): void {
     lifecycle.onHide(() =>
       guarded(() => {
         let bytesLeft = clientLimits.exitBytesMax;
-        for (const { sender } of Array.from(outboxes.values())) bytesLeft -= sender.exit(bytesLeft);
+        for (const { sender } of allOutboxes()) bytesLeft -= sender.exit(bytesLeft);
       }),
     );
     lifecycle.onResume(() =>
       guarded(() => {
-        for (const { sender } of Array.from(outboxes.values())) sender.resume();
+        for (const { sender } of allOutboxes()) sender.resume();
       }),
     );
     storage.onChange?.((key) =>
       guarded(() => {
         recorder?.agree();
-        for (const appId of appsWithMessages([key])) outboxOf(appId).sender.watch();
+        // After an emptied storage each page sends what it put back itself.
+        for (const appId of appsWithMessages(key === undefined ? [] : [key])) outboxOf(appId).sender.watch();
       }),
     );
   }
 
-  /** Runs the call now, or after the start. */
+  /** Runs the call now, or once recording has begun. */
   function whenStarted(call: (recorder: Recorder) => void): void {
-    if (recorder !== undefined) call(recorder);
-    else if (calls.length < clientLimits.callsMax) calls.push(call);
+    if (recorder !== undefined && known) call(recorder);
+    else if (calls.length < clientLimits.callsMax) calls.push({ run: call });
     else drops.add(1, 'too many calls wait for the start');
   }
 
@@ -171,7 +194,7 @@ export function createClient(adapters: Adapters): Client {
     if (app.outbox.isOptedOut()) {
       // Not recorded, but what comes after an opt-in is not the former user's.
       if (current !== undefined) app.user.renew();
-      return;
+      return warn('identify is not recorded: the user has not opted in.');
     }
     if (current === undefined) {
       app.user.identify(identity);
@@ -182,95 +205,89 @@ export function createClient(adapters: Adapters): Client {
     app.identify(identity, atMs);
   }
 
-  return {
-    start: (appId, given) => guarded(() => start(appId, given)),
-    track: (event, properties) =>
-      guarded(() => {
-        const atMs = clock.now();
-        const name = checkEventName(event, warn);
-        if (name === undefined) return;
-        const checked = checkProperties(properties, eventRules, warn);
-        whenStarted((app) => app.event(name, checked, atMs));
-      }),
-    autocapture: (event, properties) =>
-      guarded(() => {
-        const atMs = clock.now();
-        const name = checkEventName(event, warn);
-        if (name === undefined) return;
-        const checked = checkProperties(properties, autocaptureRules, warn);
-        whenStarted((app) => app.event(name, checked, atMs, true));
-      }),
-    identify: (identity) =>
-      guarded(() => {
-        const atMs = clock.now();
-        whenStarted((app) => {
-          const checked = checkIdentity(identity, settings?.allowIdentities ?? [], warn);
-          if (checked !== undefined) identify(app, checked, atMs);
-        });
-      }),
+  function event(event: string, properties: unknown, rules: PropertyRules, autocaptured?: true): void {
+    const atMs = clock.now();
+    const name = checkEventName(event, warn);
+    if (name === undefined) return;
+    const checked = checkProperties(properties, rules, warn);
+    whenStarted((app) => app.event(name, checked, atMs, autocaptured));
+  }
+
+  const operations: Operations = {
+    start,
+    track: (name, properties) => event(name, properties, eventRules),
+    autocapture: (name, properties) => event(name, properties, autocaptureRules, true),
+    identify(identity) {
+      const atMs = clock.now();
+      whenStarted((app) => {
+        const checked = checkIdentity(identity, settings?.allowIdentities ?? [], warn);
+        if (checked !== undefined) identify(app, checked, atMs);
+      });
+    },
     resetIdentity: () =>
-      guarded(() =>
-        whenStarted(({ user, session }) => {
-          if (user.peek()?.identity === undefined) return;
-          user.renew();
-          session.renew();
-        }),
-      ),
-    addUserProperties: (properties) =>
-      guarded(() => {
-        const atMs = clock.now();
-        const checked = checkProperties(properties, userRules, warn);
-        if (Object.keys(checked).length > 0) whenStarted((app) => app.userProperties(checked, atMs));
+      whenStarted(({ user, session }) => {
+        if (user.peek()?.identity === undefined) return;
+        user.renew();
+        session.renew();
       }),
-    addEventProperties: (properties) =>
-      guarded(() => {
-        const checked = checkProperties(properties, eventRules, warn);
-        if (Object.keys(checked).length === 0) return;
-        whenStarted(({ eventProperties, outbox }) => {
-          if (!outbox.isOptedOut()) eventProperties.add(checked);
-        });
+    addUserProperties(properties) {
+      const atMs = clock.now();
+      const checked = checkProperties(properties, userRules, warn);
+      if (Object.keys(checked).length > 0) whenStarted((app) => app.userProperties(checked, atMs));
+    },
+    addEventProperties(properties) {
+      const checked = checkProperties(properties, eventRules, warn);
+      if (Object.keys(checked).length === 0) return;
+      whenStarted(({ eventProperties, outbox }) => {
+        if (!outbox.isOptedOut()) eventProperties.add(checked);
+      });
+    },
+    removeEventProperty(property) {
+      if (typeof property !== 'string') warn('removeEventProperty is ignored: the key is no string.');
+      else whenStarted(({ eventProperties }) => eventProperties.remove(property));
+    },
+    clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
+    optOut() {
+      // Said now: whatever was chosen before need not be known any more, and what waits for that is not recorded.
+      if (recorder !== undefined && !known) {
+        recorder.outbox.optOut();
+        const waiting = calls.splice(0);
+        calls.push(...waiting.filter(({ isStart }) => isStart));
+        drops.add(waiting.length - calls.length, 'the user has opted out');
+        return proceed(recorder.appId);
+      }
+      whenStarted(({ outbox }) => outbox.optOut());
+    },
+    optIn: () => whenStarted(({ outbox }) => outbox.optIn()),
+    changeInterval(ms) {
+      if (!(Number.isFinite(ms) && ms > 0)) {
+        return warn('changeInterval is ignored: the interval is no positive number.');
+      }
+      changedIntervalMs = ms;
+    },
+    setPairing: (pairing) =>
+      whenStarted(({ appId, outbox }) => {
+        paired = pairing === undefined ? undefined : { appId, pairing };
+        if (paired !== undefined) void outbox.sender.flush();
       }),
-    removeEventProperty: (property) =>
-      guarded(() => {
-        if (typeof property !== 'string') warn('removeEventProperty is ignored: the key is no string.');
-        else whenStarted(({ eventProperties }) => eventProperties.remove(property));
-      }),
-    clearEventProperties: () => guarded(() => whenStarted(({ eventProperties }) => eventProperties.clear())),
+    addDropped: drops.add,
+  };
+
+  return {
+    ...protect(guarded, operations),
+    flush: async () => {
+      for (const sent of allOutboxes().map(({ sender }) => sender.flush())) await sent;
+    },
     get userId() {
       return guarded(() => {
-        if (recorder === undefined) return undefined;
+        if (recorder === undefined || !known) return undefined;
         const { user, outbox } = recorder;
         return (outbox.isOptedOut() ? user.peek() : user.current())?.id;
       });
     },
     get identity() {
-      return guarded(() => recorder?.user.peek()?.identity);
+      return guarded(() => (known ? recorder?.user.peek()?.identity : undefined));
     },
-    optOut: () =>
-      guarded(() =>
-        whenStarted(({ outbox }) => {
-          outbox.setOptedOut(true);
-          outbox.clear();
-        }),
-      ),
-    optIn: () => guarded(() => whenStarted(({ outbox }) => outbox.setOptedOut(false))),
-    flush: async () => {
-      await Promise.all(Array.from(outboxes.values()).map(({ sender }) => sender.flush()));
-    },
-    changeInterval: (ms) =>
-      guarded(() => {
-        if (typeof ms !== 'number' || !(ms > 0 && ms < Number.POSITIVE_INFINITY)) {
-          return warn('changeInterval is ignored: the interval is no positive number.');
-        }
-        changedIntervalMs = ms;
-      }),
-    setPairing: (pairing) =>
-      guarded(() =>
-        whenStarted(({ appId, outbox }) => {
-          paired = pairing === undefined ? undefined : { appId, pairing };
-          if (paired !== undefined) void outbox.sender.flush();
-        }),
-      ),
     get droppedCount() {
       return drops.count();
     },
@@ -282,7 +299,7 @@ function faultOfStart(appId: unknown, settings: Settings): string | undefined {
   if (typeof appId !== 'string' || appId === '' || isBroken(appId)) return 'the app_id is no text';
   const baseUrl: unknown = settings?.baseUrl;
   if (typeof baseUrl !== 'string' || !/^https?:\/\/[^\s?#]+$/i.test(baseUrl)) {
-    return 'baseUrl is no URL that begins with http:// or https://';
+    return 'baseUrl is no http or https URL';
   }
   return undefined;
 }

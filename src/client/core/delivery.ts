@@ -31,16 +31,19 @@ export type Delivery = {
   wasSent(key: string): boolean;
   /** Milliseconds for which the server wants no message of this kind and user. */
   limitedMs(message: Message): number;
-  /** How many messages the next batch may have. */
-  messagesMax(): number;
+  /** How many messages and bytes the next batch may have. */
+  batchMax(): { readonly messages: number; readonly bytes: number; readonly messageBytes: number };
 };
 
 export function createDelivery(options: DeliveryOptions): Delivery {
   const { queue, backoff, clock } = options;
-  /** Until when the server wants no message of a kind and user. */
-  const limitedUntil = new Map<string, number>();
+  /** Until when, and from then for how long, the server wants no message of a kind and user. */
+  const limited = new Map<string, { readonly until: number; readonly ms: number }>();
   const sent = new Set<string>();
   let messagesMax: number = clientLimits.batchMessagesMax;
+  let bytesMax: number = clientLimits.batchBytesFirst;
+  let messageBytesMax = Number.POSITIVE_INFINITY;
+  let refusals = 0;
   let warnedOf: string | undefined;
 
   function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void {
@@ -48,26 +51,47 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     const verdict = readAnswer(answer, messages);
     if (verdict.kind === 'answered') {
       messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
+      bytesMax = Math.min(bytesMax * 2, clientLimits.batchBytesMax);
+      refusals = 0;
       let unanswered = false;
       messages.forEach((message, at) => {
         if (!settleMessage(message, keys[at] as string, verdict.each[at])) unanswered = true;
       });
-      if (unanswered) backoff.fail(answer);
+      if (unanswered) fail(answer);
       else backoff.succeed();
       options.onAnswer(verdict.answer, pairing);
-    } else if (verdict.kind === 'failed') {
-      backoff.fail(answer);
-      if (verdict.reason !== undefined && verdict.reason !== warnedOf) {
-        options.warn(`the server did not take a batch, it will be sent again: ${verdict.reason}`);
+      return;
+    }
+    const tooLarge = verdict.kind === 'too_large';
+    if (tooLarge || verdict.kind === 'failed') {
+      if (tooLarge || answer.timedOut) {
+        bytesMax = Math.max(Math.floor(batch.bytes / 2), clientLimits.batchBytesMin);
       }
-      warnedOf = verdict.reason;
-    } else if (verdict.kind === 'refused' && messages.length > 1) {
+      if (tooLarge && messages.length > 1) messagesMax = Math.ceil(messages.length / 2);
+      // A single message that is too large for what lies between stays behind, and keeps nothing else from going.
+      else if (tooLarge) messageBytesMax = batch.bytes - 1;
+      fail(answer, verdict.reason);
+      return;
+    }
+    if (verdict.kind === 'refused' && messages.length > 1) {
       // Halves find the bad message, and the largest size that is taken; the good ones go.
       messagesMax = Math.ceil(messages.length / 2);
     } else {
       for (const key of keys) forget(key);
       options.onDropped(keys.length, verdict.reason);
     }
+    refusals++;
+    if (refusals > clientLimits.refusalsMax) backoff.fail(answer);
+  }
+
+  function fail(answer: TransportAnswer, reason?: string): void {
+    if (reason !== undefined && reason !== warnedOf) {
+      options.warn(`a batch was not taken and goes again later: ${reason}`);
+    }
+    warnedOf = reason;
+    if (backoff.fail(answer) < clientLimits.failuresForGivingUp) return;
+    const count = queue.removeOlderThan(clientLimits.messageMsMax);
+    if (count > 0) options.onDropped(count, 'they could not be sent for 30 days');
   }
 
   /** Deals with the answer to one message; false when there is none. */
@@ -80,7 +104,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     } else if (answer?.status === 'limited') {
       const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
       const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
-      limitedUntil.set(limitKeyOf(message), clock.now() + ms);
+      limited.set(limitKeyOf(message), { until: clock.now() + ms, ms });
       // Surely not stored: a repeat is not limited.
       sent.delete(key);
     } else {
@@ -102,10 +126,11 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     forgetAll: () => sent.clear(),
     wasSent: (key) => sent.has(key),
     limitedMs(message) {
-      const ms = (limitedUntil.get(limitKeyOf(message)) ?? 0) - clock.now();
-      // Longer than any: the clock was set back since.
-      return ms <= clientLimits.retryAfterMsMax ? ms : 0;
+      const limit = limited.get(limitKeyOf(message));
+      const left = (limit?.until ?? 0) - clock.now();
+      // Longer than it was: the clock was set back since.
+      return limit !== undefined && left <= limit.ms ? left : 0;
     },
-    messagesMax: () => messagesMax,
+    batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),
   };
 }

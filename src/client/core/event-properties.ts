@@ -1,9 +1,12 @@
 // The global event properties of an app: kept as one text, in a cookie on the web, and attached to every event.
-// The text is the truth, read at each event, so that tabs share them.
+// The text is the truth, read at each event, so that tabs share them. Nothing locks a cookie: of two tabs that write
+// at once, the one that read before the other wrote takes back what that one added. So who adds looks again for a
+// while. Each removal begins a new generation, in which nothing older is added again.
 
-import type { PropertyStore } from './adapters.js';
+import type { Clock, TextStore } from './adapters.js';
+import { clientLimits } from './limits.js';
 import type { Properties, PropertyValue } from './messages.js';
-import { checkProperties, eventRules, hasOwn, type Warn } from './sanitize.js';
+import { checkProperties, define, eventRules, hasOwn, type Warn } from './sanitize.js';
 
 export type EventProperties = {
   current(): Properties;
@@ -13,41 +16,113 @@ export type EventProperties = {
   clear(): void;
 };
 
-export function createEventProperties(store: PropertyStore, appId: string, warn: Warn): EventProperties {
-  let knownText: string | undefined;
+type Added = { readonly value: PropertyValue; readonly former: PropertyValue | undefined };
+
+export function createEventProperties(
+  store: TextStore,
+  appId: string,
+  /** Of pages that share the store; undefined where this one has it for itself. */
+  clock: Clock | undefined,
+  warn: Warn,
+): EventProperties {
+  let knownText = '';
   let known: Properties = {};
+  /** What this page added lately, in this generation. */
+  const added = new Map<string, Added>();
+  let addedIn = 0;
+  let looksLeft = 0;
 
   function current(): Properties {
-    const text = store.read(appId);
+    const text = store.read(appId) ?? '';
     if (text !== knownText) {
       knownText = text;
       // Checked again, since others can write cookies, and one bad property would have every event refused.
-      known = text === undefined ? {} : checkProperties(decodeProperties(text), eventRules, () => {});
+      known = checkProperties(decodeProperties(text), eventRules, () => {});
     }
     return known;
+  }
+
+  function write(properties: Properties, generation: number): boolean {
+    const pairs = encodeProperties(properties);
+    return store.write(appId, generation === 0 ? pairs : `~${generation}${pairs && '&'}${pairs}`);
+  }
+
+  /** Begins a generation; what another tab adds to the former one at this moment is gone too. */
+  function begin(properties: Properties): void {
+    write(properties, clock === undefined ? 0 : generationOf(knownText) + 1);
+    watch({}, {});
+  }
+
+  function put(properties: Properties): boolean {
+    const before = current();
+    let refused = false;
+    const all = checkProperties({ ...before, ...properties }, eventRules, () => {
+      refused = true;
+    });
+    return !refused && write(all, generationOf(knownText));
+  }
+
+  function watch(properties: Properties, before: Properties): void {
+    if (clock === undefined) return;
+    forgetFormerGenerations();
+    for (const key of Object.keys(properties)) {
+      added.set(key, {
+        value: properties[key] as PropertyValue,
+        former: hasOwn(before, key) ? before[key] : undefined,
+      });
+    }
+    if (looksLeft === 0) clock.setTimer(clientLimits.propertiesLookMs, look);
+    looksLeft = clientLimits.propertiesLooks;
+  }
+
+  function forgetFormerGenerations(): void {
+    const generation = generationOf(knownText);
+    if (generation !== addedIn) added.clear();
+    addedIn = generation;
+  }
+
+  /** Adds again what another tab took back unseen. */
+  function look(): void {
+    const now = current();
+    forgetFormerGenerations();
+    const lost: Record<string, PropertyValue> = {};
+    added.forEach(({ value, former }, key) => {
+      const there = hasOwn(now, key) ? now[key] : undefined;
+      if (there !== value && there === former) define(lost, key, value);
+    });
+    if (Object.keys(lost).length > 0) put(lost);
+    looksLeft--;
+    if (looksLeft > 0) {
+      clock?.setTimer(clientLimits.propertiesLookMs, look);
+      return;
+    }
+    added.clear();
+    if (/^~\d+$/.test(knownText)) store.write(appId, '');
   }
 
   return {
     current,
     add(properties) {
-      let refused = false;
-      const all = checkProperties({ ...current(), ...properties }, eventRules, () => {
-        refused = true;
-      });
-      if (refused || !store.write(appId, encodeProperties(all))) {
-        warn('addEventProperties is refused as a whole: all global event properties together are too large.');
-      }
+      const before = current();
+      if (put(properties)) watch(properties, before);
+      else warn('addEventProperties is refused as a whole: they are too large together.');
     },
     remove(key) {
       const before = current();
       if (!hasOwn(before, key)) return;
       const { [key]: _, ...rest } = before;
-      store.write(appId, encodeProperties(rest));
+      begin(rest);
     },
     clear() {
-      store.write(appId, '');
+      current();
+      if (knownText !== '') begin({});
     },
   };
+}
+
+/** The generation in a text: how often something was removed, lately. */
+function generationOf(text: string): number {
+  return Number(/^~(\d{1,9})(?:&|$)/.exec(text)?.[1] ?? 0);
 }
 
 /**
@@ -71,12 +146,7 @@ export function decodeProperties(text: string): Record<string, PropertyValue> {
     if (key === undefined || value === undefined) continue;
     try {
       const plain = decodeURIComponent(value);
-      Object.defineProperty(properties, decodeURIComponent(key), {
-        value: kind === ':' ? Number(plain) : plain,
-        enumerable: true,
-        configurable: true,
-        writable: true,
-      });
+      define(properties, decodeURIComponent(key), kind === ':' ? Number(plain) : plain);
     } catch {
       // Damaged by somebody else; the other properties still count.
     }

@@ -1,5 +1,7 @@
 // Keeps what goes wrong inside the library out of the page, and tells the developer of it.
 
+import { define } from './sanitize.js';
+
 /** Keeps every fault of the library, and of what a page does to it, out of the page. */
 export function createGuard(show: (line: string) => void) {
   let warning = false;
@@ -29,6 +31,16 @@ export function createGuard(show: (line: string) => void) {
   return { warn, guarded };
 }
 
+/** The operations, none of which throws. Each is a method of its own: who takes one off the object may call it. */
+export function protect<T extends object>(guarded: (call: () => unknown) => unknown, operations: T): T {
+  const safe = {};
+  for (const name of Object.keys(operations)) {
+    const operation = operations[name as keyof T] as (...args: unknown[]) => unknown;
+    define(safe, name, (...args: unknown[]) => guarded(() => operation(...args)));
+  }
+  return safe as T;
+}
+
 /** Counts what is given up, and tells of it now and then. */
 export function createDropCount(warn: (line: string) => void) {
   let count = 0;
@@ -36,6 +48,7 @@ export function createDropCount(warn: (line: string) => void) {
   let untold = 0;
   return {
     add(more: number, reason: string): void {
+      if (more === 0) return;
       count += more;
       untold += more;
       if (reason === lastReason && untold < tellEvery) return;

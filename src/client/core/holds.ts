@@ -20,16 +20,16 @@ export function createHolds(
   return {
     place(keys, ms) {
       const name = prefix + newId();
-      storage.set(name, JSON.stringify({ until: clock.now() + ms, keys }));
+      storage.set(name, `${clock.now() + ms} ${keys.join(' ')}`);
       return () => storage.remove(name);
     },
     current() {
       const held = new Map<string, number>();
       for (const name of storage.keys(prefix)) {
-        const { until, keys } = parse(storage.get(name));
-        const left = until - clock.now();
-        // A note from further ahead was made before the clock was set back.
-        if (left > 0 && left <= clientLimits.holdMs) {
+        const [until, ...keys] = (storage.get(name) ?? '').split(' ');
+        const left = Number(until) - clock.now();
+        // A note from further ahead was made before the clock was set back; one that is damaged is void too.
+        if (left > 0 && left <= clientLimits.holdMsMax) {
           for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
         } else {
           storage.remove(name);
@@ -38,14 +38,4 @@ export function createHolds(
       return held;
     },
   };
-}
-
-function parse(text: string | undefined): { readonly until: number; readonly keys: readonly string[] } {
-  try {
-    const { until, keys } = JSON.parse(text ?? '');
-    if (typeof until === 'number' && Array.isArray(keys)) return { until, keys };
-  } catch {
-    // Damaged, or gone since its name was read: void like one whose time is over.
-  }
-  return { until: 0, keys: [] };
 }

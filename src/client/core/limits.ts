@@ -13,16 +13,25 @@ export const clientLimits = {
   queueBytesMax: 2048 * KiB,
   /** Of the properties of one call, and of the global event properties, as JSON. */
   propertiesBytesMax: 128 * KiB,
+  /** After so many bad properties of one call the rest of them is dropped unread. */
+  propertiesDroppedMax: 100,
   batchMessagesMax: 200,
   batchBytesMax: 512 * KiB,
+  /** A page begins with batches of so many bytes; answers double that, time-outs halve it. */
+  batchBytesFirst: 64 * KiB,
+  batchBytesMin: 4 * KiB,
   /** Of a batch around its messages: app_id, time, pairing. */
   envelopeBytesMax: 8 * KiB,
   /** Browsers let 64 KiB be under way when a page ends. */
   exitBytesMax: 60_000,
-  /** One attempt to send a batch. */
-  requestMsMax: 20_000,
-  /** For this long nobody else sends a batch that is under way. */
-  holdMs: 22_000,
+  /** One attempt to send a batch, besides the time that its bytes take. */
+  requestMsMin: 20_000,
+  /** A slower upload is given up, and tried with fewer bytes: 64 kbit/s. */
+  uploadBytesPerMs: 8,
+  /** Nobody else sends a batch that is under way until so long after its deadline. */
+  holdMarginMs: 2_000,
+  /** A hold from further ahead was made before the clock was set back. */
+  holdMsMax: 90_000,
   /** The same for one sent when the page was hidden, whose answer may never be seen. */
   exitHoldMs: 5_000,
   /** A tab that is shown sends after this: the one that was hidden for it sends at once what it has. */
@@ -38,6 +47,11 @@ export const clientLimits = {
   unseenMs: 10_000,
   backoffMsMin: 1_000,
   backoffMsMax: 5 * 60_000,
+  /** After so many refusals in a row without a message that was taken, the next ones wait as after a failure. */
+  refusalsMax: 20,
+  /** What has waited for so long is given up, once so many attempts in a row have failed. */
+  messageMsMax: 30 * 24 * 60 * 60_000,
+  failuresForGivingUp: 20,
   /** A longer `Retry-After` counts as this. */
   retryAfterMsMax: 60 * 60_000,
   intervalMsMin: 50,
@@ -48,9 +62,17 @@ export const clientLimits = {
   pairedIntervalMs: 1_000,
   webSessionIdleMs: 30 * 60_000,
   mobileSessionIdleMs: 5 * 60_000,
+  /** How often, and how often over, a tab looks whether another one took back the properties that it added. */
+  propertiesLookMs: 300,
+  propertiesLooks: 5,
   /** Name, `=` and value of a cookie. */
   cookieBytesMax: 4096,
 } as const;
+
+/** Milliseconds that a request with a body of so many bytes may take. */
+export function requestMs(bytes: number): number {
+  return clientLimits.requestMsMin + Math.ceil(bytes / clientLimits.uploadBytesPerMs);
+}
 
 function relation(holds: boolean, reason: string): void {
   if (!holds) throw new Error(`limits contradict each other: ${reason}`);
@@ -70,7 +92,15 @@ function assertRelations(): void {
   relation(queueBytesMax >= 2 * batchBytesMax, 'a batch must be able to wait beside one that is under way');
   relation(queueBytesMax <= 2560 * KiB, 'the queue must leave the page half of its five million units');
   relation(clientLimits.exitBytesMax < 64 * KiB, 'browsers refuse more when a page ends');
-  relation(clientLimits.holdMs > clientLimits.requestMsMax, 'nobody resends a batch that is under way');
+  relation(
+    clientLimits.holdMsMax >= requestMs(batchBytesMax + envelopeBytesMax) + clientLimits.holdMarginMs,
+    'nobody resends a batch that is under way',
+  );
+  relation(
+    clientLimits.batchBytesMin <= clientLimits.batchBytesFirst &&
+      clientLimits.batchBytesFirst <= batchBytesMax,
+    'a page must be able to begin',
+  );
   relation(clientLimits.settleMs <= clientLimits.webIntervalMs, 'a first visit waits no longer than others');
   relation(
     clientLimits.webSessionIdleMs > clientLimits.backoffMsMin &&

@@ -19,18 +19,18 @@ type Common = {
 export type EventMessage = Common & {
   readonly type: 'event';
   /** Present when the user was identified at the call. */
-  readonly identity?: string;
+  readonly identity?: string | undefined;
   readonly event: string;
   readonly properties: Properties;
   /** Recorded by the library itself: a page view or screen view. */
-  readonly autocaptured?: true;
+  readonly autocaptured?: true | undefined;
 };
 
 export type IdentifyMessage = Common & { readonly type: 'identify'; readonly identity: string };
 
 export type UserPropertiesMessage = Common & {
   readonly type: 'user_properties';
-  readonly identity?: string;
+  readonly identity?: string | undefined;
   readonly properties: Properties;
 };
 

@@ -3,6 +3,7 @@
 
 import type { Adapters } from './adapters.js';
 import { createBackoff } from './backoff.js';
+import { createConsent } from './consent.js';
 import { createHolds } from './holds.js';
 import { keysOf } from './keys.js';
 import type { CollectAnswer, Message, Properties, UserPropertiesMessage } from './messages.js';
@@ -22,8 +23,8 @@ export type OutboxOptions = {
 };
 
 export type Outbox = {
-  /** Where messages go from now on. */
-  setBaseUrl(baseUrl: string): void;
+  /** Where messages go from now on, and what is so as long as the user has not chosen. */
+  start(baseUrl: string, optedOutByDefault: boolean): void;
   add(message: Message): void;
   /** Adds user properties, joined to those of the same user that wait and were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
@@ -32,12 +33,9 @@ export type Outbox = {
    * stored twice should another tab send it at this moment.
    */
   reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
-  clear(): void;
   isOptedOut(): boolean;
-  /** Remembers the user's choice. */
-  setOptedOut(optedOut: boolean): void;
-  /** What is so as long as the user has not chosen. */
-  setOptedOutByDefault(optedOut: boolean): void;
+  optOut(): void;
+  optIn(): void;
   /** Called before anything is sent; answers for how many milliseconds it has to wait yet. */
   setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
@@ -53,6 +51,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   /** The last user properties that this page added. */
   let waiting: { readonly key: string; readonly message: UserPropertiesMessage } | undefined;
 
+  const consent = createConsent(storage, keys.consent, appId, options.adapters.consentStore);
   const holds = createHolds(storage, keys.holds, clock, newId);
   const queue = createQueue({
     storage,
@@ -73,7 +72,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     baseUrl: () => baseUrl ?? storage.get(keys.url),
     intervalMs: options.intervalMs,
     pairing: () => options.pairing(appId),
-    isStopped: isOptedOut,
+    isOptedOut,
+    choice: consent.choice,
     beforeSending: () => beforeSending(),
     onDropped: options.onDropped,
     onAnswer: (answer, pairing) => options.onAnswer(appId, answer, pairing),
@@ -81,7 +81,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   });
 
   function isOptedOut(): boolean {
-    const choice = storage.get(keys.consent);
+    const choice = consent.choice();
     return choice === undefined ? optedOutByDefault : choice === 'out';
   }
 
@@ -123,8 +123,9 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   return {
-    setBaseUrl(url) {
+    start(url, optedOut) {
       baseUrl = url;
+      optedOutByDefault = optedOut;
     },
     add,
     addUserProperties,
@@ -136,12 +137,12 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
           : { ...message, [field]: to },
       );
     },
-    clear: () => queue.clear(),
     isOptedOut,
-    setOptedOut: (optedOut) => storage.set(keys.consent, optedOut ? 'out' : 'in'),
-    setOptedOutByDefault(optedOut) {
-      optedOutByDefault = optedOut;
+    optOut() {
+      consent.choose('out');
+      queue.clear();
     },
+    optIn: () => consent.choose('in'),
     setBeforeSending(called) {
       beforeSending = called;
     },

@@ -19,6 +19,8 @@ export type Queue = {
   /** The message's text, or undefined when it is gone or damaged (and then removed). */
   read(key: string): { readonly text: string; readonly message: Message } | undefined;
   remove(key: string): void;
+  /** Gives up what was put in so many milliseconds ago or earlier; answers how much that was. */
+  removeOlderThan(ms: number): number;
   /**
    * Puts other messages of about the same size in the place of those that wait and that this page added, except
    * where `change` answers undefined. Only its own: two tabs that change a message undo each other's change.
@@ -40,11 +42,15 @@ export type QueueOptions = {
 };
 
 /**
- * Other tabs add too, so the true number is looked up after this many additions. A look at 5,000 keys takes
- * milliseconds, so a full queue also makes room for this part of its bounds at once.
+ * Other tabs add too, so the number is compared after this many additions. To bring 5,000 keys into their order takes
+ * milliseconds: that is done when others have changed it, and a full queue makes room for this part of its bounds at
+ * once.
  */
 const lookEvery = 50;
 const roomPart = 1 / 100;
+
+/** Of the order in a key. */
+const orderLength = 11;
 
 /** A clock beyond this (the year 2255) does not decide the order: the number would lose digits. */
 const latestMs = 9e12;
@@ -54,41 +60,50 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   let count = 0;
   let bytes = 0;
   let addedSinceLook = lookEvery;
+  /** What waited at the last look, oldest first, and what this page added since; some of it may be gone. */
+  let known: string[] = [];
   /** The keys of what this page added and nobody was seen to remove. */
   const own = new Set<string>();
 
   function keys(): string[] {
-    const all = storage.keys(prefix).sort();
-    count = all.length;
+    known = storage.keys(prefix).sort();
+    count = known.length;
     if (count === 0) own.clear();
     bytes = 0;
-    for (const key of all) bytes += bytesOf(key);
-    addedSinceLook = 0;
-    const newest = all[all.length - 1];
+    for (const key of known) bytes += bytesOf(key);
+    const newest = known[count - 1];
     // Bounded: beyond 2^53 the next ones would all get the same order.
     if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
-    return all;
+    return known;
+  }
+
+  /** Looks anew when others have added or removed. */
+  function compare(): void {
+    addedSinceLook = 0;
+    if (storage.keys(prefix).length !== count) keys();
   }
 
   /** Time decides between tabs; a clock that was set back does not put new messages before old ones. */
   function nextOrder(): string {
     const now = clock.now();
     lastOrder = Math.max(lastOrder + 1, now > 0 && now < latestMs ? Math.floor(now) * 1000 : 0);
-    return lastOrder.toString(36).padStart(11, '0');
+    return lastOrder.toString(36).padStart(orderLength, '0');
   }
 
   function makeRoom(size: number): void {
     if (addedSinceLook < lookEvery && fits(size, 1)) return;
-    const all = keys();
+    compare();
     if (fits(size, 1)) return;
     const kept = held();
     let dropped = 0;
-    for (const key of all) {
-      if (fits(size, 1 - roomPart)) break;
-      if (kept.has(key)) continue;
-      remove(key);
-      dropped++;
-    }
+    known = known.filter((key) => {
+      if (kept.has(key) || fits(size, 1 - roomPart)) return true;
+      if (storage.get(key) !== undefined) {
+        remove(key);
+        dropped++;
+      }
+      return false;
+    });
     if (dropped > 0) onDropped(dropped, 'too many wait to be sent');
   }
 
@@ -115,7 +130,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   }
 
   function bytesOf(key: string): number {
-    return Number.parseInt(key.slice(prefix.length).split('.')[1] ?? '', 36) || 0;
+    return Number.parseInt(key.slice(prefix.length + orderLength + 1), 36) || 0;
   }
 
   function kindOf(key: string): string | undefined {
@@ -132,8 +147,9 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       const size = utf8Bytes(text);
       makeRoom(size);
       const key = `${prefix}${nextOrder()}.${size.toString(36)}.${message.type[0]}.${message.id}`;
-      storage.set(key, text);
+      storage.set(key, text, true);
       own.add(key);
+      known.push(key);
       count++;
       bytes += size;
       addedSinceLook++;
@@ -143,16 +159,27 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     read,
     remove,
     rewrite(change) {
-      for (const key of Array.from(own)) {
+      for (const key of [...own]) {
         const message = read(key)?.message;
         const changed = message && change(message, key);
-        if (changed !== undefined) storage.set(key, JSON.stringify(changed));
+        if (changed !== undefined) storage.set(key, JSON.stringify(changed), true);
         if (message === undefined) own.delete(key);
       }
     },
     isLastOfItsType(key) {
-      const same = keys().filter((other) => kindOf(other) === kindOf(key));
-      return same[same.length - 1] === key;
+      compare();
+      // From the end, which is where it is: asked at every call that sets user properties.
+      for (let at = known.length - 1; at >= 0; at--) {
+        const other = known[at] as string;
+        if (kindOf(other) === kindOf(key) && storage.get(other) !== undefined) return other === key;
+      }
+      return false;
+    },
+    removeOlderThan(ms) {
+      const before = (clock.now() - ms) * 1000;
+      const old = keys().filter((key) => orderOf(key) < before);
+      for (const key of old) remove(key);
+      return old.length;
     },
     clear() {
       for (const key of keys()) remove(key);

@@ -12,7 +12,7 @@ export function randomUserId(randomBytes: RandomBytes): string {
 
 export function randomMessageId(randomBytes: RandomBytes): string {
   let id = '';
-  for (const byte of Array.from(randomBytes(16))) id += (byte + 256).toString(16).slice(1);
+  for (const byte of randomBytes(16)) id += (byte + 256).toString(16).slice(1);
   return id;
 }
 

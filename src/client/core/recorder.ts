@@ -1,6 +1,6 @@
 // Turns calls for one app into messages, each for the user and the session of its moment.
 
-import type { Adapters, PropertyStore } from './adapters.js';
+import type { Adapters } from './adapters.js';
 import { createEventProperties, type EventProperties } from './event-properties.js';
 import { keysOf } from './keys.js';
 import type { Properties } from './messages.js';
@@ -49,8 +49,12 @@ export function createRecorder(
     idleMs: sessionIdleMs,
     onReplaced: (lost, kept) => outbox.reassign('session_id', lost, kept),
   });
-  const store = adapters.propertyStore ?? inStorage(adapters);
-  const eventProperties = createEventProperties(store, appId, warn);
+  const eventProperties = createEventProperties(
+    adapters.propertyStore,
+    appId,
+    storage.onChange === undefined ? undefined : clock,
+    warn,
+  );
 
   function agree(): void {
     user.peek();
@@ -64,13 +68,13 @@ export function createRecorder(
 
   function common(atMs: number) {
     const { id, identity } = user.current();
-    const fields = {
+    return {
       id: randomMessageId(randomBytes),
       user_id: id,
       session_id: session.use(),
       time: timestampOf(atMs),
+      identity,
     };
-    return identity === undefined ? fields : { ...fields, identity };
   }
 
   return {
@@ -82,8 +86,7 @@ export function createRecorder(
     event(event, own, atMs, autocaptured) {
       if (outbox.isOptedOut()) return;
       const properties = mergeProperties(eventProperties.current(), own, warn);
-      const message = { type: 'event' as const, ...common(atMs), event, properties };
-      outbox.add(autocaptured ? { ...message, autocaptured } : message);
+      outbox.add({ type: 'event', ...common(atMs), event, properties, autocaptured });
     },
     identify(identity, atMs) {
       if (!outbox.isOptedOut()) outbox.add({ type: 'identify', ...common(atMs), identity });
@@ -93,18 +96,5 @@ export function createRecorder(
       outbox.addUserProperties({ type: 'user_properties', ...common(atMs), properties });
     },
     agree,
-  };
-}
-
-/** Where no cookie is to be had. */
-function inStorage({ storage }: Adapters): PropertyStore {
-  return {
-    read: (appId) => storage.get(keysOf(appId).properties),
-    write(appId, text) {
-      const key = keysOf(appId).properties;
-      if (text === '') storage.remove(key);
-      else storage.set(key, text);
-      return true;
-    },
   };
 }

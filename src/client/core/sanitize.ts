@@ -52,7 +52,7 @@ export function checkIdentity(identity: unknown, allowed: readonly string[], war
   if (reason === undefined) {
     if (!wouldMergeStrangers(identity as string) || allowed.indexOf(identity as string) >= 0)
       return identity as string;
-    reason = 'is a word that many users would share, who would become one for ever';
+    reason = 'is a word that many users would share';
   }
   warn(`identify is ignored: the identity ${reason}.`);
   return undefined;
@@ -61,7 +61,10 @@ export function checkIdentity(identity: unknown, allowed: readonly string[], war
 /** Why a text cannot be a name or an identity; undefined when it can. */
 export function faultOfText(text: unknown, max: number): string | undefined {
   if (typeof text !== 'string') return 'is no string';
-  if (text === '') return 'is empty';
+  return text === '' ? 'is empty' : faultOfCharacters(text, max);
+}
+
+function faultOfCharacters(text: string, max: number): string | undefined {
   if (isLongerThan(text, max)) return `has more than ${max} characters`;
   return isBroken(text) ? 'holds half a character' : undefined;
 }
@@ -73,15 +76,23 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   try {
     keys = keysOfProperties(input);
   } catch {
-    warn('the properties are dropped: they are no object whose keys can be read.');
+    warn('the properties are dropped: they are no readable object.');
     return {};
   }
-  const collected = collectProperties(warn);
-  for (const key of keys) {
+  const collected = collectProperties(clientLimits.propertiesBytesMax);
+  let taken = 0;
+  for (let at = 0; at < keys.length; at++) {
+    // However many there are, the page goes on soon, and the developer can read what is wrong.
+    if (taken === counts.propertiesMax || at - taken === clientLimits.propertiesDroppedMax) {
+      warnOfMany(keys.length - at, warn);
+      break;
+    }
+    const key = keys[at] as string;
     const value = readValue(input as object, key, rules);
-    const reason = faultOfKey(key, rules) ?? faultOfValue(value, rules);
-    if (reason === undefined) collected.put(key, value as PropertyValue);
-    else warn(dropped(key, reason));
+    const reason = faultOfProperty(key, value, rules);
+    if (reason !== undefined) warn(dropped(key, reason));
+    else if (collected.put(key, value as PropertyValue)) taken++;
+    else warn(dropped(key, 'there are too many'));
   }
   return collected.properties;
 }
@@ -96,31 +107,35 @@ function keysOfProperties(input: unknown): string[] {
 
 /** The event's own properties with the global ones that it does not override, as many as fit. */
 export function mergeProperties(global: Properties, own: Properties, warn: Warn): Properties {
-  const collected = collectProperties(warn, 2 * clientLimits.propertiesBytesMax);
+  const collected = collectProperties(2 * clientLimits.propertiesBytesMax);
+  let left = 0;
   for (const key of Object.keys(own)) collected.put(key, own[key] as PropertyValue);
   for (const key of Object.keys(global)) {
-    if (!hasOwn(own, key)) collected.put(key, global[key] as PropertyValue);
+    if (!hasOwn(own, key) && !collected.put(key, global[key] as PropertyValue)) left++;
   }
+  if (left > 0) warnOfMany(left, warn);
   return collected.properties;
 }
 
-/** Properties under construction, bounded by number and bytes: what does not fit is dropped with a warning. */
-function collectProperties(warn: Warn, bytesMax: number = clientLimits.propertiesBytesMax) {
+function warnOfMany(count: number, warn: Warn): void {
+  warn(`${count} properties are dropped: there are too many.`);
+}
+
+/** Properties under construction, bounded by number and bytes. */
+function collectProperties(bytesMax: number) {
   const properties: Record<string, PropertyValue> = {};
   let count = 0;
   let bytes = 0;
   return {
     properties,
-    put(key: string, value: PropertyValue): void {
+    /** False when it does not fit. */
+    put(key: string, value: PropertyValue): boolean {
       const size = utf8Bytes(JSON.stringify(key)) + utf8Bytes(JSON.stringify(value)) + 2;
-      if (count === counts.propertiesMax || bytes + size > bytesMax) {
-        warn(dropped(key, 'there are too many'));
-        return;
-      }
+      if (count === counts.propertiesMax || bytes + size > bytesMax) return false;
       count++;
       bytes += size;
-      // Defined, not assigned, so that `__proto__` is a key like any other.
-      Object.defineProperty(properties, key, { value, enumerable: true, configurable: true, writable: true });
+      define(properties, key, value);
+      return true;
     },
   };
 }
@@ -128,6 +143,17 @@ function collectProperties(warn: Warn, bytesMax: number = clientLimits.propertie
 /** Bytes of properties as JSON. */
 export function propertiesBytes(properties: Properties): number {
   return utf8Bytes(JSON.stringify(properties));
+}
+
+/**
+ * Gives an object a property. Defined, not assigned, so that `__proto__` is a key like any other; and by a descriptor
+ * that inherits nothing, for a page may have given every object a getter.
+ */
+export function define(object: object, key: string, value: unknown): void {
+  const descriptor: PropertyDescriptor = Object.create(null);
+  descriptor.value = value;
+  descriptor.enumerable = descriptor.configurable = descriptor.writable = true;
+  Object.defineProperty(object, key, descriptor);
 }
 
 export function hasOwn(object: object, key: string): boolean {
@@ -145,19 +171,18 @@ function readValue(input: object, key: string, rules: PropertyRules): unknown {
   }
 }
 
-function faultOfKey(key: string, rules: PropertyRules): string | undefined {
-  if (isLongerThan(key, lengths.propertyKeyMax))
-    return `its key has more than ${lengths.propertyKeyMax} characters`;
-  if (isBroken(key)) return 'its key holds half a character';
-  return rules.reserved.has(key) ? 'its key is reserved' : undefined;
+function faultOfProperty(key: string, value: unknown, rules: PropertyRules): string | undefined {
+  const ofKey = rules.reserved.has(key) ? 'is reserved' : faultOfCharacters(key, lengths.propertyKeyMax);
+  if (ofKey !== undefined) return `its key ${ofKey}`;
+  const ofValue = faultOfValue(value, rules);
+  return ofValue && `it ${ofValue}`;
 }
 
 function faultOfValue(value: unknown, rules: PropertyRules): string | undefined {
-  if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'it is no finite number';
-  if (value === unreadable) return 'it cannot be read';
-  if (typeof value !== 'string') return 'it is neither a number nor a string';
-  if (isLongerThan(value, rules.valueMax)) return `it has more than ${rules.valueMax} characters`;
-  return isBroken(value) ? 'it holds half a character' : undefined;
+  if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'is no finite number';
+  if (value === unreadable) return 'cannot be read';
+  if (typeof value !== 'string') return 'is neither a number nor a string';
+  return faultOfCharacters(value, rules.valueMax);
 }
 
 function dropped(key: string, reason: string): string {

@@ -5,7 +5,7 @@ import type { SendingTurn, Transport, TransportAnswer } from './adapters.js';
 import { type Batch, chooseBatch } from './batch.js';
 import { createDelivery, type DeliveryOptions } from './delivery.js';
 import type { Holds } from './holds.js';
-import { clientLimits } from './limits.js';
+import { clientLimits, requestMs } from './limits.js';
 import { utf8Bytes } from './text.js';
 import { timestampOf } from './time.js';
 
@@ -19,7 +19,9 @@ export type SenderOptions = DeliveryOptions & {
   readonly baseUrl: () => string | undefined;
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
-  readonly isStopped: () => boolean;
+  readonly isOptedOut: () => boolean;
+  /** What the visitor has chosen, if anything. */
+  readonly choice: () => string | undefined;
   /** Called before anything is chosen to be sent; answers for how many milliseconds it has to wait yet. */
   readonly beforeSending: () => number;
 };
@@ -105,10 +107,11 @@ export function createSender(options: SenderOptions): Sender {
 
   /** Whether nothing may be sent: there is no address, or the user opted out. */
   function isStopped(): boolean {
-    const stopped = options.isStopped();
-    // Perhaps in another tab, which cannot clear what is only in this one's memory.
-    if (stopped) queue.clear();
-    return stopped || options.baseUrl() === undefined;
+    const choice = options.choice();
+    // Perhaps in another tab, which cannot clear what is only in this one's memory. Where nobody has chosen, other
+    // pages may record and send.
+    if (choice === 'out') queue.clear();
+    return options.isOptedOut() || options.baseUrl() === undefined;
   }
 
   function isBackedOff(): boolean {
@@ -119,33 +122,33 @@ export function createSender(options: SenderOptions): Sender {
 
   async function sendAll(): Promise<void> {
     while (!isStopped() && !isBackedOff()) {
-      const batch = choose(clientLimits.batchBytesMax, holds.current());
+      const { bytes, messageBytes } = delivery.batchMax();
+      const batch = choose(bytes, holds.current(), messageBytes);
       if (batch.messages.length === 0) {
-        if (batch.laterMs === undefined) delivery.forgetAll();
-        else arm(batch.laterMs);
+        if (batch.laterMs !== undefined) arm(batch.laterMs);
+        else if (queue.keys().length === 0) delivery.forgetAll();
         return;
       }
       await send(batch);
     }
   }
 
-  function choose(
-    bytesMax: number,
-    held: ReadonlyMap<string, number>,
-    messageBytesMax = Number.POSITIVE_INFINITY,
-  ): Batch {
+  function choose(bytesMax: number, held: ReadonlyMap<string, number>, messageBytesMax: number): Batch {
     options.beforeSending();
-    const { messagesMax, limitedMs } = delivery;
-    return chooseBatch(queue, { messagesMax: messagesMax(), bytesMax, messageBytesMax, held, limitedMs });
+    const { limitedMs } = delivery;
+    const messagesMax = delivery.batchMax().messages;
+    return chooseBatch(queue, { messagesMax, bytesMax, messageBytesMax, held, limitedMs });
   }
 
   async function send(batch: Batch): Promise<void> {
-    const lift = hold(batch.keys, clientLimits.holdMs);
+    const body = bodyOf(batch.texts);
+    const timeoutMs = requestMs(utf8Bytes(body));
+    const lift = hold(batch.keys, timeoutMs + clientLimits.holdMarginMs);
     const request: Request = { keys: batch.keys, outlivesPage: false, lift };
     const pairing = options.pairing();
     let answer: TransportAnswer = { status: 0, body: '' };
     try {
-      const sending = transport.send(url(), bodyOf(batch.texts), clientLimits.requestMsMax);
+      const sending = transport.send(url(), body, timeoutMs);
       underWay = request;
       request.outlivesPage = sending.outlivesPage;
       answer = await sending.answer;
@@ -192,7 +195,10 @@ export function createSender(options: SenderOptions): Sender {
     let used = 0;
     for (;;) {
       // What never fits the end of a page waits for the next one, and keeps nothing else from going.
-      const messageBytesMax = clientLimits.exitBytesMax - envelopeBytes;
+      const messageBytesMax = Math.min(
+        clientLimits.exitBytesMax - envelopeBytes,
+        delivery.batchMax().messageBytes,
+      );
       const batch = choose(bytesMax - used - envelopeBytes, held, messageBytesMax);
       if (batch.messages.length === 0) break;
       const bytes = sendAtExit(batch, bytesMax - used);
@@ -231,7 +237,8 @@ export function createSender(options: SenderOptions): Sender {
     wake(bytes) {
       wokenMessages++;
       wokenBytes += bytes;
-      const full = wokenMessages >= clientLimits.batchMessagesMax || wokenBytes >= clientLimits.batchBytesMax;
+      const max = delivery.batchMax();
+      const full = wokenMessages >= max.messages || wokenBytes >= max.bytes;
       arm(full ? 0 : options.intervalMs());
     },
     watch: () => arm(2 * options.intervalMs()),

@@ -59,7 +59,7 @@ export function createSession({
   function use(): string {
     const state = read();
     // A clock that was set back by more than the idle time ends the session too, or it might never end.
-    const idle = Math.abs(clock.now() - (state?.usedMs ?? Number.NaN));
+    const idle = Math.abs(clock.now() - Number(state?.usedMs));
     if (state === undefined || !(idle <= idleMs())) return keep(randomUserId(randomBytes), clock.now());
     return idle < writeEveryMs ? state.id : keep(state.id, state.begunMs);
   }

@@ -14,7 +14,7 @@ export type User = {
   /** Always a property of its own: one that a page adds to every object is nobody's. */
   readonly identity: string | undefined;
   /** When it was made, if there was no user before: another tab may have made one too. */
-  readonly firstMs?: number;
+  readonly firstMs?: number | undefined;
 };
 
 export type UserState = {
@@ -69,11 +69,10 @@ export function createUserState({
     onReplaced(lost.id, kept.id);
   }
 
-  function keep(user: User): User {
+  function keep(user: User): boolean {
     known = user;
     knownText = JSON.stringify(user);
-    storage.set(key, knownText);
-    return user;
+    return storage.set(key, knownText);
   }
 
   const first = (): User => ({
@@ -82,11 +81,23 @@ export function createUserState({
     firstMs: clock.now(),
   });
 
+  function begin(): User {
+    const user = first();
+    keep(user);
+    return user;
+  }
+
   return {
     peek,
-    current: () => peek() ?? keep(first()),
-    identify: (identity) => keep({ ...(peek() ?? first()), identity }),
-    renew: (identity) => void keep({ id: randomUserId(randomBytes), identity }),
+    current: () => peek() ?? begin(),
+    identify: (identity) => void keep({ ...(peek() ?? first()), identity }),
+    renew(identity) {
+      const user = { id: randomUserId(randomBytes), identity };
+      if (keep(user)) return;
+      // The former user would be back at the next start: rather nobody is.
+      storage.remove(key);
+      keep(user);
+    },
     unsettledMs() {
       const { firstMs } = peek() ?? {};
       if (firstMs === undefined || storage.onChange === undefined) return 0;
@@ -107,7 +118,7 @@ function parseUser(text: string): User | undefined {
     // One that the server refuses would have every message refused.
     if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
       return undefined;
-    return typeof firstMs === 'number' ? { id, identity, firstMs } : { id, identity };
+    return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };
   } catch {
     return undefined;
   }

@@ -10,6 +10,8 @@ export type DeviceStorage = {
   setItem(key: string, text: string): Eventually<unknown>;
   removeItem(key: string): Eventually<unknown>;
   getAllKeys(): Eventually<readonly string[]>;
+  /** Many at once, in any order; without it each key is asked for. As AsyncStorage has it up to its version 2. */
+  multiGet?(keys: readonly string[]): Eventually<readonly (readonly [key: string, text: string | null])[]>;
 };
 
 type Eventually<T> = T | PromiseLike<T>;
@@ -39,7 +41,7 @@ export type Fetch = (
 /** What every surface can be given. */
 export type DeviceAdapters = {
   /** Without it, the user, the queue and the properties are forgotten when the app ends. */
-  readonly storage?: DeviceStorage;
+  readonly storage?: DeviceStorage | null;
   /** Without it, nothing is sent early when the app leaves the front. */
   readonly appState?: AppState;
   /** Default: the global `fetch`. */

@@ -1,6 +1,7 @@
 // Property maps of Android: a map or an object, and for events everything in it becomes text.
 
 import type { Properties } from '../core/messages.js';
+import { define } from '../core/sanitize.js';
 
 /** What an event's properties may hold on Android. Null values are dropped, all others are sent as text. */
 export type AndroidValue = string | number | boolean | bigint | null | undefined;
@@ -38,8 +39,7 @@ function toObject(entries: readonly Entry[], warn: Warn): Properties {
   for (const [key, value] of entries) {
     const text = toText(key);
     if (typeof text === 'string') {
-      // Defined, not assigned, so that `__proto__` is a key like any other.
-      Object.defineProperty(object, text, { value, enumerable: true, configurable: true, writable: true });
+      define(object, text, value);
     } else {
       warn('a property is dropped: its key is neither a number nor a string.');
     }
@@ -75,7 +75,8 @@ function isPresent(value: unknown): boolean {
   return value !== null && value !== undefined;
 }
 
-function toText(value: unknown): unknown {
+/** What has a text of its own as this text; all else as it is. */
+export function toText(value: unknown): unknown {
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
   return Number.isFinite(value) ? String(value) : value;
 }

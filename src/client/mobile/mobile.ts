@@ -4,6 +4,7 @@
 
 import { type Client, createClient } from '../core/client.js';
 import { clientLimits } from '../core/limits.js';
+import { createStoredProperties } from '../core/stored-properties.js';
 import type { DeviceAdapters, PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 import { createGesture } from './gesture.js';
@@ -73,6 +74,7 @@ export function createMobile(): Mobile {
     const transport = createFetchTransport(clock, () => device?.fetch);
     const client = createClient({
       storage,
+      propertyStore: createStoredProperties(storage),
       lifecycle,
       transport,
       clock,
@@ -103,7 +105,9 @@ export function createMobile(): Mobile {
     lifecycle.listen(attached, warn);
     gesture.listen(attached, warn);
     listenToScreens(attached, client, () => options?.screenViews === true);
-    void storage.load(attempt(warn, 'storage', () => attached.storage)).then(lifecycle.ready);
+    void storage
+      .load(attempt(warn, 'storage', () => attached.storage))
+      .then(lifecycle.ready, lifecycle.ready);
   }
 
   function start(operation: string, nextAppId: string): void {

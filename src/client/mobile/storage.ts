@@ -1,7 +1,7 @@
-// The core's storage over a device's storage that may answer later. Everything is read once, into memory;
-// from then on memory is what counts, and writes follow behind, the latest of a key after its former ones.
-// A device that could not be read is not written to either: what it holds, above all its user, is worth more
-// than what one run adds, and may be readable the next time.
+// The core's storage over a device's storage that may answer later. Everything is read once, into memory; from then on
+// memory is what counts, and writes follow behind, each again until the device has taken it. A device that could not be
+// read is not written to either: what it holds, above all its user, is worth more than what one run adds, and may be
+// readable the next time. Single keys still are, where the core has to know: what the user chose.
 
 import type { Clock, KeyValueStorage } from '../core/adapters.js';
 import type { DeviceStorage } from './adapters.js';
@@ -9,15 +9,21 @@ import type { DeviceStorage } from './adapters.js';
 /** All keys of the library begin with it; the app's other keys are left alone. */
 const keyPrefix = 'sluice:';
 
-/** The device may take this long to be read; calls wait for it. */
-const loadMsMax = 10_000;
+/** The device may take this long for each part of what it holds; calls wait for it. */
+const readMsMax = 10_000;
+const keysPerRead = 500;
 
-/** Changes that wait for a device which doesn't finish its writes; above it, the device is given up. */
+/** A write that has not ended by then is written again; others go on meanwhile. */
+const writeMsMax = 10_000;
+const writesAtOnce = 20;
+const [retryMsMin, retryMsMax] = [1_000, 60_000];
+
+/** Messages to be removed from a device that takes nothing; of more, the first may be sent again. */
 const changesMax = 20_000;
 
 export type LoadedStorage = KeyValueStorage & {
-  /** Reads the device; settles when that was tried, after 10 s at the latest. To be called once. */
-  load(device: DeviceStorage | undefined): Promise<void>;
+  /** Reads the device; settles when that was tried. Never rejects. To be called once. */
+  load(device: DeviceStorage | null | undefined): Promise<void>;
 };
 
 /** Makes a storage that holds nothing until it is loaded. */
@@ -25,9 +31,17 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
   const texts = new Map<string, string>();
   /** Keys whose latest text, or lack of one, the device does not have yet. */
   const changed = new Set<string>();
-  let loading = true;
+  /** Keys that the device may hold: they were read, or a write of them was begun. */
+  const touched = new Set<string>();
+  const writing = new Set<string>();
+  /** Changed keys whose last write failed: they wait, others need not. */
+  const failed = new Set<string>();
   let device: DeviceStorage | undefined;
-  let writing = false;
+  let state: 'loading' | 'loaded' | 'unreadable' = 'loading';
+  /** Keys that are read by themselves from a device that cannot be read as a whole: all, and known. */
+  const single = new Set<string>();
+  const known = new Set<string>();
+  let retryMs = retryMsMin;
   let warned = false;
 
   function warnOnce(line: string): void {
@@ -35,59 +49,107 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     warned = true;
   }
 
-  async function load(given: DeviceStorage | undefined): Promise<void> {
-    const loaded = given && (await withinMs(clock, loadMsMax, readAll(given)).catch(() => undefined));
-    loading = false;
-    if (given === undefined || loaded === undefined) {
-      const reason = given === undefined ? 'no storage was given' : 'the storage cannot be read';
-      useMemory(`${reason}: the user and the queue are forgotten when the app ends.`);
-      return;
+  async function load(given: DeviceStorage | null | undefined): Promise<void> {
+    try {
+      device = given ?? undefined;
+      if (device === undefined) {
+        warnOnce('no storage was given: the user and the queue are forgotten when the app ends.');
+      } else {
+        for (const [key, text] of await readAll(clock, device)) {
+          touched.add(key);
+          if (!changed.has(key)) texts.set(key, text);
+        }
+      }
+      state = 'loaded';
+    } catch {
+      state = 'unreadable';
+      warnOnce('the storage cannot be read: the user and the queue are forgotten when the app ends.');
     }
-    for (const [key, text] of loaded) {
-      if (!changed.has(key)) texts.set(key, text);
-    }
-    device = given;
-    if (changed.size > 0) void writeBehind(given);
+    write();
   }
 
-  /** From now on nothing is kept on the device. */
-  function useMemory(line: string): void {
-    device = undefined;
-    changed.clear();
-    warnOnce(line);
+  /** Whether the device is to have the key. */
+  function isWritten(key: string): boolean {
+    return device !== undefined && (state === 'unreadable' ? known.has(key) : true);
   }
 
   function noteChange(key: string): void {
-    if (device !== undefined || loading) changed.add(key);
-    if (device === undefined) return;
-    if (changed.size > changesMax) {
-      useMemory('the storage does not finish its writes: from now on nothing is kept in it.');
-    } else if (!writing) {
-      void writeBehind(device);
-    }
+    if (state !== 'loading' && !isWritten(key)) return;
+    // The device never had it.
+    if (state === 'loaded' && !texts.has(key) && !touched.has(key)) changed.delete(key);
+    else if (!failed.has(key)) changed.add(key);
+    if (changed.size + failed.size > changesMax) forgetRemovals();
+    write();
   }
 
-  async function writeBehind(to: DeviceStorage): Promise<void> {
-    writing = true;
-    while (changed.size > 0 && device === to) {
-      const keys = [...changed];
-      changed.clear();
-      const written = await Promise.all(keys.map((key) => writeOne(to, key)));
-      if (written.includes(false)) {
-        warnOnce('the storage refuses a write: what it does not take is forgotten when the app ends.');
+  function forgetRemovals(): void {
+    for (const keys of [failed, changed]) {
+      for (const key of keys) {
+        if (changed.size + failed.size <= changesMax / 2) return;
+        if (key.includes(':q:') && !texts.has(key)) keys.delete(key);
       }
     }
-    writing = false;
   }
 
-  async function writeOne(to: DeviceStorage, key: string): Promise<boolean> {
-    const text = texts.get(key);
-    try {
-      await (text === undefined ? to.removeItem(key) : to.setItem(key, text));
-      return true;
-    } catch {
-      return false;
+  /** Begins as many writes as may go on at once. */
+  function write(): void {
+    if (state === 'loading' || device === undefined) return;
+    for (const key of changed) {
+      if (writing.size >= writesAtOnce) return;
+      if (!isWritten(key)) changed.delete(key);
+      else if (!writing.has(key)) void writeOne(device, key);
     }
+  }
+
+  async function writeOne(to: DeviceStorage, key: string): Promise<void> {
+    changed.delete(key);
+    touched.add(key);
+    writing.add(key);
+    const text = texts.get(key);
+    // Begun at once: the app may end.
+    const written = (async () => (text === undefined ? to.removeItem(key) : to.setItem(key, text)))();
+    const inTime = withinMs(clock, writeMsMax, written).then(
+      () => true,
+      () => false,
+    );
+    if (await inTime) {
+      retryMs = retryMsMin;
+      if (text === undefined && !texts.has(key)) touched.delete(key);
+    } else {
+      if (failed.size === 0) retryLater();
+      failed.add(key);
+      // Should it end later all the same, a newer text may have been written before it.
+      void written.then(
+        () => noteChange(key),
+        () => {},
+      );
+      warnOnce('the storage refuses a write: it is tried again as long as the app runs.');
+    }
+    writing.delete(key);
+    write();
+  }
+
+  function retryLater(): void {
+    clock.setTimer(retryMs, () => {
+      for (const key of failed) changed.add(key);
+      failed.clear();
+      write();
+    });
+    retryMs = Math.min(retryMs * 2, retryMsMax);
+  }
+
+  /** Reads a key by itself, again until that succeeds or the user has said what it is. */
+  async function ask(from: DeviceStorage, key: string, callback: () => void, waitMs: number): Promise<void> {
+    try {
+      const text = await withinMs(clock, readMsMax, (async () => from.getItem(key))());
+      if (typeof text === 'string' && !known.has(key)) texts.set(key, text);
+      known.add(key);
+    } catch {
+      const nextMs = Math.min(waitMs * 2, retryMsMax);
+      if (!known.has(key)) clock.setTimer(waitMs, () => void ask(from, key, callback, nextMs));
+      return;
+    }
+    callback();
   }
 
   return {
@@ -95,21 +157,42 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     get: (key) => texts.get(key),
     set(key, text) {
       texts.set(key, text);
+      // Said by the user now, whatever was kept before.
+      if (single.has(key)) known.add(key);
       noteChange(key);
+      return true;
     },
     remove(key) {
-      if (texts.delete(key) || loading) noteChange(key);
+      if (texts.delete(key) || state === 'loading') noteChange(key);
     },
     keys: (prefix) => [...texts.keys()].filter((key) => key.startsWith(prefix)),
+    whenKnown(key, callback) {
+      single.add(key);
+      if (state !== 'unreadable' || device === undefined || known.has(key)) callback();
+      else void ask(device, key, callback, retryMsMin);
+    },
   };
 }
 
-async function readAll(device: DeviceStorage): Promise<[key: string, text: string][]> {
-  const keys = (await device.getAllKeys()).filter((key) => key.startsWith(keyPrefix));
-  const entries = await Promise.all(
-    keys.map(async (key): Promise<[string, unknown]> => [key, await device.getItem(key)]),
-  );
-  return entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+async function readAll(clock: Clock, device: DeviceStorage): Promise<[key: string, text: string][]> {
+  const all = await withinMs(clock, readMsMax, Promise.resolve(device.getAllKeys()));
+  const keys = all.filter((key) => key.startsWith(keyPrefix));
+  const found: [string, string][] = [];
+  for (let at = 0; at < keys.length; at += keysPerRead) {
+    const some = keys.slice(at, at + keysPerRead);
+    for (const [key, text] of await withinMs(clock, readMsMax, readSome(device, some))) {
+      if (typeof text === 'string') found.push([key, text]);
+    }
+  }
+  return found;
+}
+
+async function readSome(
+  device: DeviceStorage,
+  keys: readonly string[],
+): Promise<readonly (readonly [string, unknown])[]> {
+  if (typeof device.multiGet === 'function') return device.multiGet(keys);
+  return Promise.all(keys.map(async (key): Promise<[string, unknown]> => [key, await device.getItem(key)]));
 }
 
 async function withinMs<T>(clock: Clock, ms: number, work: Promise<T>): Promise<T> {

@@ -2,7 +2,8 @@
 // way, so the last batches are ordinary requests.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
-import { clientLimits } from '../core/limits.js';
+import { requestMs } from '../core/limits.js';
+import { utf8Bytes } from '../core/text.js';
 import type { Fetch } from './adapters.js';
 import { platform } from './runtime.js';
 
@@ -14,7 +15,7 @@ export function createFetchTransport(clock: Clock, deviceFetch: () => Fetch | un
     const abort = platform.AbortController && new platform.AbortController();
     return new Promise((settle) => {
       const cancel = clock.setTimer(timeoutMs, () => {
-        settle(noAnswer);
+        settle({ ...noAnswer, timedOut: true });
         abort?.abort();
       });
       void request(deviceFetch, url, body, abort?.signal)
@@ -26,7 +27,7 @@ export function createFetchTransport(clock: Clock, deviceFetch: () => Fetch | un
 
   return {
     send: (url, body, timeoutMs) => ({ answer: send(url, body, timeoutMs), outlivesPage: true }),
-    sendAtExit: (url, body) => send(url, body, clientLimits.requestMsMax),
+    sendAtExit: (url, body) => send(url, body, requestMs(utf8Bytes(body))),
   };
 }
 
@@ -44,7 +45,6 @@ async function request(
     body,
     ...(signal !== undefined && { signal: signal as never }),
   });
-  const retryAfter = response.headers.get('Retry-After');
-  const text = await response.text();
-  return { status: response.status, body: text, ...(retryAfter !== null && { retryAfter }) };
+  const retryAfter = response.headers.get('Retry-After') ?? undefined;
+  return { status: response.status, body: await response.text(), retryAfter };
 }

@@ -1,11 +1,13 @@
-// As much of a browser's window as the library uses. Everything may be absent, and reading some of it throws (a
-// sandboxed frame has no storage), so that each file here reads its part with care. Handed over by the script,
-// never taken from the global scope.
+// What the library uses of a browser's window, taken once, when it begins: a page may replace, wrap or hide any of it
+// later, and much of it throws where it is denied (a sandboxed frame has no storage). Nothing here throws, unless its
+// type says so.
 
-export type Browser = {
+/** The window, or what stands for it. Everything may be absent. Handed over, never taken from the global scope. */
+export type Window = {
   readonly document?: PageDocument;
   readonly location?: { readonly href: string; readonly protocol: string; readonly pathname: string };
-  readonly history?: { pushState(...args: unknown[]): unknown };
+  readonly history?: PageHistory;
+  readonly navigation?: { addEventListener(type: string, listener: () => void): void };
   readonly localStorage?: WebStorage;
   /** The snippet's stand-in, or the library. */
   sluice?: unknown;
@@ -16,13 +18,17 @@ export type Browser = {
   readonly crypto?: { getRandomValues(bytes: Uint8Array): Uint8Array };
   readonly console?: { warn?(line: string): void };
   readonly Date: { now(): number };
+  readonly performance?: { now(): number };
+  readonly EventTarget?: { readonly prototype: { addEventListener: Listen } };
   readonly Request?: { readonly prototype: object };
   readonly AbortController?: new () => { readonly signal: unknown; abort(): void };
   fetch?(url: string, options: object): Promise<FetchResponse>;
   setTimeout(callback: () => void, ms: number): unknown;
   clearTimeout(timer: unknown): void;
-  addEventListener?(type: string, listener: (event: PageEvent) => void): void;
+  addEventListener?: Listen;
 };
+
+type Listen = (type: string, listener: (event: PageEvent) => void) => void;
 
 export type PageDocument = {
   cookie: string;
@@ -30,10 +36,15 @@ export type PageDocument = {
   readonly referrer: string;
   readonly visibilityState?: string;
   readonly prerendering?: boolean;
-  addEventListener(type: string, listener: () => void, options?: { once: boolean }): void;
+  addEventListener: Listen;
 };
 
-/** Its own properties are its keys. */
+export type PageHistory = {
+  pushState(...args: unknown[]): unknown;
+  replaceState(...args: unknown[]): unknown;
+};
+
+/** Its own properties are its keys. Every use may throw. */
 export type WebStorage = {
   getItem(key: string): string | null;
   setItem(key: string, text: string): void;
@@ -53,5 +64,126 @@ export type FetchResponse = {
 /** Of a `storage` event: what another tab changed; of `pageshow`: whether the page was kept. */
 export type PageEvent = {
   readonly key?: string | null;
+  readonly newValue?: string | null;
   readonly persisted?: boolean;
 };
+
+/** The texts of a document that are used. */
+type DocumentText = 'cookie' | 'title' | 'referrer' | 'visibilityState';
+
+export type Browser = {
+  /** Whether this is a page; a server has none of what follows. */
+  readonly isPage: boolean;
+  /** `''` where it is denied. */
+  readText(name: DocumentText): string;
+  setCookie(cookie: string): void;
+  isPrerendering(): boolean;
+  readonly location: Window['location'];
+  readonly history: PageHistory | undefined;
+  readonly navigation: Window['navigation'];
+  readonly storage: WebStorage | undefined;
+  readonly locks: LockManager | undefined;
+  /** Whether the browser took it. */
+  sendBeacon(url: string, body: string): boolean;
+  /** Undefined where there is no cryptographic source, or none that works. */
+  randomBytes(bytes: Uint8Array): Uint8Array | undefined;
+  warn(line: string): void;
+  now(): number;
+  setTimer(ms: number, callback: () => void): () => void;
+  /** Whether a request can outlive its page. */
+  readonly hasKeepalive: boolean;
+  newAbort(): { readonly signal: unknown; abort(): void } | undefined;
+  /** May throw or reject; undefined where there is none. */
+  readonly fetch: ((url: string, options: object) => Promise<FetchResponse>) | undefined;
+  on(target: 'document' | 'window', type: string, listener: (event: PageEvent) => void): void;
+};
+
+/** Shows a line in the window's console of that moment. May throw. */
+export function warnIn(window: Window): (line: string) => void {
+  return (line) => window.console?.warn?.(line);
+}
+
+export function takeBrowser(window: Window): Browser {
+  const take = <T>(read: () => T): T | undefined => {
+    try {
+      return read();
+    } catch {
+      return undefined;
+    }
+  };
+  const document = take(() => window.document);
+  const navigator = take(() => window.navigator);
+  const crypto = take(() => window.crypto);
+  const AbortController = take(() => window.AbortController);
+  const fetch = take(() => window.fetch);
+  const { setTimeout, clearTimeout } = window;
+  const listen = take(() => window.EventTarget?.prototype.addEventListener);
+
+  /** By the document's class: `<img name="cookie">` takes the place of the document's own. */
+  function inherited(name: DocumentText): PropertyDescriptor | undefined {
+    let holder: unknown = document;
+    while (holder) {
+      holder = Object.getPrototypeOf(holder);
+      const found = holder && Object.getOwnPropertyDescriptor(holder, name);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  function readText(name: DocumentText): string {
+    const text: unknown = take(() => {
+      const own: unknown = document?.[name];
+      return typeof own === 'string' ? own : inherited(name)?.get?.call(document);
+    });
+    return typeof text === 'string' ? text : '';
+  }
+
+  return {
+    isPage: document !== undefined,
+    readText,
+    setCookie: (cookie) =>
+      void take(() => {
+        if (document === undefined) return;
+        if (typeof document.cookie === 'string') document.cookie = cookie;
+        else inherited('cookie')?.set?.call(document, cookie);
+      }),
+    isPrerendering: () => take(() => document?.prerendering) === true,
+    location: take(() => window.location),
+    history: take(() => window.history),
+    navigation: take(() => window.navigation),
+    storage: take(() => window.localStorage) ?? undefined,
+    locks: take(() => navigator?.locks),
+    sendBeacon: (url, body) => take(() => navigator?.sendBeacon?.(url, body)) === true,
+    randomBytes: (bytes) => take(() => crypto?.getRandomValues(bytes)),
+    warn: warnIn(window),
+    now: createNow(window),
+    setTimer(ms, callback) {
+      const timer = setTimeout.call(window, () => take(callback), ms);
+      return () => clearTimeout.call(window, timer);
+    },
+    hasKeepalive: take(() => 'keepalive' in (window.Request?.prototype ?? {})) === true,
+    newAbort: () => take(() => AbortController && new AbortController()),
+    fetch: fetch && ((url, options) => fetch.call(window, url, options)),
+    on(target, type, listener) {
+      take(() => {
+        const from = target === 'window' ? window : document;
+        (listen ?? from?.addEventListener)?.call(from, type, listener);
+      });
+    },
+  };
+}
+
+/** The time of the page's `Date`; goes on by itself where that stands still, as in tests of pages that stop it. */
+function createNow(window: Window): () => number {
+  const { Date: clock, performance } = window;
+  const { now } = clock;
+  const elapsed = (): number => performance?.now() ?? 0;
+  let last = now.call(clock);
+  let seenAt = elapsed();
+  return () => {
+    const ms = now.call(clock);
+    if (ms !== last) seenAt = elapsed();
+    last = ms;
+    return ms + Math.floor(elapsed() - seenAt);
+  };
+}

@@ -1,48 +1,55 @@
-// The global event properties of an app in one cookie of at most 4,096 bytes; where cookies are denied, in the
-// page's memory, with one warning.
+// Texts of an app in cookies of at most 4,096 bytes: the global event properties, and the visitor's choice. Where
+// cookies are denied, in the page's memory.
 
-import type { PropertyStore } from '../core/adapters.js';
+import type { TextStore } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import type { Browser } from './browser.js';
 
 /** Browsers cap the life of a cookie at 400 days; it begins anew with each page that reads it. */
 const lifeSeconds = 400 * 24 * 60 * 60;
 
-export function createCookieStore(browser: Browser, warn: (line: string) => void): PropertyStore {
+/** Makes a store of cookies named `sluice_APP_ID` and a suffix. `onDenied` is called once. */
+export function createCookieStore(browser: Browser, suffix: string, onDenied: () => void): TextStore {
   const memory = new Map<string, string>();
   const renewed = new Set<string>();
-  let warned = false;
+  /** Reading cookies asks another process: once for all calls that a page makes in a row. */
+  let all: string | undefined;
+  let denied = false;
 
   function read(appId: string): string | undefined {
     const kept = memory.get(appId);
     // The cookie that is there still is an older one.
     if (kept !== undefined) return kept;
-    const name = nameOf(appId);
-    for (const cookie of allCookies().split(/;\s*/)) {
-      if (cookie.lastIndexOf(`${name}=`, 0) !== 0) continue;
-      if (!renewed.has(appId)) put(cookie, lifeSeconds);
-      renewed.add(appId);
-      return cookie.slice(name.length + 1);
-    }
-    return undefined;
+    const cookie = find(appId);
+    if (cookie === undefined) return undefined;
+    if (!renewed.has(appId)) put(cookie, lifeSeconds);
+    renewed.add(appId);
+    return cookie.slice(cookie.indexOf('=') + 1);
   }
 
-  function allCookies(): string {
-    try {
-      return browser.document?.cookie ?? '';
-    } catch {
-      return '';
+  /** The name and text of the app's cookie. */
+  function find(appId: string): string | undefined {
+    if (all === undefined) {
+      all = browser.readText('cookie');
+      void Promise.resolve().then(forget);
     }
+    const begin = `${nameOf(appId)}=`;
+    return all.split(/;\s*/).filter((cookie) => cookie.startsWith(begin))[0];
+  }
+
+  function forget(): void {
+    all = undefined;
   }
 
   function put(pair: string, seconds: number): void {
     const secure = browser.location?.protocol === 'https:' ? ';secure' : '';
-    try {
-      if (browser.document)
-        browser.document.cookie = `${pair};path=/;max-age=${seconds};samesite=lax${secure}`;
-    } catch {
-      // Denied: what was put is not there when it is read back.
-    }
+    browser.setCookie(`${pair};path=/;max-age=${seconds};samesite=lax${secure}`);
+    forget();
+  }
+
+  function nameOf(appId: string): string {
+    // Parentheses are the only characters that this escaping leaves and cookie names do not take.
+    return `sluice_${encodeURIComponent(appId).replace(/[()]/g, '_')}${suffix}`;
   }
 
   return {
@@ -52,18 +59,17 @@ export function createCookieStore(browser: Browser, warn: (line: string) => void
       // Name and text are ASCII: what is not was escaped.
       if (pair.length > clientLimits.cookieBytesMax) return false;
       memory.delete(appId);
+      forget();
+      const former = find(appId);
       renewed.add(appId);
       put(pair, text === '' ? 0 : lifeSeconds);
-      if (text === '' || read(appId) === text) return true;
+      const now = find(appId);
+      // Another text than before is another tab's, written since.
+      if (text === '' || now === pair || now !== former) return true;
       memory.set(appId, text);
-      if (!warned) warn('cookies are denied: global event properties do not outlive this page.');
-      warned = true;
+      if (!denied) onDenied();
+      denied = true;
       return true;
     },
   };
-}
-
-function nameOf(appId: string): string {
-  // Parentheses are the only characters that this escaping leaves and cookie names do not take.
-  return `sluice_${encodeURIComponent(appId).replace(/[()]/g, '_')}`;
 }

@@ -1,31 +1,38 @@
 // Puts the library in the place of the snippet's stand-in: the same object, so that whoever holds it has the
 // library now, with the methods that an older snippet did not know; then makes the calls that wait, in order.
 
-import type { Browser } from './browser.js';
+import { createGuard } from '../core/guard.js';
+import { type Window, warnIn } from './browser.js';
 import { connect, type Sluice } from './sluice.js';
 import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
   calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
+  /** Calls beyond those that the snippet keeps. */
+  lost?: number;
   /** Set once the library is in place: a script that is loaded twice changes nothing. */
   installed?: true;
 };
 
-export function install(browser: Browser): void {
+export function install(window: Window): void {
   try {
-    const stub: Stub = Object(browser.sluice ?? {});
+    const stub: Stub = Object(window.sluice ?? {});
     if (stub.installed) return;
-    browser.sluice = stub;
+    window.sluice = stub;
     const calls: unknown[] = Array.isArray(stub.calls) ? stub.calls : [];
-    const { sluice, at } = connect(browser);
+    const { sluice, at, addLost } = connect(window);
     const described = Object.getOwnPropertyDescriptors(sluice);
+    // They inherit nothing: a page may have given every object a getter.
+    for (const descriptor of Object.values(described)) Object.setPrototypeOf(descriptor, null);
     Object.defineProperties(stub, described);
     stub.installed = true;
     // Whoever took a method of the snippet before calls that one ever after.
     stub.calls = { length: 0, push: (call) => replay(sluice, call, at) };
     for (const call of calls) replay(sluice, call, at);
+    addLost(Number(stub.lost) || 0);
   } catch {
-    browser.console?.warn?.('Sluice: the script found a `sluice` that it cannot replace.');
+    const { warn } = createGuard(warnIn(window));
+    warn('the script found a `sluice` that it cannot replace.');
   }
 }
 

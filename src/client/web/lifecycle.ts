@@ -4,26 +4,26 @@ import type { Lifecycle } from '../core/adapters.js';
 import type { Browser } from './browser.js';
 
 export function createLifecycle(browser: Browser): Lifecycle {
-  const { document } = browser;
+  const isNow = (state: string): boolean => browser.readText('visibilityState') === state;
   return {
     whenReady(callback) {
       // A prerendered page may never be seen.
-      if (document?.prerendering) document.addEventListener('prerenderingchange', callback, { once: true });
+      if (browser.isPrerendering()) browser.on('document', 'prerenderingchange', callback);
       else callback();
     },
     onHide(listener) {
       // Phones end hidden pages without another word; `pagehide` comes where a page is left while in view.
-      document?.addEventListener('visibilitychange', () => {
-        if (document.visibilityState === 'hidden') listener();
+      browser.on('document', 'visibilitychange', () => {
+        if (isNow('hidden')) listener();
       });
-      browser.addEventListener?.('pagehide', listener);
+      browser.on('window', 'pagehide', listener);
     },
     onResume(listener) {
-      document?.addEventListener('visibilitychange', () => {
-        if (document.visibilityState === 'visible') listener();
+      browser.on('document', 'visibilitychange', () => {
+        if (isNow('visible')) listener();
       });
-      browser.addEventListener?.('online', listener);
-      browser.addEventListener?.('pageshow', ({ persisted }) => {
+      browser.on('window', 'online', listener);
+      browser.on('window', 'pageshow', ({ persisted }) => {
         if (persisted) listener();
       });
     },

@@ -1,4 +1,5 @@
-// Page views: the first, and those that a page makes of itself by the history (single-page applications).
+// Page views: the first, those that a page makes of itself by the history (single-page applications), and those of a
+// page that the browser had kept and shows again.
 
 import type { Properties } from '../core/messages.js';
 import type { Browser } from './browser.js';
@@ -7,33 +8,45 @@ export const pageViewEvent = 'Page View';
 
 /** Calls back with each page view's properties. One after another of the same address counts once. */
 export function watchPageViews(browser: Browser, onPageView: (properties: Properties) => void): void {
-  const { document, location, history } = browser;
-  if (document === undefined || location === undefined) return;
+  const { location, history } = browser;
+  if (location === undefined) return;
   let lastAddress: string | undefined;
-  let referrer = document.referrer;
+  let referrer = browser.readText('referrer');
 
   function look(): void {
     const href = String(location?.href);
     const address = href.replace(/#.*$/, '');
-    if (address === lastAddress || document === undefined) return;
-    onPageView({ url: href, path: String(location?.pathname), title: String(document.title), referrer });
+    if (address === lastAddress) return;
+    onPageView({ url: href, path: String(location?.pathname), title: browser.readText('title'), referrer });
     lastAddress = address;
     referrer = href;
   }
 
   /** After the application has had the time to set the new title. */
-  const lookSoon = (): void => void browser.setTimeout(look, 0);
+  const lookSoon = (): void => void browser.setTimer(0, look);
 
-  look();
-  browser.addEventListener?.('popstate', lookSoon);
-  const pushState = history?.pushState;
-  if (history === undefined || typeof pushState !== 'function') return;
-  try {
-    history.pushState = function (this: unknown, ...args: unknown[]) {
-      const result: unknown = pushState.apply(history, args);
+  function wrap(name: 'pushState' | 'replaceState'): void {
+    const former = history?.[name];
+    if (history === undefined || typeof former !== 'function') return;
+    history[name] = function (this: unknown, ...args: unknown[]) {
+      const result: unknown = former.apply(history, args);
       lookSoon();
       return result;
     };
+  }
+
+  look();
+  browser.on('window', 'popstate', lookSoon);
+  browser.on('window', 'pageshow', ({ persisted }) => {
+    if (!persisted) return;
+    lastAddress = undefined;
+    look();
+  });
+  try {
+    wrap('pushState');
+    wrap('replaceState');
+    // Of `navigation.navigate`, which goes by no method of the history.
+    browser.navigation?.addEventListener('currententrychange', lookSoon);
   } catch {
     // The page has frozen its history: what it makes of itself is one view.
   }

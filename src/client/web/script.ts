@@ -1,8 +1,8 @@
 // The entry of `sdk.js`.
 
-import type { Browser } from './browser.js';
+import type { Window } from './browser.js';
 import { install } from './install.js';
 
-declare const window: Browser;
+declare const window: Window;
 
 install(window);

@@ -1,13 +1,14 @@
 // The JavaScript surface: the operations of a web page.
 
 import { type Client, createClient } from '../core/client.js';
-import { createGuard } from '../core/guard.js';
+import { createGuard, protect } from '../core/guard.js';
 import { clientLimits } from '../core/limits.js';
-import type { Browser } from './browser.js';
+import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
 import { createCookieStore } from './cookies.js';
 import { createLifecycle } from './lifecycle.js';
 import { createLocalStorage } from './local-storage.js';
 import { pageViewEvent, watchPageViews } from './page-views.js';
+import { type Method, methods } from './snippet.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
@@ -27,8 +28,7 @@ export type LoadOptions = {
   readonly intervalMs?: number;
 };
 
-/** None of these throws, whatever it is given; what cannot be taken is told in the console. */
-export type Sluice = {
+type Operations = {
   /** Begins to record for the environment of this app_id. Calls made before wait for it. */
   load(appId: string, options: LoadOptions): void;
   /** Records an event; its name has at most 255 characters. */
@@ -46,6 +46,10 @@ export type Sluice = {
   /** Stops recording, forgets what waits to be sent, and remembers that. */
   optOut(): void;
   optIn(): void;
+};
+
+/** None of these throws, whatever it is given; what cannot be taken is told in the console. */
+export type Sluice = Operations & {
   /** Sends what waits; settles when that was tried. Never rejects. */
   flush(): Promise<void>;
   /** The user's id, for the server-side API; undefined before the library has begun to record. */
@@ -57,21 +61,30 @@ export type Sluice = {
 };
 
 /** The surface for a window. Where there is no document (on a server), it does nothing. */
-export function createSluice(browser: Browser): Sluice {
-  return connect(browser).sluice;
+export function createSluice(window: Window): Sluice {
+  return connect(window).sluice;
 }
 
-/** The surface, and a way to make calls that came earlier, at their time. */
-export function connect(browser: Browser): { sluice: Sluice; at(ms: unknown, call: () => void): void } {
+export type Connected = {
+  readonly sluice: Sluice;
+  /** Makes a call that came earlier, at its time. */
+  at(ms: unknown, call: () => void): void;
+  /** Counts calls that came earlier and were not kept. */
+  addLost(count: number): void;
+};
+
+/** The surface of a window, and what the snippet's calls need. */
+export function connect(window: Window): Connected {
+  const { guarded, warn } = createGuard(warnIn(window));
+  let browser: Browser | undefined;
   let client: Client | undefined;
   let calledAtMs: number | undefined;
   let watchesPageViews = false;
 
-  const now = (): number => calledAtMs ?? browser.Date.now();
-
   /** Made at the first use: importing the library touches nothing. */
   function use(): Client | undefined {
-    if (browser.document !== undefined) client ??= createWebClient(browser, now);
+    browser ??= takeBrowser(window);
+    if (browser.isPage) client ??= createWebClient(browser, warn, () => calledAtMs);
     return client;
   }
 
@@ -89,77 +102,76 @@ export function connect(browser: Browser): { sluice: Sluice; at(ms: unknown, cal
     });
     if (pageViews === false || watchesPageViews) return;
     watchesPageViews = true;
-    createLifecycle(browser).whenReady(() =>
-      watchPageViews(browser, (properties) => found.autocapture(pageViewEvent, properties)),
+    const page = browser as Browser;
+    createLifecycle(page).whenReady(() =>
+      guarded(() => watchPageViews(page, (properties) => found.autocapture(pageViewEvent, properties))),
     );
   }
 
-  const sluice: Sluice = {
-    load(appId, options) {
-      try {
-        load(appId, options);
-      } catch {
-        use()?.warn('load failed inside the library.');
-      }
-    },
-    track: (event, properties) => use()?.track(event, properties),
-    identify: (identity) => use()?.identify(identity),
-    resetIdentity: () => use()?.resetIdentity(),
-    addUserProperties: (properties) => use()?.addUserProperties(properties),
-    addEventProperties: (properties) => use()?.addEventProperties(properties),
-    removeEventProperty: (property) => use()?.removeEventProperty(property),
-    clearEventProperties: () => use()?.clearEventProperties(),
-    optOut: () => use()?.optOut(),
-    optIn: () => use()?.optIn(),
-    flush: async () => use()?.flush(),
-    get userId() {
-      return client?.userId;
-    },
-    get identity() {
-      return client?.identity;
-    },
-    get droppedCount() {
-      return client?.droppedCount ?? 0;
-    },
-  };
+  const operations = {} as Record<Method, (...args: never[]) => unknown>;
+  for (const name of methods) {
+    operations[name] = (...args) => {
+      const found: Partial<typeof operations> = use() ?? {};
+      return found[name]?.(...args);
+    };
+  }
+  operations.load = load;
 
   return {
-    sluice,
+    sluice: {
+      ...(protect(guarded, operations) as Operations),
+      flush: async () => guarded(operations.flush) as Promise<void>,
+      get userId() {
+        return client?.userId;
+      },
+      get identity() {
+        return client?.identity;
+      },
+      get droppedCount() {
+        return client?.droppedCount ?? 0;
+      },
+    },
     at(ms, call) {
-      calledAtMs = typeof ms === 'number' && ms > 0 && ms <= browser.Date.now() ? ms : undefined;
-      try {
-        call();
-      } finally {
-        calledAtMs = undefined;
-      }
+      guarded(() => {
+        use();
+        calledAtMs = typeof ms === 'number' && ms > 0 && ms <= (browser?.now() ?? 0) ? ms : undefined;
+        try {
+          call();
+        } finally {
+          calledAtMs = undefined;
+        }
+      });
+    },
+    addLost(count) {
+      if (count > 0) use()?.addDropped(count, 'too many calls waited for the script');
     },
   };
 }
 
-function createWebClient(browser: Browser, now: () => number): Client {
-  const warn = (line: string): void => browser.console?.warn?.(line);
-  const { warn: warnOfAdapter } = createGuard(warn);
-  const storage = createLocalStorage(browser, warnOfAdapter);
-  const clock = {
-    now,
-    setTimer(ms: number, callback: () => void) {
-      const timer = browser.setTimeout(callback, ms);
-      return () => browser.clearTimeout(timer);
-    },
-  };
+function createWebClient(
+  browser: Browser,
+  warn: (line: string) => void,
+  calledAtMs: () => number | undefined,
+): Client {
+  const storage = createLocalStorage(browser, warn);
+  const clock = { now: () => calledAtMs() ?? browser.now(), setTimer: browser.setTimer };
   const randomBytes = (count: number): Uint8Array => {
     const bytes = new Uint8Array(count);
     // Ids that repeat would merge strangers; without a cryptographic source the common one is the next best.
-    return browser.crypto?.getRandomValues(bytes) ?? bytes.map(() => Math.floor(Math.random() * 256));
+    return browser.randomBytes(bytes) ?? bytes.map(() => Math.floor(Math.random() * 256));
   };
   return createClient({
     storage,
-    propertyStore: createCookieStore(browser, warnOfAdapter),
+    propertyStore: createCookieStore(browser, '', () =>
+      warn('cookies are denied: global event properties do not outlive this page.'),
+    ),
+    // Nothing is lost without: the choice is in `storage` too.
+    consentStore: createCookieStore(browser, '_consent', () => {}),
     transport: createTransport(browser),
     clock,
     lifecycle: createLifecycle(browser),
     randomBytes,
     turn: createSendingTurn(browser, storage, clock, randomBytes),
-    warn,
+    warn: browser.warn,
   });
 }

@@ -1,15 +1,17 @@
 // The lines that a page carries: they make `sluice` at once, keep the calls until the script is there, and load
-// it without holding up the page. If it never comes, they keep a thousand calls and nothing else happens.
+// it without holding up the page. If it never comes, they keep a thousand calls and nothing else happens. They are
+// syntax of every browser, and throw in none.
 
 import type { LoadOptions, Sluice } from './sluice.js';
 
 /** Changes when the snippet does; an older one is given the methods that it lacks once the script is there. */
-export const snippetVersion = 3;
+export const snippetVersion = 4;
 
 /** Calls that are kept until the script is there. */
 export const snippetCallsMax = 1000;
 
-type Method = {
+/** The operations that are calls. */
+export type Method = {
   [Name in keyof Sluice]: Sluice[Name] extends (...args: never[]) => unknown ? Name : never;
 }[keyof Sluice];
 
@@ -27,7 +29,7 @@ export const methods: readonly Method[] = [
   'flush',
 ];
 
-/** A call that waits: the method, its arguments, and when it was made, in milliseconds since 1970. */
+/** A call that waits: the method, copies of its arguments, and when it was made, in milliseconds since 1970. */
 export type WaitingCall = readonly [method: string, args: readonly unknown[], atMs?: number];
 
 export type SnippetOptions = LoadOptions & {
@@ -39,9 +41,10 @@ export type SnippetOptions = LoadOptions & {
 /** The snippet as JavaScript, to stand in a `<script>` element in the page's head. */
 export function snippet({ appId, script, ...options }: SnippetOptions): string {
   const src = script ?? `${options.baseUrl.replace(/\/+$/, '')}/sdk.js`;
-  return `!function(w,d,s,e){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];
-${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<${snippetCallsMax}&&s.calls.push([m,[].slice.call(arguments),+new Date]);if(m=="flush")return Promise.resolve()}});
-e=d.createElement("script");e.async=1;e.src=${inScript(src)};(d.head||d.documentElement).appendChild(e)}(window,document);
+  return `!function(w,d,s,e,u,t){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];s.lost=0;
+function c(a,o){if(Object.prototype.toString.call(a)!="[object Object]")return a;o={};try{Object.keys(a).forEach(function(k){o[k]=a[k]});return o}catch(x){return a}}
+${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<${snippetCallsMax}?s.calls.push([m,[].slice.call(arguments).map(function(a){return c(a)}),+new Date]):s.lost++;if(m=="flush")return Promise.resolve()}});
+u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.src=t?t.createPolicy("sluice",{createScriptURL:function(a){return a}}).createScriptURL(u):u;(d.head||d.documentElement).appendChild(e)}catch(x){}}(window,document);
 sluice.load(${inScript(appId)},${inScript(options)});`;
 }
 

@@ -15,7 +15,7 @@ export function createSendingTurn(
   clock: Clock,
   randomBytes: RandomBytes,
 ): SendingTurn {
-  const locks = browser.navigator?.locks;
+  const { locks } = browser;
   const lease = takeByLease(storage, clock, randomMessageId(randomBytes));
   return {
     async take(name, work) {
@@ -27,7 +27,7 @@ export function createSendingTurn(
           return work();
         });
       } catch {
-        // Locks are denied to some frames.
+        // Locks are denied to some frames, and some pages replace them.
         if (!began) await lease(name, work);
       }
     },

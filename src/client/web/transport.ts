@@ -2,20 +2,18 @@
 // there is none. Text bodies without further headers need no preflight.
 
 import type { Transport, TransportAnswer } from '../core/adapters.js';
-import { clientLimits } from '../core/limits.js';
+import { clientLimits, requestMs } from '../core/limits.js';
 import { utf8Bytes } from '../core/text.js';
 import type { Browser, FetchResponse } from './browser.js';
 
 const noAnswer: TransportAnswer = { status: 0, body: '' };
 
 async function readResponse(response: FetchResponse): Promise<TransportAnswer> {
-  const retryAfter = response.headers.get('Retry-After');
-  const answer = { status: response.status, body: await response.text() };
-  return retryAfter === null ? answer : { ...answer, retryAfter };
+  const retryAfter = response.headers.get('Retry-After') ?? undefined;
+  return { status: response.status, body: await response.text(), retryAfter };
 }
 
 export function createTransport(browser: Browser): Transport {
-  const hasKeepalive = browser.Request !== undefined && 'keepalive' in browser.Request.prototype;
   /** Bytes under way that outlive the page; browsers allow 64 KiB at a time. */
   let keptBytes = 0;
 
@@ -25,37 +23,38 @@ export function createTransport(browser: Browser): Transport {
     timeoutMs: number,
     keepalive: boolean,
   ): Promise<TransportAnswer> {
-    const abort = browser.AbortController === undefined ? undefined : new browser.AbortController();
+    const abort = browser.newAbort();
     const bytes = keepalive ? utf8Bytes(body) : 0;
-    let timer: unknown;
+    let cancel: (() => void) | undefined;
     keptBytes += bytes;
     try {
       if (browser.fetch === undefined) return noAnswer;
-      const request = browser.fetch(url, {
+      const timedOut = new Promise<TransportAnswer>((resolve) => {
+        cancel = browser.setTimer(timeoutMs, () => {
+          resolve({ ...noAnswer, timedOut: true });
+          abort?.abort();
+        });
+      });
+      // Its options inherit nothing: what a page has given every object would count as one.
+      const options = Object.assign(Object.create(null), {
         method: 'POST',
         body,
         keepalive,
         credentials: 'omit',
         signal: abort?.signal,
       });
-      const timedOut = new Promise<TransportAnswer>((resolve) => {
-        timer = browser.setTimeout(() => {
-          resolve(noAnswer);
-          abort?.abort();
-        }, timeoutMs);
-      });
-      return await Promise.race([request.then(readResponse), timedOut]);
+      return await Promise.race([browser.fetch(url, options).then(readResponse), timedOut]);
     } catch {
       // No network, blocked, or aborted: the library sends it again.
       return noAnswer;
     } finally {
-      browser.clearTimeout(timer);
+      cancel?.();
       keptBytes -= bytes;
     }
   }
 
   function fits(body: string): boolean {
-    return hasKeepalive && keptBytes + utf8Bytes(body) <= clientLimits.exitBytesMax;
+    return browser.hasKeepalive && keptBytes + utf8Bytes(body) <= clientLimits.exitBytesMax;
   }
 
   return {
@@ -65,13 +64,8 @@ export function createTransport(browser: Browser): Transport {
       return { answer: post(url, body, timeoutMs, outlivesPage), outlivesPage };
     },
     sendAtExit(url, body) {
-      if (fits(body)) return post(url, body, clientLimits.requestMsMax, true);
-      try {
-        if (browser.navigator?.sendBeacon?.(url, body)) return new Promise(() => {});
-      } catch {
-        // Refused like one that is too large.
-      }
-      return undefined;
+      if (fits(body)) return post(url, body, requestMs(utf8Bytes(body)), true);
+      return browser.sendBeacon(url, body) ? new Promise(() => {}) : undefined;
     },
   };
 }
