@@ -29,8 +29,8 @@ let clickhouse: ClickHouseClient;
 before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
   redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.url, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.url, database });
+  await migrate({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
 });
 
 after(async () => {
