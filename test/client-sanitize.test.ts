@@ -136,11 +136,7 @@ test('what holds no properties of its own is refused with a warning, and nothing
   for (const [name, input] of Object.entries(refused)) {
     const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
     assert.deepEqual(result, {}, name);
-    assert.deepEqual(
-      warnings,
-      ['the properties are dropped: they are no readable object.'],
-      name,
-    );
+    assert.deepEqual(warnings, ['the properties are dropped: they are no readable object.'], name);
   }
   for (const input of [undefined, null, {}, Object.create(null), new (class Empty {})()]) {
     const { result, warnings } = warningsOf((warn) => checkProperties(input, eventRules, warn));
