@@ -123,7 +123,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       await libraryIn(page);
       assert.equal(await page.evaluate('sluice.droppedCount'), tooMany);
       assert.deepEqual(warnings, [
-        `Sluice: gave up ${tooMany} messages, ${tooMany} in all: too many calls waited for the script`,
+        `Sluice: gave up ${tooMany} messages, ${tooMany} in all: too many calls waited`,
       ]);
       const rows = await rig.stored(appId, kept);
       assert.deepEqual(namesOf(rows).sort(), Array.from({ length: kept }, (_, n) => `E${n}`).sort());

@@ -5,6 +5,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { clientLimits } from '../src/client/core/limits.js';
+import { connect } from '../src/client/web/sluice.js';
+import { createTestBrowser } from './support/client-browser.js';
 import {
   createLateStorage,
   createWorld,
@@ -237,4 +239,18 @@ test('whenever tabs open, and however late each sees the others, they are one us
     ),
     { numRuns: 200 },
   );
+});
+
+test('a first user is as old as the script, not as the calls of the snippet that make it', async () => {
+  const { clock, server, open } = createTestBrowser('first');
+  const calledMs = clock.now();
+  await clock.advance(1_500);
+  const { sluice, at } = connect(open());
+  at(calledMs, () => sluice.load('1', { baseUrl: testSettings.baseUrl, pageViews: false }));
+  at(calledMs, () => sluice.track('Event'));
+  at(calledMs + 1_400, () => void sluice.flush());
+  await clock.advance(900);
+  assert.equal(server.received.length, 0, 'other tabs may have made a user too');
+  await clock.advance(200);
+  assert.equal(server.stored[0]?.time, new Date(calledMs).toISOString());
 });

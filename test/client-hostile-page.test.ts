@@ -228,6 +228,8 @@ describe('a page that replaces what browsers bring', () => {
     'no Request': (win) => Object.assign(win, { Request: null }),
     'a Request that cannot be read': (win) => Object.defineProperty(win, 'Request', getter),
     'random numbers that throw': (win) => Object.assign(win, { crypto: { getRandomValues: broken } }),
+    'random numbers that are all 0': (win) =>
+      Object.assign(win, { crypto: { getRandomValues: (bytes: Uint8Array) => bytes } }),
     'no crypto': (win) => Object.defineProperty(win, 'crypto', getter),
     'locks that throw': (win) => Object.assign(win, { navigator: { locks: { request: broken } } }),
     'a navigator that cannot be read': (win) => Object.defineProperty(win, 'navigator', getter),
@@ -245,6 +247,7 @@ describe('a page that replaces what browsers bring', () => {
     'a fetch that throws': (win) => Object.assign(win, { fetch: broken }),
     'no timers': (win) => Object.assign(win, { setTimeout: broken, clearTimeout: broken }),
     'a Date that stands still': (win) => Object.assign(win.Date, { now: () => 5 }),
+    'a performance that throws': (win) => Object.assign(win.performance ?? {}, { now: broken }),
     'no storage': (win) => Object.defineProperty(win, 'localStorage', getter),
     'no document': (win) => Object.defineProperty(win, 'document', getter),
   };
@@ -263,7 +266,7 @@ describe('a page that replaces what browsers bring', () => {
     for (const [what, change] of Object.entries(changes)) {
       test(`(${what}, ${when} it loads) is served all the same`, async () => {
         const browser = createTestBrowser();
-        const win = browser.open();
+        const win = browser.open({ more: { performance: { now: () => 0 } } });
         if (when === 'before') change(win);
         const page = begin(win, { pageViews: true });
         if (when === 'after') change(win);
@@ -389,6 +392,38 @@ describe('a page that replaces what browsers bring', () => {
       );
     });
   }
+});
+
+describe('a page that records each request that it sees', () => {
+  /** Its `fetch`, wrapped before the library loads. */
+  function openRecording(browser: TestBrowser): Page {
+    const win = browser.open();
+    const { fetch } = win;
+    const page = Object.assign(win, {
+      fetch(url: string, options: object) {
+        if (win.fetched.length < 100) page.sluice.track('Request', { url });
+        return fetch?.call(win, url, options);
+      },
+    }) as unknown as Page;
+    return begin(page);
+  }
+
+  test('is not sent for without end', async () => {
+    const browser = createTestBrowser();
+    const page = openRecording(browser);
+    page.sluice.track('Event');
+    await browser.clock.advance(30_000);
+    assert.equal(page.fetched.length, 10, 'one every three seconds');
+    assert.equal(browser.server.stored.length, 10);
+  });
+
+  test('is not sent for without end as it is hidden either', () => {
+    const browser = createTestBrowser();
+    const page = openRecording(browser);
+    page.sluice.track('Event');
+    page.setVisibility('hidden');
+    assert.equal(page.fetched.length, 1);
+  });
 });
 
 describe('a page that stops its clock', () => {

@@ -546,3 +546,23 @@ describe('the storage of the library', () => {
     assert.ok([...texts.keys()].some((key) => key === 'sluice:1:user'));
   });
 });
+
+test('a text that a device takes long after its removal is removed again', async () => {
+  const clock = createTestClock();
+  const texts = new Map<string, string>();
+  const late = gate();
+  const storage = createLoadedStorage(clock, () => {});
+  await storage.load({
+    getItem: (key) => texts.get(key),
+    setItem: (key, text) => late.opened.then(() => texts.set(key, text)),
+    removeItem: (key) => texts.delete(key),
+    getAllKeys: () => [...texts.keys()],
+  });
+  storage.set('sluice:1:q:a', 'text');
+  await clock.advance(1_000);
+  storage.remove('sluice:1:q:a');
+  await clock.advance(20_000);
+  late.open();
+  await clock.advance(1_000);
+  assert.deepEqual([...texts], []);
+});

@@ -219,6 +219,15 @@ describe('Android', () => {
     }
   });
 
+  test('warns of a hundred bad keys, and of all the others at once', async () => {
+    const { sluice, run, context } = openAndroid(createPhone());
+    sluice.init(context, '1');
+    const keys = Array.from({ length: 1_000 }, (): [unknown, string] => [{}, 'x']);
+    sluice.track('Event', new Map(keys) as never);
+    assert.equal(run.warnings.length, 101);
+    assert.match(run.warnings[100] ?? '', /900 more properties/);
+  });
+
   test('refuses keys that have no text of their own, and keeps the event of a map that cannot be read', async () => {
     const phone = createPhone();
     const { sluice, run, context } = openAndroid(phone);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { clientLimits } from '../src/client/core/limits.js';
 import type { EventMessage, Message } from '../src/client/core/messages.js';
 import { createWorld, testSettings } from './support/client-world.js';
 
@@ -712,4 +713,56 @@ test('a console that throws, or calls the library, does no harm', async () => {
   await clock.advance(6_000);
   assert.equal(shown, 1);
   assert.deepEqual(server.events().sort(), ['Good', 'Good Too', 'Warning Shown']);
+});
+
+test('a choice, a logout or an identity is never one call too many before the start', async () => {
+  const { clock, server, texts, open } = createWorld();
+  texts.set('sluice:1:user', '{"id":"5","identity":"ada@example.com"}');
+  const page = open({ ready: false });
+  page.client.start('1', testSettings);
+  for (let n = 0; n < clientLimits.callsMax; n++) page.client.track('Early');
+  page.client.resetIdentity();
+  page.makeReady();
+  page.client.track('Late');
+  await clock.advance(60_000);
+  const late = server.stored.filter((message) => message.type === 'event' && message.event === 'Late');
+  assert.deepEqual([late.length, late[0]?.identity], [1, undefined]);
+
+  const other = open({ ready: false });
+  other.client.start('1', testSettings);
+  for (let n = 0; n < clientLimits.callsMax; n++) other.client.track('Never');
+  other.client.optOut();
+  other.makeReady();
+  other.client.track('Never');
+  await clock.advance(60_000);
+  assert.ok(!server.events().includes('Never'));
+});
+
+test('a choice is kept whatever number somebody else wrote to the one before', async () => {
+  const { clock, server, texts, open } = createWorld();
+  texts.set('sluice:1:consent', 'in 999999999999999');
+  const first = open();
+  first.client.start('1', testSettings);
+  first.client.optOut();
+  const next = open();
+  next.client.start('1', testSettings);
+  next.client.track('Never');
+  await clock.advance(60_000);
+  assert.deepEqual(server.events(), []);
+});
+
+test('opting out before the choice for a former app is known is for the app started last', async () => {
+  const { clock, server, open } = createWorld();
+  const waiting: (() => void)[] = [];
+  const storage = open().storage;
+  const page = open({
+    storage: { ...storage, whenKnown: (_, callback) => void waiting.push(callback) },
+  });
+  page.client.start('1', testSettings);
+  page.client.start('2', testSettings);
+  page.client.optOut();
+  page.client.track('Never');
+  for (let callback = waiting.shift(); callback !== undefined; callback = waiting.shift()) callback();
+  await clock.advance(60_000);
+  assert.deepEqual([server.events(), storage.get('sluice:2:consent')], [[], 'out 1']);
 });

@@ -91,6 +91,8 @@ export type Adapters = {
   readonly consentStore?: TextStore;
   readonly transport: Transport;
   readonly clock: Clock;
+  /** When the call that is being made was made, where that was earlier. */
+  readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;
   /** Default: nobody else sends from this storage. */

@@ -73,7 +73,9 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
 function parse(text: string | undefined): State {
   try {
     const { until, ms, failures, asked } = JSON.parse(text ?? '');
-    if (until >= 0 && ms >= 0 && failures >= 0) return { until, ms, failures, asked: asked === true };
+    // A longer wait is none of ours, and a timer could not wait for it.
+    if (until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0)
+      return { until, ms, failures, asked: asked === true };
   } catch {
     // Nothing kept, or damaged: no wait.
   }

@@ -17,6 +17,8 @@ export type Batch = {
 };
 
 export type BatchBounds = {
+  /** What was added behind this key waits for a later round. */
+  readonly lastKey: string;
   readonly messagesMax: number;
   /** Of the messages with the commas between them. The first message goes whatever its size. */
   readonly bytesMax: number;
@@ -37,6 +39,7 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
   let laterMs: number | undefined;
 
   for (const key of queue.keys()) {
+    if (key > bounds.lastKey) break;
     const queued = queue.read(key);
     if (queued === undefined) continue;
     const { message, text } = queued;

@@ -78,6 +78,7 @@ export type Client = Operations & {
 /** Makes a client. It does nothing until it is started. */
 export function createClient(adapters: Adapters): Client {
   const { clock, lifecycle, storage } = adapters;
+  const calledAt = (): number => adapters.calledAtMs?.() ?? clock.now();
   const outboxes = new Map<string, Outbox>();
   const { warn, guarded } = createGuard(adapters.warn);
   const drops = createDropCount(warn);
@@ -121,10 +122,11 @@ export function createClient(adapters: Adapters): Client {
   function start(appId: string, given: Settings): void {
     const fault = faultOfStart(appId, given);
     if (fault !== undefined) return warn(`nothing is recorded: ${fault}.`);
-    if (ready && known) return begin(appId, { ...given });
+    const run = (): void => begin(appId, { ...given });
+    if (ready && known) return run();
     if (asked) {
       // What waits was called for the former app.
-      calls.push({ run: () => begin(appId, { ...given }), isStart: true });
+      calls.push({ run, isStart: true });
       return;
     }
     asked = true;
@@ -133,7 +135,7 @@ export function createClient(adapters: Adapters): Client {
         if (ready) return;
         ready = true;
         listen();
-        begin(appId, { ...given });
+        run();
       }),
     );
   }
@@ -181,11 +183,14 @@ export function createClient(adapters: Adapters): Client {
     );
   }
 
-  /** Runs the call now, or once recording has begun. */
-  function whenStarted(call: (recorder: Recorder) => void): void {
-    if (recorder !== undefined && known) call(recorder);
-    else if (calls.length < clientLimits.callsMax) calls.push({ run: call });
-    else drops.add(1, 'too many calls wait for the start');
+  /**
+   * Runs the call now, or once recording has begun. Too many that wait are given up where they add something; one
+   * that says whose or whether never is, for what comes after it would be another user's.
+   */
+  function whenStarted(run: (recorder: Recorder) => void, adds?: true): void {
+    if (recorder !== undefined && known) run(recorder);
+    else if (adds && calls.length >= clientLimits.callsMax) drops.add(1, 'too many calls waited');
+    else calls.push({ run });
   }
 
   function identify(app: Recorder, identity: string, atMs: number): void {
@@ -206,11 +211,11 @@ export function createClient(adapters: Adapters): Client {
   }
 
   function event(event: string, properties: unknown, rules: PropertyRules, autocaptured?: true): void {
-    const atMs = clock.now();
+    const atMs = calledAt();
     const name = checkEventName(event, warn);
     if (name === undefined) return;
     const checked = checkProperties(properties, rules, warn);
-    whenStarted((app) => app.event(name, checked, atMs, autocaptured));
+    whenStarted((app) => app.event(name, checked, atMs, autocaptured), true);
   }
 
   const operations: Operations = {
@@ -218,7 +223,7 @@ export function createClient(adapters: Adapters): Client {
     track: (name, properties) => event(name, properties, eventRules),
     autocapture: (name, properties) => event(name, properties, autocaptureRules, true),
     identify(identity) {
-      const atMs = clock.now();
+      const atMs = calledAt();
       whenStarted((app) => {
         const checked = checkIdentity(identity, settings?.allowIdentities ?? [], warn);
         if (checked !== undefined) identify(app, checked, atMs);
@@ -231,29 +236,28 @@ export function createClient(adapters: Adapters): Client {
         session.renew();
       }),
     addUserProperties(properties) {
-      const atMs = clock.now();
+      const atMs = calledAt();
       const checked = checkProperties(properties, userRules, warn);
-      if (Object.keys(checked).length > 0) whenStarted((app) => app.userProperties(checked, atMs));
+      if (Object.keys(checked).length > 0) whenStarted((app) => app.userProperties(checked, atMs), true);
     },
     addEventProperties(properties) {
       const checked = checkProperties(properties, eventRules, warn);
       if (Object.keys(checked).length === 0) return;
       whenStarted(({ eventProperties, outbox }) => {
         if (!outbox.isOptedOut()) eventProperties.add(checked);
-      });
+      }, true);
     },
     removeEventProperty(property) {
-      if (typeof property !== 'string') warn('removeEventProperty is ignored: the key is no string.');
+      if (typeof property !== 'string') warn('removeEventProperty is ignored: it is no string.');
       else whenStarted(({ eventProperties }) => eventProperties.remove(property));
     },
     clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
     optOut() {
       // Said now: whatever was chosen before need not be known any more, and what waits for that is not recorded.
-      if (recorder !== undefined && !known) {
+      // Once another app was started, it is said for that one.
+      if (recorder !== undefined && !known && !calls.some(({ isStart }) => isStart)) {
         recorder.outbox.optOut();
-        const waiting = calls.splice(0);
-        calls.push(...waiting.filter(({ isStart }) => isStart));
-        drops.add(waiting.length - calls.length, 'the user has opted out');
+        drops.add(calls.splice(0).length, 'the user opted out');
         return proceed(recorder.appId);
       }
       whenStarted(({ outbox }) => outbox.optOut());
@@ -261,7 +265,7 @@ export function createClient(adapters: Adapters): Client {
     optIn: () => whenStarted(({ outbox }) => outbox.optIn()),
     changeInterval(ms) {
       if (!(Number.isFinite(ms) && ms > 0)) {
-        return warn('changeInterval is ignored: the interval is no positive number.');
+        return warn('changeInterval is ignored: it is no positive number.');
       }
       changedIntervalMs = ms;
     },
@@ -296,7 +300,7 @@ export function createClient(adapters: Adapters): Client {
 }
 
 function faultOfStart(appId: unknown, settings: Settings): string | undefined {
-  if (typeof appId !== 'string' || appId === '' || isBroken(appId)) return 'the app_id is no text';
+  if (typeof appId !== 'string' || appId === '' || isBroken(appId)) return 'app_id is no text';
   const baseUrl: unknown = settings?.baseUrl;
   if (typeof baseUrl !== 'string' || !/^https?:\/\/[^\s?#]+$/i.test(baseUrl)) {
     return 'baseUrl is no http or https URL';

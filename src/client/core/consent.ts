@@ -12,6 +12,9 @@ export type Consent = {
   choose(choice: Choice): void;
 };
 
+/** A cookie that somebody else wrote may have the last number of all: a longer one would not be read. */
+const numberMax = 1e15 - 1;
+
 type Numbered = { readonly choice: Choice; readonly number: number };
 
 export function createConsent(
@@ -47,7 +50,7 @@ export function createConsent(
 
   return {
     choice: () => look()?.choice,
-    choose: (choice) => keep({ choice, number: (look()?.number ?? 0) + 1 }),
+    choose: (choice) => keep({ choice, number: Math.min((look()?.number ?? 0) + 1, numberMax) }),
   };
 }
 

@@ -105,7 +105,7 @@ export function createEventProperties(
     add(properties) {
       const before = current();
       if (put(properties)) watch(properties, before);
-      else warn('addEventProperties is refused as a whole: they are too large together.');
+      else warn('addEventProperties is refused as a whole: too large.');
     },
     remove(key) {
       const before = current();

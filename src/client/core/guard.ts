@@ -23,7 +23,7 @@ export function createGuard(show: (line: string) => void) {
     try {
       return operation();
     } catch {
-      warn('a call failed inside the library.');
+      warn('failed inside the library.');
       return undefined;
     }
   }

@@ -125,7 +125,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     const message = parseMessage(text);
     if (message !== undefined) return { text, message };
     remove(key);
-    onDropped(1, 'its text in storage is damaged');
+    onDropped(1, 'its text is damaged');
     return undefined;
   }
 

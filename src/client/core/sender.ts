@@ -121,9 +121,9 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   async function sendAll(): Promise<void> {
+    const lastKey = newestKey();
     while (!isStopped() && !isBackedOff()) {
-      const { bytes, messageBytes } = delivery.batchMax();
-      const batch = choose(bytes, holds.current(), messageBytes);
+      const batch = choose(lastKey, holds.current());
       if (batch.messages.length === 0) {
         if (batch.laterMs !== undefined) arm(batch.laterMs);
         else if (queue.keys().length === 0) delivery.forgetAll();
@@ -133,11 +133,28 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  function choose(bytesMax: number, held: ReadonlyMap<string, number>, messageBytesMax: number): Batch {
+  /** A page may record each request that it sees: what it adds while it sends would be sent without end. */
+  function newestKey(): string {
+    return queue.keys().slice(-1)[0] ?? '';
+  }
+
+  function choose(
+    lastKey: string,
+    held: ReadonlyMap<string, number>,
+    bytesMax?: number,
+    messageBytesMax = Number.POSITIVE_INFINITY,
+  ): Batch {
     options.beforeSending();
     const { limitedMs } = delivery;
-    const messagesMax = delivery.batchMax().messages;
-    return chooseBatch(queue, { messagesMax, bytesMax, messageBytesMax, held, limitedMs });
+    const max = delivery.batchMax();
+    return chooseBatch(queue, {
+      lastKey,
+      messagesMax: max.messages,
+      bytesMax: bytesMax ?? max.bytes,
+      messageBytesMax: Math.min(messageBytesMax, max.messageBytes),
+      held,
+      limitedMs,
+    });
   }
 
   async function send(batch: Batch): Promise<void> {
@@ -192,14 +209,12 @@ export function createSender(options: SenderOptions): Sender {
       if (!underWay.outlivesPage) for (const key of underWay.keys) held.delete(key);
     }
     const envelopeBytes = utf8Bytes(bodyOf([]));
+    const lastKey = newestKey();
     let used = 0;
     for (;;) {
       // What never fits the end of a page waits for the next one, and keeps nothing else from going.
-      const messageBytesMax = Math.min(
-        clientLimits.exitBytesMax - envelopeBytes,
-        delivery.batchMax().messageBytes,
-      );
-      const batch = choose(bytesMax - used - envelopeBytes, held, messageBytesMax);
+      const messageBytesMax = clientLimits.exitBytesMax - envelopeBytes;
+      const batch = choose(lastKey, held, bytesMax - used - envelopeBytes, messageBytesMax);
       if (batch.messages.length === 0) break;
       const bytes = sendAtExit(batch, bytesMax - used);
       if (bytes === 0) break;

@@ -1,5 +1,6 @@
 // Property maps of Android: a map or an object, and for events everything in it becomes text.
 
+import { clientLimits } from '../core/limits.js';
 import type { Properties } from '../core/messages.js';
 import { define } from '../core/sanitize.js';
 
@@ -36,14 +37,19 @@ export function toPlainProperties(map: unknown, warn: Warn): Properties {
 
 function toObject(entries: readonly Entry[], warn: Warn): Properties {
   const object = {};
+  let dropped = 0;
   for (const [key, value] of entries) {
     const text = toText(key);
     if (typeof text === 'string') {
       define(object, text, value);
     } else {
+      dropped++;
+      if (dropped > clientLimits.propertiesDroppedMax) continue;
       warn('a property is dropped: its key is neither a number nor a string.');
     }
   }
+  const untold = dropped - clientLimits.propertiesDroppedMax;
+  if (untold > 0) warn(`${untold} more properties are dropped for their keys.`);
   return object;
 }
 

@@ -120,7 +120,10 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
       failed.add(key);
       // Should it end later all the same, a newer text may have been written before it.
       void written.then(
-        () => noteChange(key),
+        () => {
+          touched.add(key);
+          noteChange(key);
+        },
         () => {},
       );
       warnOnce('the storage refuses a write: it is tried again as long as the app runs.');

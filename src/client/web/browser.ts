@@ -85,8 +85,8 @@ export type Browser = {
   readonly locks: LockManager | undefined;
   /** Whether the browser took it. */
   sendBeacon(url: string, body: string): boolean;
-  /** Undefined where there is no cryptographic source, or none that works. */
-  randomBytes(bytes: Uint8Array): Uint8Array | undefined;
+  /** Fills them, where there is a cryptographic source that works. */
+  randomBytes(bytes: Uint8Array): void;
   warn(line: string): void;
   now(): number;
   setTimer(ms: number, callback: () => void): () => void;
@@ -154,7 +154,7 @@ export function takeBrowser(window: Window): Browser {
     storage: take(() => window.localStorage) ?? undefined,
     locks: take(() => navigator?.locks),
     sendBeacon: (url, body) => take(() => navigator?.sendBeacon?.(url, body)) === true,
-    randomBytes: (bytes) => take(() => crypto?.getRandomValues(bytes)),
+    randomBytes: (bytes) => void take(() => crypto?.getRandomValues(bytes)),
     warn: warnIn(window),
     now: createNow(window),
     setTimer(ms, callback) {
@@ -177,7 +177,8 @@ export function takeBrowser(window: Window): Browser {
 function createNow(window: Window): () => number {
   const { Date: clock, performance } = window;
   const { now } = clock;
-  const elapsed = (): number => performance?.now() ?? 0;
+  const sinceStart = performance?.now;
+  const elapsed = (): number => sinceStart?.call(performance) ?? 0;
   let last = now.call(clock);
   let seenAt = elapsed();
   return () => {

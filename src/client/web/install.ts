@@ -32,7 +32,7 @@ export function install(window: Window): void {
     addLost(Number(stub.lost) || 0);
   } catch {
     const { warn } = createGuard(warnIn(window));
-    warn('the script found a `sluice` that it cannot replace.');
+    warn('it cannot replace `sluice`.');
   }
 }
 

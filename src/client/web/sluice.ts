@@ -143,7 +143,7 @@ export function connect(window: Window): Connected {
       });
     },
     addLost(count) {
-      if (count > 0) use()?.addDropped(count, 'too many calls waited for the script');
+      if (count > 0) use()?.addDropped(count, 'too many calls waited');
     },
   };
 }
@@ -154,11 +154,12 @@ function createWebClient(
   calledAtMs: () => number | undefined,
 ): Client {
   const storage = createLocalStorage(browser, warn);
-  const clock = { now: () => calledAtMs() ?? browser.now(), setTimer: browser.setTimer };
   const randomBytes = (count: number): Uint8Array => {
     const bytes = new Uint8Array(count);
-    // Ids that repeat would merge strangers; without a cryptographic source the common one is the next best.
-    return browser.randomBytes(bytes) ?? bytes.map(() => Math.floor(Math.random() * 256));
+    browser.randomBytes(bytes);
+    // Ids that repeat would merge strangers and lose messages: where the cryptographic source is absent, or a page has
+    // put one in its place that fills in nothing, the common one is the next best. It takes nothing from a good one.
+    return bytes.map((byte) => byte ^ (Math.random() * 256));
   };
   return createClient({
     storage,
@@ -168,10 +169,11 @@ function createWebClient(
     // Nothing is lost without: the choice is in `storage` too.
     consentStore: createCookieStore(browser, '_consent', () => {}),
     transport: createTransport(browser),
-    clock,
+    clock: browser,
+    calledAtMs,
     lifecycle: createLifecycle(browser),
     randomBytes,
-    turn: createSendingTurn(browser, storage, clock, randomBytes),
+    turn: createSendingTurn(browser, storage, browser, randomBytes),
     warn: browser.warn,
   });
 }

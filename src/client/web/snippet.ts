@@ -7,7 +7,7 @@ import type { LoadOptions, Sluice } from './sluice.js';
 /** Changes when the snippet does; an older one is given the methods that it lacks once the script is there. */
 export const snippetVersion = 4;
 
-/** Calls that are kept until the script is there. */
+/** Calls that are kept until the script is there; as many more of those that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
 
 /** The operations that are calls. */
@@ -43,7 +43,7 @@ export function snippet({ appId, script, ...options }: SnippetOptions): string {
   const src = script ?? `${options.baseUrl.replace(/\/+$/, '')}/sdk.js`;
   return `!function(w,d,s,e,u,t){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];s.lost=0;
 function c(a,o){if(Object.prototype.toString.call(a)!="[object Object]")return a;o={};try{Object.keys(a).forEach(function(k){o[k]=a[k]});return o}catch(x){return a}}
-${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<${snippetCallsMax}?s.calls.push([m,[].slice.call(arguments).map(function(a){return c(a)}),+new Date]):s.lost++;if(m=="flush")return Promise.resolve()}});
+${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<(/^track|^add/.test(m)?${snippetCallsMax}:${2 * snippetCallsMax})?s.calls.push([m,[].slice.call(arguments).map(function(a){return c(a)}),+new Date]):s.lost++;if(m=="flush")return Promise.resolve()}});
 u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.src=t?t.createPolicy("sluice",{createScriptURL:function(a){return a}}).createScriptURL(u):u;(d.head||d.documentElement).appendChild(e)}catch(x){}}(window,document);
 sluice.load(${inScript(appId)},${inScript(options)});`;
 }
