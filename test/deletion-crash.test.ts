@@ -423,7 +423,7 @@ const lossesWhilePending = [
     what: 'by a worker that goes on',
     async work() {
       await emptyRedis();
-      await untilLogged(survivor, 'upkeep failed', 2);
+      await untilLogged(survivor, 'the copying to ClickHouse failed', 2);
     },
   },
   {

@@ -60,27 +60,19 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   let count = 0;
   let bytes = 0;
   let addedSinceLook = lookEvery;
-  /** What waited at the last look, oldest first, and what this page added since; some of it may be gone. */
-  let known: string[] = [];
   /** The keys of what this page added and nobody was seen to remove. */
   const own = new Set<string>();
 
   function keys(): string[] {
-    known = storage.keys(prefix).sort();
-    count = known.length;
+    const all = storage.keys(prefix).sort();
+    count = all.length;
     if (count === 0) own.clear();
     bytes = 0;
-    for (const key of known) bytes += bytesOf(key);
-    const newest = known[count - 1];
+    for (const key of all) bytes += bytesOf(key);
+    const newest = all[count - 1];
     // Bounded: beyond 2^53 the next ones would all get the same order.
     if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
-    return known;
-  }
-
-  /** Looks anew when others have added or removed. */
-  function compare(): void {
-    addedSinceLook = 0;
-    if (storage.keys(prefix).length !== count) keys();
+    return all;
   }
 
   /** Time decides between tabs; a clock that was set back does not put new messages before old ones. */
@@ -92,18 +84,18 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
 
   function makeRoom(size: number): void {
     if (addedSinceLook < lookEvery && fits(size, 1)) return;
-    compare();
+    addedSinceLook = 0;
+    // Others have added or removed.
+    if (storage.keys(prefix).length !== count) keys();
     if (fits(size, 1)) return;
     const kept = held();
     let dropped = 0;
-    known = known.filter((key) => {
-      if (kept.has(key) || fits(size, 1 - roomPart)) return true;
-      if (storage.get(key) !== undefined) {
-        remove(key);
-        dropped++;
-      }
-      return false;
-    });
+    for (const key of keys()) {
+      if (fits(size, 1 - roomPart)) break;
+      if (kept.has(key)) continue;
+      remove(key);
+      dropped++;
+    }
     if (dropped > 0) onDropped(dropped, 'too many wait to be sent');
   }
 
@@ -149,7 +141,6 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       const key = `${prefix}${nextOrder()}.${size.toString(36)}.${message.type[0]}.${message.id}`;
       storage.set(key, text, true);
       own.add(key);
-      known.push(key);
       count++;
       bytes += size;
       addedSinceLook++;
@@ -167,13 +158,13 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       }
     },
     isLastOfItsType(key) {
-      compare();
-      // From the end, which is where it is: asked at every call that sets user properties.
-      for (let at = known.length - 1; at >= 0; at--) {
-        const other = known[at] as string;
-        if (kindOf(other) === kindOf(key) && storage.get(other) !== undefined) return other === key;
+      // As storage has it now, and without bringing it into order: asked at every call that sets user properties.
+      let isThere = false;
+      for (const other of storage.keys(prefix)) {
+        if (other === key) isThere = true;
+        else if (other > key && kindOf(other) === kindOf(key)) return false;
       }
-      return false;
+      return isThere;
     },
     removeOlderThan(ms) {
       const before = (clock.now() - ms) * 1000;
