@@ -155,18 +155,21 @@ function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string 
   return value;
 }
 
-/**
- * The embedded ClickHouse keeps the service's password in a file of DATA_DIR, which its first start makes: processes that
- * start after it find it there, and no command line or environment has it.
- */
+/** The file of DATA_DIR with the password of a user of the embedded ClickHouse, which makes it at its first start. */
+export function clickhousePasswordFile(dataDir: string, user: 'sluice' | 'reader'): string {
+  return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
+}
+
+/** Processes that start after the embedded ClickHouse find the password there; no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
+  const file = clickhousePasswordFile(dataDir, 'sluice');
   try {
-    const password = readFileSync(join(dataDir, 'clickhouse-password'), 'utf8').trim();
+    const password = readFileSync(file, 'utf8').trim();
     return `http://sluice:${password}@127.0.0.1:${port}`;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR') return `http://127.0.0.1:${port}`;
-    throw new ConfigError(`DATA_DIR: ${dataDir}/clickhouse-password cannot be read (${code})`);
+    throw new ConfigError(`DATA_DIR: ${file} cannot be read (${code})`);
   }
 }
 

@@ -784,6 +784,17 @@ test('an event that waits takes at most 280 characters of storage beyond its pro
   assert.ok(stored - JSON.stringify(properties).length <= 280, `${stored}`);
 });
 
+test('however many keys somebody has put into the storage, a page records and sends', async () => {
+  const browser = createTestBrowser();
+  for (let n = 0; n < 200_000; n++) browser.storage.set(`sluice:1:h:${n}`, '');
+  const win = browser.open();
+  const sluice = createSluice(win);
+  sluice.load('1', { baseUrl, pageViews: false });
+  sluice.track('Event');
+  await sluice.flush();
+  assert.deepEqual(browser.server.events(), ['Event']);
+});
+
 test('the keys of a storage are those in it: after it was emptied, after a minute, and in a page shown again', () => {
   const browser = createTestBrowser();
   const win = browser.open();

@@ -2,10 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { greeting } from '../deploy/local/greeting.js';
+import { readConfig } from '../src/config.js';
 import { tempDir } from './support/temp-dir.js';
 
 const setupScript = fileURLToPath(new URL('../../deploy/local/setup.mjs', import.meta.url));
@@ -142,4 +144,18 @@ describe('setting up what the system has to bring', () => {
     }
     return folder;
   }
+});
+
+test('the lines of the greeting can be pasted into a shell whatever DATA_DIR is called', () => {
+  const dir = join(tempDir('greeting'), "Ada's data");
+  mkdirSync(dir);
+  writeFileSync(join(dir, 'clickhouse-reader-password'), 'secret\n');
+  const environments = [{ app_id: '1', name: 'Main', main: true }];
+  const config = readConfig({ DATA_DIR: dir });
+  const bootstrap = { created: true, restored: false, account_id: '1', environments };
+  const lines = greeting(config, bootstrap, { env: {}, tokenFile: undefined, demo: false });
+  const line = lines.find((each) => each.includes('SELECT count()')) ?? '';
+  const code = `curl() { printf '%s\\n' "$@"; }; ${line}`;
+  const { stdout } = spawnSync('sh', ['-c', code], { encoding: 'utf8' });
+  assert.ok(stdout.split('\n').includes('reader:secret'), stdout);
 });

@@ -205,7 +205,7 @@ async function everySecond(): Promise<void> {
   await rewriteWhenWanted(redis);
 }
 
-/** Apart from what needs Redis alone, which a ClickHouse that does not answer must not hold up. */
+/** Runs by itself: a ClickHouse that does not answer must not hold up what needs Redis alone. */
 async function everySecondWithClickHouse(): Promise<void> {
   await mirrorRegistry(redis, clickhouse, crash);
   await mirrorDeletions(redis, clickhouse, crash);

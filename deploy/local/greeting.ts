@@ -1,10 +1,9 @@
 // What the start says when everything runs: where things listen, and what to try.
 
 import { relative } from 'node:path';
-import type { Config } from '../../src/config.js';
+import { type Config, clickhousePasswordFile } from '../../src/config.js';
 import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
-import { passwordFile } from './clickhouse/passwords.js';
 
 /** The answer of `admin bootstrap`. */
 export type Bootstrap = {
@@ -29,7 +28,7 @@ export function greeting(
   const host = urlHost(config.host);
   const main = environments.find((environment) => environment.main) ?? environments[0];
   const clickhouse = curlClickHouse(config);
-  const reader = shortPath(passwordFile(config.dataDir, 'reader'));
+  const reader = shortPath(clickhousePasswordFile(config.dataDir, 'reader'));
   const event = {
     app_id: main?.app_id,
     identity: 'ada@example.com',
@@ -74,7 +73,7 @@ export function greeting(
 function curlClickHouse(config: Config): string {
   const url = new URL(config.clickhouseUrl);
   const user = config.clickhouseEmbedded
-    ? ` -u "reader:$(cat ${shortPath(passwordFile(config.dataDir, 'reader'))})"`
+    ? ` -u "reader:$(cat ${shortPath(clickhousePasswordFile(config.dataDir, 'reader'))})"`
     : url.username === ''
       ? ''
       : ` -u '${url.username}:PASSWORD'`;
@@ -91,9 +90,11 @@ function withoutSecrets(address: string): string {
 }
 
 /** From the folder of the start, when it lies below that. */
+/** As a shell takes it. */
 function shortPath(path: string): string {
   const below = relative('', path);
-  return below.startsWith('..') ? path : below;
+  const short = below.startsWith('..') ? path : below;
+  return /^[\w./-]+$/.test(short) ? short : `'${short.replaceAll("'", "'\\''")}'`;
 }
 
 function table(rows: readonly (readonly string[])[]): string[] {

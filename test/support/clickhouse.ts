@@ -4,7 +4,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { passwordFile } from '../../deploy/local/clickhouse/passwords.js';
+import { clickhousePasswordFile } from '../../src/config.js';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
@@ -71,7 +71,7 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
   });
   const user = (name: 'sluice' | 'reader'): ClickHouseUser => ({
     name,
-    password: readFileSync(passwordFile(dir, name), 'utf8').trim(),
+    password: readFileSync(clickhousePasswordFile(dir, name), 'utf8').trim(),
   });
   const [service, reader] = [user('sluice'), user('reader')];
   const urlOf = (user: ClickHouseUser) => `http://${user.name}:${user.password}@127.0.0.1:${port}`;

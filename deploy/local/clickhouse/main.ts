@@ -4,13 +4,13 @@
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Config, readConfigOrExit } from '../../../src/config.js';
+import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
 import { probePort } from '../ports.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
-import { findOrMakePassword, newPassword, passwordFile } from './passwords.js';
+import { findOrMakePassword, newPassword } from './passwords.js';
 import { serverConfig } from './server-config.js';
 import { untilFree } from './status-lock.js';
 import { usersConfig } from './users.js';
@@ -73,8 +73,8 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, 'clickhouse.xml'), join(dataDir, 'clickhouse-users.xml')];
     const passwords = {
-      sluice: findOrMakePassword(passwordFile(dataDir, 'sluice')),
-      reader: findOrMakePassword(passwordFile(dataDir, 'reader')),
+      sluice: findOrMakePassword(clickhousePasswordFile(dataDir, 'sluice')),
+      reader: findOrMakePassword(clickhousePasswordFile(dataDir, 'reader')),
       launcher: launcherPassword,
     };
     const backupDir = join(dataDir, 'backups');

@@ -2,12 +2,6 @@
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-
-/** The file with the password of a user; the service reads its own there (src/config.ts). */
-export function passwordFile(dataDir: string, user: 'sluice' | 'reader'): string {
-  return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
-}
 
 /** Finds the password of an earlier start, or makes one. Throws when the file cannot be read or written. */
 export function findOrMakePassword(file: string): string {

@@ -143,7 +143,8 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       look();
       const found: string[] = [];
       list().forEach((group, name) => {
-        if (name.startsWith(prefix)) found.push(...group);
+        // One by one: as arguments of one call, hundreds of thousands exhaust the stack.
+        if (name.startsWith(prefix)) for (const key of group) found.push(key);
       });
       return found;
     },
