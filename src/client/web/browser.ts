@@ -1,6 +1,6 @@
-// What the library uses of a browser's window, taken once, when it begins: a page may replace, wrap or hide any of it
-// later, and much of it throws where it is denied (a sandboxed frame has no storage). Nothing here throws, unless its
-// type says so.
+// What the library uses of a browser's window, looked up once, when it begins. `fetch`, timers and the clock are the
+// functions of that moment, whatever a page puts in their place. The others may be replaced, and throw where they are
+// denied (a sandboxed frame has no storage). Nothing here throws, unless its type says so.
 
 /** The window, or what stands for it. Everything may be absent. Handed over, never taken from the global scope. */
 export type Window = {
