@@ -1,17 +1,17 @@
-// What failed in a session, run once more: a shared machine may stand still for some seconds of the half hour, and
-// one scenario that met it should not cost all others.
+// Repeats what failed in a session. A shared machine may stand still for some seconds of the half hour, and one scenario
+// that was hit should not cost all others.
 
 import { BenchError } from './failure.js';
 import type { Results } from './results.js';
 
-/** The scenarios to run and the words of the options that the session had. Throws BenchError when none failed. */
+/** The scenarios to run and the session's options as words. Throws BenchError if none failed. */
 export function planAgain({ failures, command, elsewhere }: Results): { names: string[]; args: string[] } {
   if (elsewhere) throw new BenchError('again is for sessions of a deployment of the bench');
   if (failures.length === 0) throw new BenchError('nothing failed in this session');
   return { names: failures.map(({ scenario }) => scenario), args: command.split(' ').slice(1) };
 }
 
-/** The session with what was found when its failed scenarios ran again; what failed again stays failed. */
+/** The session with the results of its repeated scenarios; what failed again stays failed. */
 export function addAgain(session: Results, again: Results): Results {
   const failedAgain = new Set(again.failures.map(({ scenario }) => scenario));
   const { date } = again.machine;

@@ -1,16 +1,16 @@
 // Medians, percentiles, and numbers as the reports write them.
 
-/** Of ascending values; the smallest one that at least `percent` of all do not exceed. */
+/** Of ascending values: the smallest one that at least `percent` of all values do not exceed. */
 export function percentile(ascending: ArrayLike<number>, percent: number): number {
   return ascending[Math.max(0, rankOf(percent, ascending.length) - 1)] ?? Number.NaN;
 }
 
-/** How many of so many values are `percent` of them, rounded up; 99.9 % of 1000 are 999, whatever the fractions. */
+/** How many values are `percent` of this many, rounded up: 99.9 % of 1000 are 999, despite floating-point fractions. */
 export function rankOf(percent: number, count: number): number {
   return Math.ceil((percent / 100) * count - 1e-6);
 }
 
-/** The middle value; of two middle ones the lower, so that it was measured. NaN of none. */
+/** The middle value. Of two middle ones the lower, so that it was really measured. NaN if there is none. */
 export function median(values: readonly number[]): number {
   return percentile(
     [...values].sort((a, b) => a - b),
@@ -18,7 +18,9 @@ export function median(values: readonly number[]): number {
   );
 }
 
-/** With three digits that count, thousands set apart: 0.531, 12.3, 104, 28,100; whole ones below 1000 as they are. */
+/**
+ * With three significant digits and separated thousands: 0.531, 12.3, 104, 28,100. Integers below 1000 stay as they are.
+ */
 export function figure(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);

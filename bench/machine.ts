@@ -1,11 +1,11 @@
-// What a figure depends on beside the code: commit, versions, machine. Stands at the top of every result.
+// What figures depend on besides the code: commit, versions, machine. It is at the top of every result.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import type { Deployment } from './deployment.js';
+import type { Deployment } from './deployment/deployment.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const packages = [
@@ -21,18 +21,18 @@ const tmpfsType = 0x01021994;
 
 export type Machine = {
   readonly date: string;
-  /** Ends with `+` when the sources had changes that were not committed. */
+  /** Ends with `+` if there were uncommitted changes. */
   readonly commit: string;
   readonly cores: number;
   readonly processor: string;
   readonly memoryGib: number;
   readonly kernel: string;
-  /** Whether syncing the data costs anything: it does not where /tmp is in memory. */
+  /** Whether syncing the data costs anything; it does not if /tmp is in memory. */
   readonly dataOnDisk: boolean;
   readonly versions: Readonly<Record<string, string>>;
 };
 
-/** Without a deployment the versions of its services are left out. */
+/** Without a deployment, leaves out the versions of its services. */
 export async function describeMachine(deployment: Deployment | undefined): Promise<Machine> {
   const [clickhouse] = (await deployment?.rows<{ version: string }>('SELECT version() AS version')) ?? [];
   const versions = Object.fromEntries(packages.map((name) => [name, packageVersion(name)]));
@@ -63,12 +63,12 @@ function describeCommit(): string {
       git('status', '--porcelain', '--', 'src', 'workers', 'deploy', 'package-lock.json') !== '';
     return `${git('rev-parse', '--short=12', 'HEAD')}${changed ? '+' : ''}`;
   } catch {
-    // Sources without their history.
+    // The sources have no history here.
     return 'unknown';
   }
 }
 
-function packageVersion(name: string): string {
+export function packageVersion(name: string): string {
   const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
@@ -82,7 +82,7 @@ async function redisVersion(url: string): Promise<string> {
   }
 }
 
-/** The same as one paragraph. */
+/** The machine as one paragraph. */
 export function describeInWords(machine: Machine): string {
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
   return `Commit ${machine.commit}, ${machine.date.slice(0, 10)}; ${machine.cores} cores (${machine.processor}), ${

@@ -29,10 +29,13 @@ export type Options = {
   readonly soakMinutes: number;
   readonly flatEvents: readonly number[];
   readonly flatEnvironments: readonly number[];
+  /** How many keys the index has. */
+  readonly keysEvents: readonly number[];
   readonly backlogEvents: number;
   readonly flights: number;
   readonly flightsBatch: number;
   readonly flightsKeys: boolean;
+  readonly producerEvents: number;
   readonly deletionEvents: number;
   /** Scenarios of `all`, or undefined for every one. */
   readonly only: readonly string[] | undefined;
@@ -63,10 +66,12 @@ export const optionsUsage = `Options
   --flat-events LIST   millions of stored events, with commas between (1,10,50; in all 1,10)
   --flat-environments LIST   (10,1000,10000)
   --backlog-events N   (3000000)
+  --keys-events LIST   millions of keys in the index (10,100; in all 10)
+  --producer-events N  (1000000)
   --deletion-events N  stored beside the ingestion, of a tenth as many users (1000000)
   --flights N          the first N of the file (3000000); --flights-batch N events a request (1000);
                        --flights-keys: with idempotency keys
-A deployment that runs already, whose processes are not measured:
+For backfill and producer, a deployment that runs already:
   --url URL            of its API, with --app-id and --clickhouse-url
   --app-id APP_ID      an environment for all load, with its bulk limits off:
                        npm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none
@@ -94,7 +99,9 @@ export function readOptions(args: readonly string[], all: boolean): Options {
       'soak-minutes': { type: 'string', default: all ? '2' : '30' },
       'flat-events': { type: 'string', default: all ? '1,10' : '1,10,50' },
       'flat-environments': { type: 'string', default: '10,1000,10000' },
+      'keys-events': { type: 'string', default: all ? '10' : '10,100' },
       'backlog-events': { type: 'string', default: '3000000' },
+      'producer-events': { type: 'string', default: '1000000' },
       'deletion-events': { type: 'string', default: '1000000' },
       flights: { type: 'string', default: '3000000' },
       'flights-batch': { type: 'string', default: '1000' },
@@ -114,10 +121,12 @@ export function readOptions(args: readonly string[], all: boolean): Options {
     soakMinutes: positive('--soak-minutes', values['soak-minutes']),
     flatEvents: list('--flat-events', values['flat-events']).map((millions) => millions * 1e6),
     flatEnvironments: list('--flat-environments', values['flat-environments']),
+    keysEvents: list('--keys-events', values['keys-events']).map((millions) => millions * 1e6),
     backlogEvents: positive('--backlog-events', values['backlog-events']),
     flights: positive('--flights', values.flights),
     flightsBatch: positive('--flights-batch', values['flights-batch']),
     flightsKeys: values['flights-keys'],
+    producerEvents: positive('--producer-events', values['producer-events']),
     deletionEvents: positive('--deletion-events', values['deletion-events']),
     only: values.only?.split(','),
     out: values.out,

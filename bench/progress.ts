@@ -1,11 +1,11 @@
-// What a session says while it runs: a line for each thing that begins or ended, and in between one every two
-// seconds with how far it is.
+// What a session prints while it runs: a line for everything that begins or ends, and in between a line with the progress
+// every two seconds.
 
 const everyMs = 2_000;
 
 export type Progress = {
   say(text: string): void;
-  /** Says `what: text()` every two seconds until `end`, which says nothing. */
+  /** Prints `what: text()` every two seconds until `end`, which prints nothing. */
   watch(what: string, text: () => string): { end(): void };
 };
 

@@ -1,19 +1,22 @@
-// What a session found, as it is written: one file for programs, which two sessions are compared by, and one page
-// for people with its plots beside it.
+// The results of a session as they are written: one file for programs, by which two sessions are compared, and one page
+// for people with its plots.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { BackfillResult } from './backfill.js';
-import type { BacklogResult } from './backlog.js';
-import type { DeletionBesideResult } from './deletion-beside.js';
+import type { BackfillResult } from './backlog/backfill.js';
+import type { BacklogResult } from './backlog/backlog.js';
+import type { SegmentsResult } from './backlog/segments.js';
+import type { DeletionBesideResult } from './deletion/beside.js';
 import { BenchError } from './failure.js';
-import type { FlatResult } from './flat.js';
-import type { LatencyRun } from './latency.js';
+import type { LatencyRun } from './latency/latency.js';
 import type { Machine } from './machine.js';
-import type { SegmentsResult } from './segments.js';
 import type { SoakResult } from './soak.js';
-import type { ThroughputRun } from './throughput.js';
+import type { ConnectionsResult } from './throughput/connections.js';
+import type { FlatResult } from './throughput/flat.js';
+import type { KeysResult } from './throughput/keys.js';
+import type { ProducerResult } from './throughput/producer.js';
+import type { ThroughputRun } from './throughput/throughput.js';
 
 /** Of one way to send records, or of a floor. */
 export type WayRuns = {
@@ -22,15 +25,15 @@ export type WayRuns = {
   /** Sluice, or what it is compared with. */
   readonly subject: string;
   readonly runs: readonly ThroughputRun[];
-  /** Absent of floors that nothing connects to. */
+  /** Absent for floors without connections. */
   readonly connections?: number;
-  /** Of bulk loads into Sluice: rows of one insert, on average; of the engine: of each. */
+  /** Rows per insert. For bulk loads into Sluice the mean; for the engine alone that of every insert. */
   readonly rowsPerInsert?: number;
 };
 
 export type LatencyRuns = {
   readonly subject: string;
-  /** Of the highest rate of single events; undefined when the rate was given. */
+  /** The highest rate of single events; undefined if the rate was given. */
   readonly share: number | undefined;
   readonly ratePerSecond: number;
   readonly runs: readonly LatencyRun[];
@@ -47,15 +50,18 @@ export type Results = {
   readonly elsewhere: boolean;
   readonly ways: readonly WayRuns[];
   readonly latencies: readonly LatencyRuns[];
+  readonly connections?: ConnectionsResult;
   readonly segments?: SegmentsResult;
   readonly backlog?: BacklogResult;
   readonly flat?: FlatResult;
+  readonly keys?: KeysResult;
   readonly soak?: SoakResult;
   readonly backfill?: BackfillResult;
+  readonly producer?: ProducerResult;
   readonly deletionBeside?: DeletionBesideResult;
   /** Scenarios that failed, and why. */
   readonly failures: readonly Failure[];
-  /** Those that failed in the session and did not when they ran again, at the date. */
+  /** Those that failed in the session and passed when they ran again, at the date. */
   readonly repeated?: readonly (Failure & { readonly date: string })[];
 };
 
@@ -66,7 +72,7 @@ export function writeResults(scenario: string, data: object, report: string): vo
   writeFiles(`${folder}${scenario}`, data, report, {});
 }
 
-/** Where a session's results usually go: beside the sources when nothing was changed that they depend on. */
+/** The usual place of a session's results: beside the sources if nothing on which they depend was changed. */
 export function usualPath(name: string, standard: boolean): string {
   const runs = fileURLToPath(new URL('../../.data/bench/', import.meta.url));
   return `${standard ? folder : runs}${name}`;
@@ -85,12 +91,12 @@ export function writeFiles(
   for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
 }
 
-/** The name of a plot's file in its page. */
+/** The name of a plot's file on its page. */
 export function plotFile(path: string, name: string): string {
   return `${basename(path)}-${name}.svg`;
 }
 
-/** Reads what a session wrote. Throws BenchError when the file is something else. */
+/** Reads what a session wrote. Throws BenchError if the file is something else. */
 export function readResults(path: string): Results {
   let value: unknown;
   try {
@@ -100,7 +106,7 @@ export function readResults(path: string): Results {
   }
   const results = value as Partial<Results> | null;
   if (results?.format !== 1 || !Array.isArray(results.ways) || !Array.isArray(results.latencies)) {
-    throw new BenchError(`${path} holds no results of a session`);
+    throw new BenchError(`${path} does not contain the results of a session`);
   }
   return results as Results;
 }

@@ -1,7 +1,7 @@
 // The names of all scenarios: what can be given on the command line, what each is about, and where it can run.
 
 import { BenchError } from './failure.js';
-import { peerWays, sluiceWays } from './ways.js';
+import { peerWays, sluiceWays } from './throughput/ways.js';
 
 export type Scenario = {
   readonly name: string;
@@ -21,15 +21,22 @@ export const floorNames = floors.map(({ name }) => name);
 
 const others: readonly Scenario[] = [
   {
+    name: 'connections',
+    what: 'single events at 16, 64 and 256 connections by wrk: events and CPU of a commit',
+    elsewhere: false,
+  },
+  {
     name: 'latency',
     what: 'acknowledgement and until it can be queried, at 30, 50 and 70 % of the highest rate',
-    elsewhere: true,
+    elsewhere: false,
   },
   { name: 'segments', what: "a backlog's bytes in Redis", elsewhere: false },
   { name: 'backlog', what: 'ten minutes of events drain while as many come', elsewhere: false },
   { name: 'flat', what: 'cost of an event by stored events and by environments', elsewhere: false },
-  { name: 'soak', what: 'memory of each process under a steady load', elsewhere: true },
+  { name: 'keys', what: 'cost of a key that Redis has forgotten, by keys in the index', elsewhere: false },
+  { name: 'soak', what: 'memory of each process under a steady load', elsewhere: false },
   { name: 'backfill', what: '3 million flights in bulk, compared with their file', elsewhere: true },
+  { name: 'producer', what: 'events by the library for servers, from one process', elsewhere: true },
   { name: 'deletion-beside', what: 'a deletion of many users beside ingestion', elsewhere: false },
 ];
 
@@ -37,7 +44,7 @@ const ofWays = (ways: typeof sluiceWays, elsewhere: boolean): Scenario[] =>
   ways.map(({ name, what }) => ({ name, what, elsewhere }));
 
 export const scenarios: readonly Scenario[] = [
-  ...ofWays(sluiceWays, true),
+  ...ofWays(sluiceWays, false),
   ...ofWays(peerWays, false),
   ...floors,
   ...others,

@@ -1,33 +1,36 @@
-// One session: the scenarios that were asked for, one after another. Those of the rounds and the latencies share a
-// deployment; each of the others starts one of its own. A scenario that fails does not keep the others from
-// running, and its failure is part of the results.
+// One session: the requested scenarios, one after another. The rounds, the connections and the latencies share a
+// deployment; each other scenario starts its own. If a scenario fails the others still run, and the failure is part of
+// the results.
 
 import { Redis } from 'ioredis';
-import { runBackfill } from './backfill.js';
-import { runBacklog } from './backlog.js';
+import { runBackfill } from './backlog/backfill.js';
+import { runBacklog } from './backlog/backlog.js';
+import { runSegments } from './backlog/segments.js';
 import type { Context } from './context.js';
-import { runDeletionBeside } from './deletion-beside.js';
-import { attachDeployment, type Deployment, startDeployment } from './deployment.js';
+import { runDeletionBeside } from './deletion/beside.js';
+import { attachDeployment, type Deployment, startDeployment } from './deployment/deployment.js';
 import { describeFailure, messageOf } from './failure.js';
-import { runFlat } from './flat.js';
-import { findHighestRate, runLatencies } from './latencies.js';
+import { findHighestRate, runLatencies } from './latency/latencies.js';
 import { describeMachine, type Machine } from './machine.js';
 import type { Options } from './options.js';
 import { preparePeers } from './peers/start.js';
 import type { Progress } from './progress.js';
 import type { Results } from './results.js';
-import { runRounds } from './rounds.js';
 import { floorNames } from './scenarios.js';
-import { runSegments } from './segments.js';
 import { runSoak, type SoakResult } from './soak.js';
-import { peerWays, sluiceWays } from './ways.js';
+import { runConnections } from './throughput/connections.js';
+import { runFlat } from './throughput/flat.js';
+import { runKeys } from './throughput/keys.js';
+import { runProducer } from './throughput/producer.js';
+import { runRounds } from './throughput/rounds.js';
+import { peerWays, sluiceWays } from './throughput/ways.js';
 
 type Found = { -readonly [Key in keyof Results]?: Results[Key] };
 type Failures = Results['failures'][number][];
 
 const roundNames = [...sluiceWays, ...peerWays].map(({ name }) => name).concat(floorNames);
 
-/** Runs the scenarios; rejects only when nothing can be measured at all. */
+/** Runs the scenarios; rejects only if nothing can be measured at all. */
 export async function runSession(
   names: readonly string[],
   command: string,
@@ -56,13 +59,17 @@ export async function runSession(
       await run(context);
     });
 
-  if (roundNames.concat('latency').some((name) => wanted.has(name))) {
+  if (roundNames.concat('connections', 'latency').some((name) => wanted.has(name))) {
     await withContext(async (context) => {
       const peers = context.deployment.own === undefined ? undefined : preparePeers(context.deployment);
       try {
         const rounds = await runRounds(context, peers, wanted);
         found.ways = rounds.ways;
         failures.push(...rounds.failures);
+        await attempt('connections', async () => {
+          if (peers === undefined) throw new Error('connections are measured beside a floor');
+          found.connections = await runConnections(context, peers);
+        });
         await attempt('latency', async () => {
           found.latencies = await runLatencies(context, peers, rounds.ways);
         });
@@ -82,6 +89,9 @@ export async function runSession(
       found.flat = await runFlat(context);
     }),
   );
+  await attempt('keys', async () => {
+    found.keys = await runKeys(options, progress);
+  });
   await attempt('soak', () =>
     withContext(async (context) => {
       found.soak = await soak(context);
@@ -89,6 +99,9 @@ export async function runSession(
   );
   await attempt('backfill', async () => {
     found.backfill = await runBackfill(options, progress);
+  });
+  await attempt('producer', async () => {
+    found.producer = await runProducer(options, progress);
   });
   await attempt('deletion-beside', async () => {
     found.deletionBeside = await runDeletionBeside(options, progress);

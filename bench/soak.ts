@@ -1,20 +1,20 @@
-// Does anything grow? A steady load for minutes, with the memory of every process looked at all the time.
+// Does anything grow? A steady load for minutes, while the memory of every process is sampled.
 
+import { usedMemory } from './backlog/redis-memory.js';
 import type { Context } from './context.js';
-import { type CpuTimes, type ProcessName, processNames } from './deployment.js';
-import { singleBodies } from './events.js';
+import { type CpuTimes, type ProcessName, processNames } from './deployment/deployment.js';
+import { assertStored, countRecords, plus, type Stored, sumOf, untilCounted } from './deployment/stored.js';
 import { median } from './figures.js';
-import { type LatencyFigures, latencyFigures } from './latency-figures.js';
-import { cpuBetween, perRecord } from './measure.js';
-import { newLatencies, recordLatency, startOpenLoop } from './open-loop.js';
-import { usedMemory } from './redis-memory.js';
-import { assertStored, countRecords, plus, type Stored, sumOf, untilCounted } from './stored.js';
+import { type LatencyFigures, latencyFigures } from './latency/figures.js';
+import { singleBodies } from './load/events.js';
+import { newLatencies, recordLatency, startOpenLoop } from './load/open-loop.js';
+import { cpuBetween, perRecord } from './throughput/measure.js';
 
 export type MemorySample = {
   readonly seconds: number;
   /** Resident bytes. */
   readonly memory: Readonly<Record<ProcessName, number>>;
-  /** That Redis has allocated. */
+  /** What Redis has allocated. */
   readonly redisUsed: number;
 };
 
@@ -24,7 +24,7 @@ export type SoakResult = {
   readonly events: number;
   readonly cpu: CpuTimes;
   readonly latency: LatencyFigures;
-  /** Empty of a deployment elsewhere. */
+  /** Empty if the deployment runs elsewhere. */
   readonly samples: readonly MemorySample[];
 };
 
@@ -33,7 +33,7 @@ const bodyCount = 200_000;
 const samplesMax = 360;
 const sampleEveryMsMin = 1_000;
 
-/** Sends one event a request at `ratePerSecond`; rejects when one of them is not stored at the end. */
+/** Sends one event per request at `ratePerSecond`; rejects if one of them is not stored at the end. */
 export async function runSoak(
   { deployment, redis, options, progress }: Context,
   appId: string,
@@ -92,7 +92,7 @@ export type Growth = {
   readonly after: number;
 };
 
-/** How much a process grew: the first quarter, in which it warms up, does not count. */
+/** How much a process grew. The first quarter, in which it warms up, does not count. */
 export function growthOf(samples: readonly MemorySample[], name: ProcessName): Growth {
   const end = samples.at(-1)?.seconds ?? 0;
   const between = (from: number, to: number) =>

@@ -1,23 +1,35 @@
 // Owns the environment: the only reader of process.env. Every variable has its name, unit, default and
 // bounds in one table; a bad value is one line that names the variable, and the process ends with code 1.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
+import { administration, bearerMax, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 export type Config = {
-  /** Address all listeners bind to. */
+  /** Address that the API and a worker's own port bind to. */
   readonly host: string;
   readonly port: number;
+  /** Address that the administration's port binds to. */
+  readonly adminHost: string;
   readonly adminPort: number;
-  /** Where a worker tells its own health and metrics; 0: it does not, and the host's API tells its metrics. */
+  /** Origin of the console, for its links and cookies; never taken from a request. */
+  readonly adminBaseUrl: string;
+  /** Port of a worker's own health and metrics; 0: none, and the API process of its host serves the worker's metrics. */
   readonly workerAdminPort: number;
   /** Origin used in every URL that the service hands out; never taken from a request. */
   readonly publicBaseUrl: string;
+  /** Addresses and networks of proxies that tell their callers' addresses. */
+  readonly trustedProxies: readonly string[];
+  /** Addresses, networks and hosts of this network that callbacks may go to. */
+  readonly callbackAllow: readonly string[];
   readonly dataDir: string;
-  /** Of a cluster some of its nodes, separated by commas. */
+  /** For a cluster some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
+  /** Of the embedded Redis; that of another one is in its URL. */
+  readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
   readonly redisPort: number;
   readonly redisAppendfsync: 'always' | 'everysec';
@@ -31,8 +43,12 @@ export type Config = {
   readonly clickhouseCluster: string | undefined;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
+  /** Who called sudo; empty without it. */
+  readonly sudoUser: string;
   /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
   readonly demo: boolean;
+  /** Connections to PORT that one API process takes. */
+  readonly connectionsMax: number;
   readonly apiProcesses: number;
   readonly workerProcesses: number;
   readonly shards: number;
@@ -43,12 +59,14 @@ export type Config = {
   readonly backlogBytesMax: number;
   /** Bytes that remembered idempotency keys may take in Redis. */
   readonly claimBytesMax: number;
+  /** Bytes of bodies to `/api/collect` that an address may send in a minute, to one API process. */
+  readonly collectAddressBytesMax: number;
   /** Store jobs at once in one worker process. */
   readonly storeConcurrency: number;
-  /** A job whose worker is silent for this long is given to another one. */
+  /** If a worker is silent for this long, another worker gets its job. */
   readonly jobLockMs: number;
   readonly logLevel: string;
-  /** Tests only: where the process is to die, `name:n`. */
+  /** For tests only: where the process dies, `name:n`. */
   readonly crashAt: string | undefined;
 };
 
@@ -57,11 +75,13 @@ export class ConfigError extends Error {}
 /** Reads and checks the environment. Throws ConfigError, whose message names the variable. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const host = text(env, 'HOST', '127.0.0.1');
+  const adminHost = text(env, 'ADMIN_HOST', '127.0.0.1');
   const port = integer(env, 'PORT', 8080, 1, 65_535);
+  const adminPort = integer(env, 'ADMIN_PORT', 8081, 1, 65_535);
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
   const dataDir = resolve(text(env, 'DATA_DIR', '.data'));
   const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
-  const redisUrl = urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
+  const redisUrl = socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
   const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], redisUrl?.includes(',') ? '1' : '0') === '1';
   checkCluster(redisUrl, redisCluster);
   const clickhouseUrl = url(env, 'CLICKHOUSE_URL', ['http:', 'https:']);
@@ -69,12 +89,18 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   return {
     host,
     port,
-    adminPort: integer(env, 'ADMIN_PORT', 8081, 1, 65_535),
+    adminHost,
+    adminPort,
+    adminBaseUrl:
+      originOf(url(env, 'ADMIN_BASE_URL', ['http:', 'https:'])) ?? localOrigin(adminHost, adminPort),
     workerAdminPort: integer(env, 'WORKER_ADMIN_PORT', 0, 0, 65_535),
     publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
+    trustedProxies: networks(env, 'TRUSTED_PROXIES'),
+    callbackAllow: hostsAndNetworks(env, 'CALLBACK_ALLOW'),
     dataDir,
-    redisUrl: redisUrl ?? `redis://127.0.0.1:${redisPort}`,
+    redisUrl: redisUrl ?? embeddedRedisUrl(dataDir, redisPort),
     redisCluster,
+    redisPassword: redisUrl === undefined ? readSecret(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
@@ -88,17 +114,20 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       env.CLICKHOUSE_CLUSTER === undefined || env.CLICKHOUSE_CLUSTER === ''
         ? undefined
         : identifier(env, 'CLICKHOUSE_CLUSTER', ''),
-    adminToken: text(env, 'ADMIN_TOKEN', ''),
-    demo: oneOf(env, 'DEMO', ['0', '1'], '0') === '1',
+    adminToken: adminToken(env),
+    sudoUser: text(env, 'SUDO_USER', ''),
+    demo: demo(env, [host, adminHost]),
+    connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
-    workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 1, 64),
+    workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
     shards: integer(env, 'SHARDS', 1, 1, 64),
     segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 200, 10, 60_000),
     segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
+    collectAddressBytesMax: integer(env, 'COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
-    jobLockMs: integer(env, 'JOB_LOCK_MS', 5_000, 500, 600_000),
+    jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
     crashAt: crashSpec(env),
     logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };
@@ -139,38 +168,126 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
   if (value === '') return undefined;
   if (!isCrashSpec(value)) {
     throw new ConfigError(
-      `CRASH_AT must be a crash point and a passing, name:n, not ${JSON.stringify(value)}`,
+      `CRASH_AT must be name:n, a crash point and at which pass it crashes, not ${JSON.stringify(value)}`,
     );
   }
   return value;
+}
+
+const tokenForm = new RegExp(`^[A-Za-z0-9._~+/-]{1,${bearerMax}}=*$`);
+const placeholderForm = /replace.?me|change.?me|placeholder|example|your.?token|admin.?token/i;
+
+/** The messages do not repeat the token. */
+function adminToken(env: NodeJS.ProcessEnv): string {
+  const token = text(env, 'ADMIN_TOKEN', '');
+  if (token === '') return '';
+  const { tokenLengthMin, tokenSymbolsMin } = administration;
+  const advice = 'make one with "openssl rand -hex 24"';
+  if (!tokenForm.test(token)) {
+    throw new ConfigError(
+      `ADMIN_TOKEN must be at most ${bearerMax} letters, digits and . _ ~ + / -, then any =, since no other can be sent: ${advice}`,
+    );
+  }
+  if (placeholderForm.test(token) || new Set(token).size < tokenSymbolsMin) {
+    throw new ConfigError(`ADMIN_TOKEN must be random, not a placeholder: ${advice}`);
+  }
+  if (token.length < tokenLengthMin) {
+    throw new ConfigError(`ADMIN_TOKEN must have at least ${tokenLengthMin} characters: ${advice}`);
+  }
+  return token;
+}
+
+/** The demo shows data without a token, so nobody else's machine may reach it. */
+function demo(env: NodeJS.ProcessEnv, hosts: readonly string[]): boolean {
+  if (oneOf(env, 'DEMO', ['0', '1'], '0') === '0') return false;
+  if (!hosts.every(isLoopback)) {
+    throw new ConfigError('DEMO must be 0 unless HOST and ADMIN_HOST are loopback addresses');
+  }
+  return true;
+}
+
+/** Whether only this machine reaches what listens there. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i.test(host);
 }
 
 function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {
   const value = env[name];
   if (value === undefined || value === '') return undefined;
   if (!URL.canParse(value) || !protocols.includes(new URL(value).protocol)) {
-    // The value is not repeated: it may hold a password.
+    // The message does not repeat the value, which may hold a password.
     throw new ConfigError(`${name} must be a URL that begins with ${protocols.join('// or ')}//`);
   }
   return value;
 }
 
-/** The file of DATA_DIR with the password of a user of the embedded ClickHouse, which makes it at its first start. */
+/** Links and cookies of the console are for a whole origin. */
+function originOf(url: string | undefined): string | undefined {
+  if (url === undefined) return undefined;
+  if (new URL(url).pathname !== '/')
+    throw new ConfigError('ADMIN_BASE_URL must be an origin, without a path');
+  return new URL(url).origin;
+}
+
+/** How this machine reaches what listens on an address. */
+function localOrigin(host: string, port: number): string {
+  const reachable = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+}
+
+/** The file in DATA_DIR with a user's password. The embedded ClickHouse makes it at its first start. */
 export function clickhousePasswordFile(dataDir: string, user: 'sluice' | 'reader'): string {
   return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
 }
 
-/** Processes that start after the embedded ClickHouse find the password there; no command line or environment has it. */
+/** Processes that start after the embedded ClickHouse read the password from its file; no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
-  const file = clickhousePasswordFile(dataDir, 'sluice');
+  const password = readSecret(clickhousePasswordFile(dataDir, 'sluice'));
+  return `http://${password === undefined ? '' : `sluice:${password}@`}127.0.0.1:${port}`;
+}
+
+/** The file in DATA_DIR with the password of the embedded Redis, which makes it at its first start. */
+export function redisPasswordFile(dataDir: string): string {
+  return join(dataDir, 'redis-password');
+}
+
+/** Undefined before the first start. */
+function readSecret(file: string): string | undefined {
   try {
-    const password = readFileSync(file, 'utf8').trim();
-    return `http://sluice:${password}@127.0.0.1:${port}`;
+    return readFileSync(file, 'utf8').trim();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'ENOTDIR') return `http://127.0.0.1:${port}`;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw new ConfigError(`DATA_DIR: ${file} cannot be read (${code})`);
   }
+}
+
+/** What a unix socket's name may have in bytes. */
+const socketPathBytesMax = 107;
+
+/** The socket on which the embedded Redis listens besides its port; undefined if its path is too long. */
+export function redisSocket(dataDir: string): string | undefined {
+  const path = join(dataDir, 'redis', 'redis.sock');
+  return Buffer.byteLength(path) <= socketPathBytesMax ? path : undefined;
+}
+
+/** Processes that start after the embedded Redis find its socket: a command by it costs both ends half as much. */
+function embeddedRedisUrl(dataDir: string, port: number): string {
+  const socket = redisSocket(dataDir);
+  return socket !== undefined && existsSync(socket) ? socket : `redis://127.0.0.1:${port}`;
+}
+
+/** REDIS_URL when it is the path of a unix socket. */
+function socketPath(env: NodeJS.ProcessEnv): string | undefined {
+  const path = env.REDIS_URL?.trim() ?? '';
+  if (!path.startsWith('/')) return undefined;
+  if (Buffer.byteLength(path) > socketPathBytesMax) {
+    throw new ConfigError(
+      `REDIS_URL must be at most ${socketPathBytesMax} bytes long when it is the path of a socket`,
+    );
+  }
+  if (/[,?]/.test(path)) throw new ConfigError('REDIS_URL must be the path of one socket, without options');
+  return path;
 }
 
 /** One URL, or several of one protocol separated by commas. */
@@ -185,6 +302,9 @@ function urls(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string
 
 /** The embedded Redis is one server, several servers are a cluster, and a cluster has no numbered databases. */
 function checkCluster(redisUrl: string | undefined, redisCluster: boolean): void {
+  if (redisUrl?.startsWith('/') && redisCluster) {
+    throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL is the path of a socket');
+  }
   if (redisUrl === undefined && redisCluster) throw new ConfigError('REDIS_CLUSTER needs REDIS_URL');
   if (redisUrl?.includes(',') && !redisCluster) {
     throw new ConfigError('REDIS_CLUSTER must not be 0 when REDIS_URL names several servers');
@@ -193,8 +313,49 @@ function checkCluster(redisUrl: string | undefined, redisCluster: boolean): void
     redisCluster &&
     redisUrl?.split(',').some((node) => !['', '/', '/0'].includes(new URL(node).pathname))
   ) {
-    throw new ConfigError('REDIS_URL must name no database of a cluster');
+    throw new ConfigError('REDIS_URL must not name a database: a cluster has none');
   }
+}
+
+/** Addresses and networks in CIDR notation, separated by commas. */
+function networks(env: NodeJS.ProcessEnv, name: string): string[] {
+  const values = listed(env, name);
+  for (const value of values) {
+    if (!isNetwork(value)) {
+      throw new ConfigError(
+        `${name} must be addresses or networks such as 10.0.0.0/8, separated by commas, not ${JSON.stringify(value)}`,
+      );
+    }
+  }
+  return values;
+}
+
+/** The same, or names of hosts. */
+function hostsAndNetworks(env: NodeJS.ProcessEnv, name: string): string[] {
+  const values = listed(env, name);
+  const hostForm = /^(?=.*[a-z])[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/i;
+  for (const value of values) {
+    if (!isNetwork(value) && !hostForm.test(value)) {
+      throw new ConfigError(
+        `${name} must be hosts, addresses or networks such as 10.0.0.0/8, separated by commas, not ${JSON.stringify(value)}`,
+      );
+    }
+  }
+  return values;
+}
+
+function listed(env: NodeJS.ProcessEnv, name: string): string[] {
+  const values = text(env, name, '')
+    .split(',')
+    .map((value) => value.trim());
+  return values.length === 1 && values[0] === '' ? [] : values;
+}
+
+function isNetwork(value: string): boolean {
+  const [address = '', bits, ...more] = value.split('/');
+  const bitsMax = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  const fits = bits === undefined ? bitsMax > 0 : /^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax;
+  return fits && more.length === 0 && !address.includes('%');
 }
 
 function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: readonly T[], fallback: T): T {

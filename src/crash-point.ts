@@ -1,11 +1,11 @@
-// Places in the code where a test may have the process killed, as if by kill -9. Without CRASH_AT, which only
-// tests set, a crash point is an empty function. All points are named here, so that a test can take each of
-// them and no point is forgotten.
+// Places in the code where a test can kill the process, as if by kill -9. Without CRASH_AT, which only tests set, a
+// crash point is an empty function. All points are named here, so that a test can visit each of them and none is
+// forgotten.
 
 /** Every point, by the program that passes it. */
 export const crashPoints = {
   api: [
-    // A commit: nothing is sent, sent and not answered, answered by Redis and not to the callers, to the first.
+    // A commit: not sent, sent and not answered, answered by Redis but not to callers, answered to the first caller.
     'commit_packed',
     'commit_sent',
     'commit_answered',
@@ -18,12 +18,16 @@ export const crashPoints = {
     'segments_sealed',
     'jobs_added',
     'segment_read',
+    'keys_looked_up',
     'before_insert',
     'after_insert',
     'marker_found',
     'segment_forgotten',
     'token_burnt',
     'segment_compressed',
+    'keys_added',
+    'keys_marked',
+    'keys_index_noted',
     'bad_rows_found',
     'bad_rows_kept',
     'bad_rows_taken_out',
@@ -31,7 +35,9 @@ export const crashPoints = {
     'registry_copied',
     'targets_kept',
     'resolved',
+    'evidence_kept',
     'found_recorded',
+    'keys_kept',
     'before_mutation',
     'after_mutation',
     'places_emptied',
@@ -41,7 +47,24 @@ export const crashPoints = {
     'completed',
   ],
   /** `npm run admin -- restore`, which passes each of them once. */
-  restore: ['documents_restored', 'shards_restored', 'deletions_restored', 'epoch_restored'],
+  restore: [
+    'documents_restored',
+    'suppressions_restored',
+    'shards_restored',
+    'deletions_restored',
+    'epoch_restored',
+  ],
+  /** A submission of suppressed users, in the API. */
+  suppression: ['suppressed', 'suppression_raised', 'suppression_resolved'],
+  /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */
+  backup: [
+    'backup_staged',
+    'rounds_stopped',
+    'users_deleted_again',
+    'table_exchanged',
+    'deletions_reset',
+    'copies_rewritten',
+  ],
 } as const;
 
 export type CrashPointName = (typeof crashPoints)[keyof typeof crashPoints][number];
@@ -49,18 +72,18 @@ export type CrashPointName = (typeof crashPoints)[keyof typeof crashPoints][numb
 /** Passes a named point. */
 export type CrashPoint = (name: CrashPointName) => void;
 
-/** Where there is nothing to crash. */
+/** A crash point that never crashes. */
 export const noCrash: CrashPoint = () => undefined;
 
 const names: ReadonlySet<string> = new Set(Object.values(crashPoints).flat());
 
-/** Whether a text names a point and a passing of it, `name:n`. */
+/** Whether a text names a point and at which pass to crash, `name:n`. */
 export function isCrashSpec(spec: string): boolean {
   const [name = '', count, ...rest] = spec.split(':');
   return names.has(name) && rest.length === 0 && (count === undefined || /^[1-9]\d*$/.test(count));
 }
 
-/** Reads `name:n`: the process dies at the n-th passing of the point, the first unless told. */
+/** Reads `name:n`: the process dies when it passes the point for the n-th time; by default the first. */
 export function createCrashPoint(spec: string | undefined): CrashPoint {
   if (spec === undefined) return noCrash;
   const [wanted, count] = spec.split(':');

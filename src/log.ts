@@ -1,7 +1,8 @@
-// Owns logging: one JSON line an entry on stderr, no personal data. Callers pass fields from a closed set
-// (segment numbers, counts, codes, durations); identities, bodies, keys and tokens are never passed in.
+// Owns logging: each entry is one JSON line on stderr, without personal data. Callers pass fields from a closed set
+// (segment numbers, counts, codes, durations), never identities, bodies, keys or tokens.
 
-import { type Logger, pino } from 'pino';
+import { logs } from './contract/limits.js';
+import { type Logger, pino } from './packages/pino.js';
 
 export type Log = Logger;
 
@@ -19,19 +20,16 @@ export function createLog(role: string, level: string): Log {
   );
 }
 
-/** Bytes of entries that are kept while they cannot be written; later ones are dropped. */
-const unwrittenBytesMax = 1024 * 1024;
-
-/** A log that cannot be written, for its disk is full or its reader gone, must not end the process. */
+/** A log that cannot be written, because its disk is full or its reader is gone, must not end the process. */
 function destination(): ReturnType<typeof pino.destination> {
-  const stderr = pino.destination({ dest: 2, sync: true, maxLength: unwrittenBytesMax });
+  const stderr = pino.destination({ dest: 2, sync: true, maxLength: logs.unwrittenBytesMax });
   stderr.on('error', () => undefined);
   return stderr;
 }
 
 /**
- * What may be logged of an error: its class, code and message. Of ClickHouse's, the name of the code instead of
- * the message, which quotes the data that it could not read.
+ * What may be logged of an error: its class, code and message. For ClickHouse's errors, the name of the code instead of
+ * the message, since the message quotes the data that could not be read.
  */
 export function describeError(error: unknown): { name: string; code?: string; message: string } {
   if (!(error instanceof Error)) return { name: 'unknown', message: 'something that is no error was thrown' };
@@ -40,6 +38,12 @@ export function describeError(error: unknown): { name: string; code?: string; me
   return {
     name,
     ...(typeof code === 'string' || typeof code === 'number' ? { code: String(code) } : {}),
-    message: name === 'ClickHouseError' ? String(type ?? 'unknown') : error.message.slice(0, 500),
+    message: name === 'ClickHouseError' ? String(type ?? 'unknown') : withoutQuotes(name, error.message),
   };
+}
+
+/** JSON.parse quotes the text that it refuses, and Redis the arguments of a command that it does not know. */
+function withoutQuotes(name: string, message: string): string {
+  if (name === 'SyntaxError') return 'a text is malformed';
+  return message.replace(/, with args beginning with:.*/s, '').slice(0, logs.messageMax);
 }

@@ -4,48 +4,69 @@ import { fileURLToPath } from 'node:url';
 import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { followShards } from './accounts/shard-states.js';
-import { runCommand } from './admin/commands.js';
+import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { connectClickHouse } from './clickhouse/client.js';
+import { observeDisk } from './clickhouse/observe-disk.js';
 import { readConfigOrExit } from './config.js';
-import { commits } from './contract/limits.js';
+import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
+import { keepCountsIn } from './data-quality/environment-counts.js';
+import { keepRejectedIn } from './data-quality/rejected-records.js';
 import { observeDeletions } from './deletion/observe.js';
+import { createPreviews } from './deletion/preview.js';
 import type { SubmitOptions } from './deletion/submit.js';
-import { adminRoutes } from './http/admin.js';
-import { adminApiRoutes } from './http/admin-api.js';
-import { collectRoutes } from './http/collect.js';
-import { deletionRoutes } from './http/deletion.js';
-import { type DemoOptions, demoRoutes } from './http/demo.js';
-import { healthRoutes, type Readiness } from './http/health.js';
-import { type Ingestion, ingest } from './http/ingest.js';
-import { openApiRoute } from './http/openapi.js';
-import { collectPart } from './http/openapi-collect.js';
-import { deletionPart } from './http/openapi-deletion.js';
-import { healthPart } from './http/openapi-health.js';
-import { ingestPart } from './http/openapi-ingest.js';
-import { visualizerPart } from './http/openapi-visualizer.js';
-import { pageFileRoutes, visualizerPageRoute } from './http/pages.js';
-import { sdkRoutes } from './http/sdk.js';
-import { listen, PortTaken, type Route, type Server } from './http/server.js';
-import { pairingRoutes } from './http/visualizer.js';
-import { createLivePages } from './http/visualizer-live.js';
+import { createDownloads } from './export/downloads.js';
+import { adminRoutes } from './http/endpoints/admin.js';
+import { adminApiRoutes } from './http/endpoints/admin-api.js';
+import { createAdminCallers } from './http/endpoints/admin-caller.js';
+import { collectRoutes } from './http/endpoints/collect.js';
+import { accountDeletionRoute, type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
+import type { Ingestion } from './http/endpoints/entrance.js';
+import { healthRoutes, type Readiness } from './http/endpoints/health.js';
+import { ingest } from './http/endpoints/ingest.js';
+import { segmentRoutes } from './http/endpoints/segment.js';
+import { signInRoutes } from './http/endpoints/sign-in.js';
+import { exportRoutes } from './http/endpoints/user-export.js';
+import { suppressionRoutes } from './http/endpoints/user-suppression.js';
+import { pairingRoutes } from './http/endpoints/visualizer.js';
+import { createLivePages } from './http/endpoints/visualizer-live.js';
+import { administrationPart } from './http/openapi/administration.js';
+import { collectPart } from './http/openapi/collect.js';
+import { deletionPart } from './http/openapi/deletion.js';
+import { openApiRoute } from './http/openapi/document.js';
+import { healthPart } from './http/openapi/health.js';
+import { ingestPart } from './http/openapi/ingest.js';
+import { segmentPart } from './http/openapi/segment.js';
+import { exportPart } from './http/openapi/user-export.js';
+import { suppressionPart } from './http/openapi/user-suppression.js';
+import { visualizerPart } from './http/openapi/visualizer.js';
+import { type DemoOptions, demoRoutes } from './http/pages/demo.js';
+import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages/pages.js';
+import { sdkRoutes } from './http/pages/sdk.js';
+import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
+import { limitConnections } from './http/protocol/connections.js';
+import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
+import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
 import { eventKind } from './ingest/event.js';
 import { identifyKind } from './ingest/identify.js';
 import { createLimitKeys } from './ingest/limit-key.js';
-import { countMendingsInto } from './ingest/mending-counts.js';
-import { keepRejectedIn } from './ingest/rejected-records.js';
 import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
-import { deploymentRegistry } from './metrics.js';
+import { bounds, deploymentRegistry } from './metrics.js';
+import { createPasswords } from './people/passwords.js';
+import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
-import { connect, connectForCommits, connectForMessages, ready } from './redis/client.js';
+import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
+import { observeServers } from './redis/observe-servers.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
 import { stopRequested } from './stop.js';
+import type { SuppressOptions } from './suppression/submit.js';
+import { followSuppressions } from './suppression/suppressions.js';
 import { createChannel } from './visualizer/channel.js';
 import { observePairings } from './visualizer/observe.js';
-import { createShow } from './visualizer/show.js';
+import { createBatchPublisher } from './visualizer/show.js';
 
 const config = readConfigOrExit();
 const log = createLog('api', config.logLevel);
@@ -53,15 +74,16 @@ const processName = `api-${process.pid}`;
 const crash = createCrashPoint(config.crashAt);
 
 const commitRedis = connectForCommits(config, commits.attemptMs, log);
-// A request that needs it is answered within 2 s, whatever becomes of Redis.
-const redis = connect(config, log, 1_500);
-await ready(redis, 2_000).catch(() => log.warn('redis is not there yet'));
-// A list of ten thousand users takes longer than that to send.
+// A request that needs this connection is answered within 2 s, whatever happens to Redis.
+const redis = connect(config, log, waits.requestMsMax);
+await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
+// Sending a list of ten thousand users takes longer.
 const deletionRedis = connect(config, log);
 const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
-const mendings = countMendingsInto(redis, log);
+const suppressions = await followSuppressions(redis, environments.deployment, log);
+const counts = keepCountsIn(redis, log);
 const rejected = keepRejectedIn(redis, log);
 
 const channel = createChannel({
@@ -69,7 +91,12 @@ const channel = createChannel({
   connectForMessages: () => connectForMessages(config, log),
   log,
 });
+const callerAddress = createCallerAddress(config.trustedProxies);
+const wrongTokens = createWrongTokens(log);
+const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
+  callerAddress,
+  wrongTokens,
   adminToken: config.adminToken,
   redis,
   channel,
@@ -77,16 +104,19 @@ const livePages = createLivePages({
   log,
 });
 
-let made: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
+const downloads = createDownloads();
 
-/** Commits can be made once the deployment is known; it never changes while the process lives. */
+let startedIngestion: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
+
+/** Commits are possible once the deployment is known. It never changes while the process lives. */
 function ingestion(): Ingestion | undefined {
   const deployment = environments.deployment();
-  if (made !== undefined || deployment === undefined) return made;
+  if (startedIngestion !== undefined || deployment === undefined) return startedIngestion;
   const committers = Array.from({ length: deployment.shards }, (_, shard) =>
     createCommitter({
       redis: commitRedis,
       shard,
+      suppressions,
       epoch: deployment.epoch,
       backlogBytesMax: Math.floor(config.backlogBytesMax / deployment.shards),
       segmentBytesMax: config.segmentBytesMax,
@@ -95,8 +125,9 @@ function ingestion(): Ingestion | undefined {
       log,
     }),
   );
-  made = {
+  startedIngestion = {
     limitKeys: createLimitKeys(deployment.secret),
+    suppressions,
     committerOf: (shard) => {
       const committer = committers[shard];
       if (committer === undefined) throw new Error('there is no such shard');
@@ -106,15 +137,29 @@ function ingestion(): Ingestion | undefined {
       await Promise.all(committers.map((committer) => committer.close()));
     },
   };
-  return made;
+  return startedIngestion;
 }
 
-/** What a deletion is submitted to, once the deployment is known. */
+/** What submitting a deletion needs, once the deployment is known. */
 function submission(): SubmitOptions | undefined {
   const deployment = environments.deployment();
   return deployment === undefined
     ? undefined
-    : { redis: deletionRedis, epoch: deployment.epoch, shards: deployment.shards, crash };
+    : {
+        redis: deletionRedis,
+        epoch: deployment.epoch,
+        shards: deployment.shards,
+        secret: deployment.secret,
+        crash,
+      };
+}
+
+/** What suppressing users needs, once the deployment is known. */
+function suppression(): SuppressOptions | undefined {
+  const deployment = environments.deployment();
+  if (deployment === undefined) return undefined;
+  const { epoch, shards, secret } = deployment;
+  return { redis: deletionRedis, clickhouse, epoch, shards, secret, crash };
 }
 
 function readiness(): Readiness {
@@ -122,9 +167,9 @@ function readiness(): Readiness {
   const remedy = 'run "npm run admin -- restore" or start again';
   if (stopping) return unready('running: the process is stopping');
   if (commitRedis.status !== 'ready') return unready('redis');
-  if (!environments.loaded()) return unready(`state: ${remedy}`);
-  // Other shards go on without one that was emptied.
-  const missing = shardStates.lacking().map((shard) => `state of shard ${shard}: ${remedy}`);
+  if (!environments.isLoaded()) return unready(`state: ${remedy}`);
+  // If one shard was emptied, the others go on.
+  const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   return { ready: missing.length < (environments.deployment()?.shards ?? 1), missing };
 }
 
@@ -134,25 +179,27 @@ async function readMetrics(): Promise<string> {
     observeBacklog(redis, shards),
     observeDeletions(redis),
     observePairings(redis),
+    observeServers(redis),
+    observeDisk(clickhouse),
   ])
     .then(() => deploymentRegistry.metrics())
     .catch(() => '');
   return `${await readSharedMetrics(redis, processName)}\n${deployment}`;
 }
 
-/** The administration's commands, as over the command line. */
-function runAdminCommand(args: readonly string[]): Promise<unknown> {
-  return runCommand({ redis, clickhouse, config, log }, args);
-}
+watchProcess('api');
+bounds.backlogBytes.set(config.backlogBytesMax);
+bounds.claimBytes.set(config.claimBytesMax);
+bounds.commitWaitingBytes.set(commits.waitingBytesMax);
 
 let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, countMendings: mendings.count, rejected };
+  const options = { environments, ingestion, counts, rejected };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
-    host: config.host,
+    host: config.adminHost,
     adminPort: config.adminPort,
     account: () => findDemoAccount(redis),
     accountOf: (appId) => environments.get(appId)?.accountId,
@@ -160,32 +207,92 @@ try {
     phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
     log,
   };
+  const publicDocument = openApiRoute(config.publicBaseUrl, [
+    ingestPart,
+    collectPart,
+    segmentPart,
+    deletionPart,
+    suppressionPart,
+    exportPart,
+    visualizerPart,
+    healthPart,
+  ]);
+  const deletionOptions: DeletionApiOptions = {
+    submission,
+    suppression,
+    clickhouse,
+    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    audit: { redis: deletionRedis, clickhouse, log },
+    redis: deletionRedis,
+    publicBaseUrl: config.publicBaseUrl,
+    crash,
+    log,
+  };
   const routes: Route[] = [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
     { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
-    ...collectRoutes({ ...options, onCollected: createShow({ redis, channel, log }) }),
+    ...collectRoutes({
+      ...options,
+      addressBytesMax: config.collectAddressBytesMax,
+      onCollected: createBatchPublisher({ redis, channel, log }),
+    }),
+    ...segmentRoutes({ ...options, publicBaseUrl: config.publicBaseUrl }),
     ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), log }),
-    ...deletionRoutes({ submission, redis: deletionRedis, publicBaseUrl: config.publicBaseUrl, crash, log }),
+    ...deletionRoutes(deletionOptions),
+    ...suppressionRoutes({
+      suppression,
+      audit: { redis: deletionRedis, clickhouse, log },
+      redis: deletionRedis,
+      log,
+    }),
+    ...exportRoutes({
+      submission,
+      audit: { redis: deletionRedis, clickhouse, log },
+      reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+      downloads,
+      publicBaseUrl: config.publicBaseUrl,
+      log,
+    }),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(readiness),
-    openApiRoute(config.publicBaseUrl, [ingestPart, collectPart, deletionPart, visualizerPart, healthPart]),
+    publicDocument,
   ];
-  servers.push(await listen(config.host, config.port, 'PORT', shared, routes, log));
+  const limited = limitConnections(config.connectionsMax, createProxyCheck(config.trustedProxies));
+  servers.push(await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited));
   servers.push(
     await listen(
-      config.host,
+      config.adminHost,
       config.adminPort,
       'ADMIN_PORT',
       shared,
       [
         ...adminRoutes(readMetrics, log),
-        ...adminApiRoutes({ adminToken: config.adminToken, run: runAdminCommand, log }),
+        publicDocument,
+        openApiRoute(config.adminBaseUrl, [administrationPart], '/admin/v1/openapi.json'),
+        ...adminApiRoutes({
+          callers,
+          commandsFor: (actor, principal) =>
+            createAdminCommands({ redis, clickhouse, config, log }, actor, principal),
+          log,
+        }),
+        accountDeletionRoute(deletionOptions, callers),
+        ...signInRoutes({
+          callers,
+          redis,
+          passwords: createPasswords(),
+          audit: { redis, clickhouse, log },
+          secret: () => environments.deployment()?.secret,
+          isSecure: config.adminBaseUrl.startsWith('https:'),
+          log,
+        }),
         visualizerPageRoute(config.adminToken !== ''),
         ...pageFileRoutes(),
+        ...consoleRoutes(fileURLToPath(new URL('./console/console.js', import.meta.url)), log),
         ...(config.demo ? demoRoutes(demo) : []),
       ],
       log,
+      callerAddress,
       livePages.attach,
     ),
   );
@@ -201,15 +308,17 @@ await stopRequested();
 stopping = true;
 log.info('stopping');
 livePages.close();
-// Accepted requests are answered before anything they need is closed.
+downloads.close();
+// Accepted requests are answered before anything that they need is closed.
 await Promise.all(servers.map((server) => server.close()));
-await made?.close();
-await mendings.close();
+await startedIngestion?.close();
+await counts.close();
 await rejected.close();
 await stopSharing();
 environments.close();
 channel.close();
 shardStates.close();
+suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();
 deletionRedis.disconnect();

@@ -1,13 +1,15 @@
-// Owns the metrics of one process. Labels come from closed sets only; nothing names an environment or a user.
+// Owns the metrics of one process. Labels come from closed sets only; nothing names an environment or a user. Every metric
+// has a panel in deploy/grafana/dashboard.json; an alert on it needs a rule, its test and a section of the runbook.
 
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { HotHistogram, LabelledHotHistogram } from './hot-histogram.js';
+import { Counter, Gauge, Histogram, Registry } from './packages/prom-client.js';
 
-/** What this process counted itself. */
-export const registry = new Registry();
-/** What is true of the whole deployment. */
+/** The counts of this process. */
+export const processRegistry = new Registry();
+/** Values of the whole deployment. */
 export const deploymentRegistry = new Registry();
 
-const registers = [registry];
+const registers = [processRegistry];
 const deploymentRegisters = [deploymentRegistry];
 
 export const recordsAccepted = new Counter({
@@ -21,6 +23,20 @@ export const recordsRepeated = new Counter({
   name: 'sluice_records_repeated_total',
   help: 'Records acknowledged whose idempotency key was known: nothing stored.',
   labelNames: ['endpoint'],
+  registers,
+});
+
+export const recordsSuppressed = new Counter({
+  name: 'sluice_records_suppressed_total',
+  help: 'Records acknowledged of users who are suppressed: nothing stored.',
+  labelNames: ['endpoint'],
+  registers,
+});
+
+export const recordsRepeatedLate = new Counter({
+  name: 'sluice_records_repeated_late_total',
+  help: 'Records acknowledged as new whose idempotency key was found in the index before they were stored: nothing stored.',
+  labelNames: ['table'],
   registers,
 });
 
@@ -38,6 +54,12 @@ export const recordsRejected = new Counter({
   registers,
 });
 
+export const adminTokensRefused = new Counter({
+  name: 'sluice_admin_tokens_refused_total',
+  help: 'Requests and pages of administrators refused for a wrong or missing ADMIN_TOKEN.',
+  registers,
+});
+
 export const requestsUnavailable = new Counter({
   name: 'sluice_requests_unavailable_total',
   help: 'Requests answered 503, by code: overloaded = nothing stored, unknown = perhaps stored.',
@@ -52,14 +74,44 @@ export const requestsFailed = new Counter({
   registers,
 });
 
-export const commitRecords = new Histogram({
+export const requestSeconds = new LabelledHotHistogram({
+  name: 'sluice_http_request_duration_seconds',
+  help: 'Time of a request, from its headers to its answer, by the path of its route and the status.',
+  labelNames: ['endpoint', 'status'],
+  buckets: [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
+  registers,
+});
+
+export const processSeconds = new Counter({
+  name: 'sluice_process_cpu_seconds_total',
+  help: 'CPU time of the processes of a kind.',
+  labelNames: ['process'],
+  registers,
+});
+
+export const processMemoryBytes = new Gauge({
+  name: 'sluice_process_memory_bytes',
+  help: 'Resident memory of the processes of a kind.',
+  labelNames: ['process'],
+  registers,
+});
+
+export const processLagSeconds = new Gauge({
+  name: 'sluice_process_event_loop_lag_seconds',
+  help: 'The 99th percentile of how late the event loop was in the last 10 s, of the process where it is highest.',
+  labelNames: ['process'],
+  aggregator: 'max',
+  registers,
+});
+
+export const commitRecords = new HotHistogram({
   name: 'sluice_commit_records',
   help: 'Records in one commit.',
   buckets: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
   registers,
 });
 
-export const commitSeconds = new Histogram({
+export const commitSeconds = new HotHistogram({
   name: 'sluice_commit_seconds',
   help: 'Time of one commit, from sending it to its answer, repeats included.',
   buckets: [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2],
@@ -78,7 +130,7 @@ export const commitWaitingBytes = new Gauge({
   registers,
 });
 
-// Properties of the deployment, not of a process: read from Redis when the metrics are asked for.
+// Values of the deployment, not of a process: read from Redis when somebody asks for the metrics.
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',
@@ -106,9 +158,76 @@ export const backlog = {
   }),
 };
 
+/** The bounds that this process was started with, so that rules compare with them. */
+export const bounds = {
+  backlogBytes: new Gauge({
+    name: 'sluice_backlog_bytes_max',
+    help: 'BACKLOG_BYTES_MAX: beyond it records are refused.',
+    registers: deploymentRegisters,
+  }),
+  claimBytes: new Gauge({
+    name: 'sluice_claim_bytes_max',
+    help: 'CLAIM_BYTES_MAX: memory for remembered idempotency keys.',
+    registers: deploymentRegisters,
+  }),
+  commitWaitingBytes: new Gauge({
+    name: 'sluice_commit_waiting_bytes_max',
+    help: 'Bytes of checked requests that may wait for a commit in one process; beyond it requests are refused.',
+    registers: deploymentRegisters,
+  }),
+};
+
+export const workersTicking = new Gauge({
+  name: 'sluice_workers_ticking',
+  help: '1 while some worker looks after the shard, else 0.',
+  labelNames: ['shard'],
+  registers: deploymentRegisters,
+});
+
+/** Of each server of Redis, numbered from 0. */
+export const redisServer = {
+  memoryBytes: new Gauge({
+    name: 'sluice_redis_memory_bytes',
+    help: 'Memory that Redis uses.',
+    labelNames: ['server'],
+    registers: deploymentRegisters,
+  }),
+  memoryBytesMax: new Gauge({
+    name: 'sluice_redis_memory_bytes_max',
+    help: 'maxmemory of Redis; 0 if it has none.',
+    labelNames: ['server'],
+    registers: deploymentRegisters,
+  }),
+  fileBytes: new Gauge({
+    name: 'sluice_redis_append_only_file_bytes',
+    help: 'Size of the append-only file on its disk.',
+    labelNames: ['server'],
+    registers: deploymentRegisters,
+  }),
+  fileOk: new Gauge({
+    name: 'sluice_redis_append_only_file_ok',
+    help: '1 if Redis keeps an append-only file and its last write and rewrite succeeded, else 0.',
+    labelNames: ['server'],
+    registers: deploymentRegisters,
+  }),
+};
+
+export const clickhouseDisk = {
+  freeBytes: new Gauge({
+    name: 'sluice_clickhouse_disk_free_bytes',
+    help: "Room on ClickHouse's disk with the least room.",
+    registers: deploymentRegisters,
+  }),
+  bytes: new Gauge({
+    name: 'sluice_clickhouse_disk_bytes',
+    help: "Size of ClickHouse's disk with the least room.",
+    registers: deploymentRegisters,
+  }),
+};
+
 export const claimWindowSeconds = new Gauge({
   name: 'sluice_claim_window_seconds',
-  help: 'How long idempotency keys are remembered at the present rate.',
+  help: 'How long idempotency keys are remembered in Redis, where repeats are noticed at once.',
   labelNames: ['shard'],
   registers: deploymentRegisters,
 });
@@ -158,6 +277,26 @@ export const insertRows = new Counter({
   name: 'sluice_insert_rows_total',
   help: 'Rows stored in ClickHouse.',
   labelNames: ['table'],
+  registers,
+});
+
+export const keyLookupSeconds = new Histogram({
+  name: 'sluice_key_lookup_seconds',
+  help: 'Time of looking up the keys of one segment in the index, by result; incomplete = the segment has to wait.',
+  labelNames: ['result'],
+  buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30],
+  registers,
+});
+
+export const keysLookedUp = new Counter({
+  name: 'sluice_keys_looked_up_total',
+  help: 'Idempotency keys that were looked up in the index.',
+  registers,
+});
+
+export const keyIndexSteps = new Counter({
+  name: 'sluice_key_index_steps_total',
+  help: 'Additions of stored keys to the index.',
   registers,
 });
 

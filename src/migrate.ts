@@ -1,4 +1,4 @@
-// `npm run migrate`: brings ClickHouse to the schema of this version, then ends.
+// `npm run migrate`: migrates ClickHouse to the schema of this version, then ends.
 
 import { migrate } from './clickhouse/migrate.js';
 import { readConfigOrExit } from './config.js';

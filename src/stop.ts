@@ -1,4 +1,4 @@
-// When a process is asked to end: by SIGTERM, by SIGINT, or because the supervisor that started it is gone.
+// Notices when the process should end: on SIGTERM, on SIGINT, or when the supervisor that started it is gone.
 
 /** Settles at the first request to stop. A second one ends the process at once. */
 export function stopRequested(): Promise<void> {

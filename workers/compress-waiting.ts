@@ -1,5 +1,5 @@
-// Compresses sealed segments that ClickHouse has not taken for some seconds, so that the backlog outlasts it for
-// longer. Nothing else changes: whoever reads a segment gets its rows, so it is stored under the same token.
+// Compresses sealed segments that have waited for ClickHouse for some seconds, so that the backlog lasts longer while
+// ClickHouse is away. Nothing else changes: whoever reads a segment gets its rows, so it is stored under the same token.
 
 import { waitingSegments } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -14,23 +14,23 @@ export type CompressOptions = {
   readonly redis: Redis;
   readonly shard: number;
   readonly crash: CrashPoint;
-  /** A clock that no step moves, in milliseconds; only its differences count. */
+  /** A steady clock in milliseconds, which never jumps; only differences count. */
   readonly clockMs?: () => number;
 };
 
-/** The highest number of a segment at some time: what was there then has waited since. */
+/** The highest segment number at some time: every segment up to it has waited since then. */
 type Seen = { readonly atMs: number; readonly number: string };
 
 /**
- * Makes what a worker does for a shard's waiting segments about once a second. Each call settles with the number of
- * segments that it compressed. Several workers take turns.
+ * Makes the function that a worker calls for a shard's waiting segments about once a second. Each call settles with the
+ * number of segments that it compressed. Several workers take turns.
  */
 export function createCompressor(options: CompressOptions): () => Promise<number> {
   const { redis, shard, crash } = options;
   const clockMs = options.clockMs ?? (() => performance.now());
   const keys = [shardKeys.state(shard), shardKeys.segments(shard)] as const;
   let seen: Seen[] = [];
-  /** Segments up to this number were looked at. */
+  /** Segments up to this number have been looked at. */
   let doneTo = '0';
 
   return async () => {
@@ -49,7 +49,7 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     let bytes = 0;
     for (const member of members) {
       const result = await compressOne(member);
-      // An open one is looked at again.
+      // An open segment will be looked at again.
       if (result === 'open') return compressed;
       doneTo = segmentOfMember(member).number;
       if (result === 'not') continue;
@@ -70,7 +70,7 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     return waited?.number;
   }
 
-  /** Bytes of its rows; `not`: it is gone, or compressed, or another one changed it. */
+  /** How many bytes of rows the segment has; `not`: it is gone, or compressed, or another worker changed it. */
   async function compressOne(member: string): Promise<number | 'open' | 'not'> {
     const segment = segmentOfMember(member);
     const key = shardKeys.segment(shard, segment);

@@ -1,15 +1,20 @@
-// One round of deletions: requests of all accounts in turn, taken through the same steps together, so that they share
-// one mutation a table. Every step may be repeated; a round that is cut off leaves its requests pending, and
-// the next one goes on where it was. A request is complete only when every place was counted and holds
-// nothing up to its fence; after that nothing can come back, since every segment up to the fence is stored.
+// One round of deletions. It takes requests of all accounts in turn through the same steps together, so that they share
+// one mutation per table. Every step may be repeated. A round that is cut off leaves its requests pending, and the next
+// one continues. A request is complete only when every place was counted and holds nothing up to its fence. After that
+// nothing can come back, since every segment up to the fence is stored.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
+import { readRegistry } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
+import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
-import { deletions } from '../src/contract/limits.js';
+import type { DeletionState } from '../src/contract/deletion-states.js';
+import { deletions, evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
-import { type Chosen, chooseRequests } from '../src/deletion/choose-requests.js';
+import { type ChosenRequests, chooseRequests } from '../src/deletion/choose-requests.js';
+import { keepDeletedUsers } from '../src/deletion/deleted-users.js';
+import { keepEvidence } from '../src/deletion/evidence.js';
 import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
@@ -17,23 +22,25 @@ import { type Place, placesInOrder } from '../src/deletion/places.js';
 import {
   completeDeletion,
   type DeletionRequest,
-  type DeletionState,
   type FoundRows,
   Overtaken,
   readDeletion,
   updateDeletion,
 } from '../src/deletion/request.js';
 import { resolveUsers } from '../src/deletion/resolve-users.js';
-import { countFound, countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
+import { countReachedRows, findAlike, forgetCounts, readFoundRows } from '../src/deletion/round-counts.js';
+import { countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
   countNamed,
   createRoundTables,
   dropRoundTables,
   type RoundTables,
 } from '../src/deletion/round-tables.js';
+import { endExportsOf } from '../src/export/end.js';
 import { describeError, type Log } from '../src/log.js';
-import type { Redis } from '../src/redis/client.js';
+import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
+import { emptySlowLogs } from '../src/redis/slow-log.js';
 import { isTurnTaken, takeTurn } from '../src/redis/turn.js';
 
 export type RoundOptions = {
@@ -41,32 +48,37 @@ export type RoundOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly database: string;
   readonly shards: number;
-  /** Epoch of the deployment. A Redis with another one, or none, decides nothing. */
+  /** The epoch of the deployment. Nothing is decided by a Redis with another epoch or none. */
   readonly epoch: string;
+  /** Of the deployment, for keyed hashes. */
+  readonly secret: string;
   readonly crash: CrashPoint;
   readonly log: Log;
 };
 
 /**
- * Runs a round. Settles with how many requests it completed; rejects when ClickHouse or Redis fail, after
- * writing the reason into the requests. Call again while requests are pending.
+ * Runs a round. Settles with how many requests it completed. Rejects when ClickHouse or Redis fails, after it has written
+ * the reason into the requests. Call it again while requests are pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
   try {
     ids = await options.redis.smembers(registryKeys.unkeptDeletions);
     await keepNewTargets(options);
-    // Requests gather between rounds. To choose among them takes the whole registry, which is too much for ten looks a
-    // second.
+    // Requests gather between rounds. Choosing among them reads the whole registry, which is too much ten times a second.
     const turn = [options.redis, registryKeys.deletionRound, deletions.roundEveryMs] as const;
-    if (await isTurnTaken(...turn)) return 0;
+    if ((await isTurnTaken(...turn)) || (await isBackupRestored(options.redis))) return 0;
     const chosen = await chooseRequests(options);
     ids = chosen.requests.map((request) => request.deletion_request_id);
     if (ids.length === 0 || !(await takeTurn(...turn))) return 0;
-    const done = await withFailedRowsLocked(options.redis, 'round', () => deleteTogether(options, chosen));
+    const done = await withFailedRowsLocked(options.redis, 'round', async () => {
+      // The restore may have begun after the requests were chosen, and changed them.
+      if (await isBackupRestored(options.redis)) return 0;
+      return deleteTogether(options, chosen);
+    });
     return done === 'locked' ? 0 : done;
   } catch (error) {
-    // Another worker has gone on with its requests.
+    // Another worker has continued with its requests.
     if (error instanceof Overtaken) return 0;
     const state = stateOfFault(error);
     options.log.error(
@@ -74,15 +86,20 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
       'a round of deletions failed',
     );
     await noteFailure(options, ids, state).catch((cause: unknown) =>
-      options.log.warn({ error: describeError(cause) }, 'the reason is not written'),
+      options.log.warn({ error: describeError(cause) }, 'the reason could not be written'),
     );
     throw error;
   }
 }
 
+/** Whether the tables of a backup are about to take the place of those that a round would empty. */
+async function isBackupRestored(redis: Redis): Promise<boolean> {
+  return (await redis.exists(registryKeys.restoringBackup)) === 1;
+}
+
 /**
- * Copies what outlives an emptied Redis: first that there are new requests, then whom they name. So a request that is
- * known after a loss has lost its targets only if Redis was emptied between the two.
+ * Copies what must outlive an emptied Redis: first the new requests, then their targets. So a request that is known after a
+ * loss has lost its targets only if Redis was emptied between the two.
  */
 async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
   if ((await redis.scard(registryKeys.unkeptDeletions)) === 0) return;
@@ -91,18 +108,22 @@ async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promi
   crash('targets_kept');
 }
 
-async function deleteTogether(options: RoundOptions, { requests, environments }: Chosen): Promise<number> {
+async function deleteTogether(
+  options: RoundOptions,
+  { requests, environments }: ChosenRequests,
+): Promise<number> {
   const { clickhouse, log } = options;
   const { stepMs, endStep } = startSteps();
   await dropRoundTables(clickhouse);
 
-  // Those that a crash cut off after they were verified have only their targets left.
+  // Requests that were verified before a crash only have targets left to remove.
   const verified = requests.filter((request) => request.verified_at !== undefined);
   await finish(options, verified);
   const unverified = requests.filter((request) => request.verified_at === undefined);
   if (unverified.length === 0) return verified.length;
+  const begun = await noteBegin(options, unverified);
 
-  const resolved = await resolve(options, unverified, environments);
+  const resolved = await resolve(options, begun, environments);
   endStep('resolve');
   const round: Round = { ...resolved, reached: await countReached(options, resolved) };
   endStep('count');
@@ -114,9 +135,14 @@ async function deleteTogether(options: RoundOptions, { requests, environments }:
     await keepNewTargets(options);
   }
   options.crash('places_emptied');
+  await update(options, round, () => ({ state: 'verifying' }));
   await verify(options, round);
   const verifiedAt = new Date().toISOString();
-  await update(options, round, () => ({ state: 'verifying', left: [], verified_at: verifiedAt }));
+  await update(options, round, () => ({
+    left: [],
+    verified_at: verifiedAt,
+    verified_tables: placesInOrder,
+  }));
   endStep('verify');
   options.crash('verified');
 
@@ -126,26 +152,34 @@ async function deleteTogether(options: RoundOptions, { requests, environments }:
   return verified.length + round.requests.size;
 }
 
-/** A round under way: its tables, and its requests by their numbers there, as they are in Redis by now. */
+/** A round under way: its tables, and its requests, by their numbers there, in their present form in Redis. */
 type Resolved = { readonly tables: RoundTables; readonly requests: Map<number, DeletionRequest> };
-/** With the environments in which each place has rows that it reaches. */
+/** With the environments in which each place has rows that the round reaches. */
 type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]> };
 
-/** The end of requests that are verified: their targets go, then they are complete. */
+/** The end of verified requests: removes their targets and what Redis noted of slow commands, then marks them complete. */
 async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
-  const { redis, clickhouse, crash } = options;
+  const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
-  // Before the targets go: a Redis that is emptied now must come back knowing that nobody needs them.
+  // Before the targets are removed: if Redis is emptied now, it must come back knowing that nobody needs them.
   await mirrorDeletions(redis, clickhouse, crash);
-  await purgeTargets(
-    clickhouse,
-    requests.map((request) => request.deletion_request_id),
-  );
+  const ids = requests.map((request) => request.deletion_request_id);
+  await keepDeletedUsers(redis, clickhouse, ids);
+  await endExportsOf(redis, clickhouse, requests);
+  await purgeTargets(clickhouse, ids);
   await dropRoundTables(clickhouse);
+  await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
   const completed_at = new Date().toISOString();
+  const { callbacks } = await readRegistry(redis);
   const completed = requests.map(
-    (request): DeletionRequest => ({ ...request, status: 'complete', state: 'complete', completed_at }),
+    (request): DeletionRequest => ({
+      ...request,
+      status: 'complete',
+      state: 'complete',
+      completed_at,
+      ...(callbacks.has(request.account_id) ? { callback: { state: 'pending', tries: [] } } : {}),
+    }),
   );
   await mirrorCompleted(redis, clickhouse, completed);
   crash('completion_copied');
@@ -155,7 +189,7 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   }
 }
 
-/** Writes why a round failed into its requests as they are now, which may be further than when it began. */
+/** Writes into its requests why a round failed. They may have progressed since the round began, so they are read again. */
 async function noteFailure(
   { redis }: RoundOptions,
   requestIds: readonly string[],
@@ -165,13 +199,13 @@ async function noteFailure(
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
-      // A request that somebody else has gone on with needs no word of this round, and the others do.
+      // A request with which somebody else has continued needs no note from this round; the others do.
       if (!(error instanceof Overtaken)) throw error;
     });
   }
 }
 
-/** Durations of the steps of a round, which its log entry tells. */
+/** Durations of the steps of a round, for its log entry. */
 function startSteps() {
   const stepMs: Record<string, number> = {};
   let startedAt = performance.now();
@@ -184,8 +218,8 @@ function startSteps() {
 }
 
 /**
- * Makes the tables of the round, and resolves whom its requests reach. A request whose targets ClickHouse lacks is left
- * out, and so is one that has to wait for others of its user.
+ * Makes the tables of the round, and resolves whom its requests reach. Leaves out requests whose targets ClickHouse lacks,
+ * and requests that have to wait for others of the same user.
  */
 async function resolve(
   options: RoundOptions,
@@ -216,10 +250,10 @@ async function resolve(
     const isKept = (named.get(number) ?? 0) >= request.targets;
     if (isKept && !heldUp.has(request.account_id)) continue;
     leftOut.add(number);
-    // Whom later requests of the account reach depends on what this one takes.
+    // What this request takes decides whom later requests of the account reach.
     heldUp.add(request.account_id);
     if (isKept) continue;
-    // ClickHouse had its targets and has not any more: a backup came back. The next round copies them from Redis once
+    // ClickHouse had its targets and lost them: a backup was restored. The next round copies them from Redis once
     // more, and whoever was found with them is found again; if Redis has none either, the request is lost.
     await updateDeletion(redis, request, { resolved: false });
     await redis.sadd(registryKeys.unkeptDeletions, request.deletion_request_id);
@@ -234,13 +268,19 @@ async function resolve(
     [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
   );
   const resolved = { tables, requests };
+  // Already now: a backup that is restored before the request is complete may lack the identifications that merged them.
+  await keepDeletedUsers(
+    redis,
+    clickhouse,
+    [...requests.values()].map((request) => request.deletion_request_id),
+  );
   await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
   return resolved;
 }
 
 /**
- * Counts what the round reaches, and records it in the requests that have no count yet: that is before any of
- * their rows is deleted. Settles with the environments in which each place has such rows.
+ * Counts what the round reaches, and records it in the requests that have no count yet, before any of their rows is
+ * deleted. Settles with the environments in which each place has such rows.
  */
 async function countReached(
   options: RoundOptions,
@@ -254,19 +294,29 @@ async function countReached(
     }
     return reached;
   }
-  const found = await countFound(clickhouse, round.tables);
+  await countReachedRows(clickhouse, round.tables);
+  const found = await readFoundRows(clickhouse, round.tables);
+  await findAlike(clickhouse, round.tables);
+  const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
+  const until = new Date(Date.now() + evidence.keptMs);
+  const ids = new Map(uncounted.map(([number, { deletion_request_id }]) => [number, deletion_request_id]));
+  const usersFound = await keepEvidence(clickhouse, round.tables, options.secret, ids, until);
+  options.crash('evidence_kept');
+  await forgetCounts(clickhouse, round.tables);
+  const evidence_until = until.toISOString();
   for (const place of placesInOrder) {
     const rows = [...found.values()].flat().filter(({ table }) => table === place);
     reached.set(place, [...new Set(rows.map(({ app_id }) => app_id))]);
   }
   await update(options, round, (request, number) => {
-    const rows = request.found ?? found.get(number) ?? [];
-    return { found: rows, left: rows };
+    if (request.found !== undefined) return { left: request.found };
+    const rows = found.get(number) ?? [];
+    return { found: rows, left: rows, users_found: usersFound.get(number) ?? 0, evidence_until };
   });
   return reached;
 }
 
-/** Deletes what the round reaches in one table. That nothing is left is counted when all tables are done. */
+/** Deletes what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
 async function emptyPlace(options: RoundOptions, round: Round, place: Place): Promise<void> {
   const { clickhouse, crash } = options;
   const { tables, requests } = round;
@@ -278,6 +328,9 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
   const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table: place, mark: tables.mark };
   await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
+  // A repeat of what is deleted must stay out for ever, and its row can tell nobody any more.
+  await keepKeysOf(clickhouse, place, predicate);
+  crash('keys_kept');
   crash('before_mutation');
   await deleteRows(clickhouse, place, predicate, tables.mark);
   crash('after_mutation');
@@ -290,7 +343,7 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
 
 type Issued = DeletionRequest['mutations'][number];
 
-/** The ids of mutations that have none yet, also of those that a crash kept from being written down. */
+/** Finds the ids of mutations that have none yet, including those whose id a crash kept from being written. */
 async function findMutationIds(
   clickhouse: ClickHouseClient,
   { requests }: Resolved,
@@ -308,8 +361,8 @@ async function findMutationIds(
 }
 
 /**
- * Counts every place, now that all mutations are done: a mutation's own word may be lost in a crash. Rejects
- * with MutationFailed when something is left, which the requests then tell.
+ * Counts every place after all mutations, since a crash may lose a mutation that was reported as done. Rejects with
+ * MutationFailed when something is left; the requests then say what.
  */
 async function verify(options: RoundOptions, round: Round): Promise<void> {
   const left: FoundRows[] = [];
@@ -323,6 +376,23 @@ async function verify(options: RoundOptions, round: Round): Promise<void> {
   await update(options, round, () => ({ left }));
   const places = new Set(left.map(({ table }) => table));
   throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
+}
+
+/**
+ * Writes into waiting requests that their users are being looked for; settles with all of them in their present form. Why an
+ * attempt failed stays in a request until the next one gets further.
+ */
+async function noteBegin(
+  { redis }: RoundOptions,
+  requests: readonly DeletionRequest[],
+): Promise<DeletionRequest[]> {
+  return Promise.all(
+    requests.map((request) =>
+      ['submitted', 'waiting_for_backlog'].includes(request.state)
+        ? updateDeletion(redis, request, { state: 'finding_users' })
+        : request,
+    ),
+  );
 }
 
 /** Writes progress into the requests of a round. */

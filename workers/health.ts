@@ -1,15 +1,15 @@
-// What a worker tells about itself over HTTP when WORKER_ADMIN_PORT is set: whether it lives, whether it works,
-// and what it counted. On one host an API process tells that too, from what the workers leave in Redis; in
-// containers nobody else can. Not on the path of any record, so Node's own server does.
+// What a worker reports about itself over HTTP when WORKER_ADMIN_PORT is set: whether it lives, whether it works, and its
+// counts. On one host an API process reports the counts too, from what the workers leave in Redis; in containers only
+// the worker can. No record passes here, so Node's own server is good enough.
 
 import { createServer, type ServerResponse } from 'node:http';
 
 export type HealthOptions = {
   readonly host: string;
   readonly port: number;
-  /** Names what is missing; empty when the worker works. */
+  /** Names what is missing; empty if the worker works. */
   readonly missing: () => readonly string[];
-  /** In Prometheus's text format. */
+  /** The metrics in Prometheus's text format. */
   readonly metrics: () => Promise<string>;
 };
 
@@ -23,7 +23,7 @@ export async function serveHealth(options: HealthOptions): Promise<() => void> {
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', () =>
-      reject(new PortTaken(`WORKER_ADMIN_PORT: ${host}:${port} cannot be listened on; is it in use?`)),
+      reject(new PortTaken(`WORKER_ADMIN_PORT: cannot listen on ${host}:${port}; is it in use?`)),
     );
     server.listen(port, host, resolve);
   });

@@ -1,19 +1,21 @@
-// Poison rows: finds the rows of a segment that ClickHouse refuses for their data, keeps them in the table
-// failed_events with the error, and takes them out of the segment. The rows are found by letting ClickHouse
-// parse halves without storing anything, so the segment keeps one insert and one token.
+// Poison rows: finds the rows of a segment that ClickHouse refuses for their data, keeps them in the table failed_events
+// with the error, and takes them out of the segment. To find them it has ClickHouse parse halves without storing anything,
+// so the segment keeps one insert and one token.
 
 import { createHash } from 'node:crypto';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
+import { forgetErrorTexts, refusalText } from '../src/clickhouse/error-texts.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
 import {
-  askedNameOf,
+  exemptInsertNameOf,
+  insertNameOf,
   insertSettings,
   isInsertRunning,
-  nameOf,
   parseRows,
   type SegmentName,
 } from '../src/clickhouse/store.js';
-import { type TableName, tables } from '../src/clickhouse/tables.js';
+import { columnValue } from '../src/clickhouse/tables.js';
+import { type TableVersion, tableOf, tables } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { isUserId } from '../src/ingest/user-id.js';
 import { describeError, type Log } from '../src/log.js';
@@ -22,7 +24,7 @@ import type { Redis } from '../src/redis/client.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 
-// A counter that appears with its first count never rises: an alert on the rise would miss the first rows.
+// A counter that appears only with its first count shows no rise then, so an alert on a rise would miss the first rows.
 for (const table of tables) rowsQuarantined.inc({ table }, 0);
 
 type QuarantineOptions = {
@@ -35,24 +37,33 @@ type QuarantineOptions = {
 
 type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };
 
+type Rows = {
+  /** The segment's bytes without repeats: a repeat must not be kept as a failed row, which is stored when it is retried. */
+  readonly bytes: Buffer;
+  /** The length of the bytes as they are in Redis, and how many repeats were left out. */
+  readonly lengthRead: number;
+  readonly repeats: number;
+};
+
 /**
- * Settles when the segment in Redis holds only rows that ClickHouse parses, or is not outstanding any more. Rejects
- * with `cause` when the marker row is refused too: then the schema is at fault, not the data, and nothing is taken out.
+ * Settles when the segment in Redis holds only rows that ClickHouse can parse, or is no longer outstanding. Rejects with
+ * `cause` when ClickHouse refuses the marker row too: then the schema is at fault, not the data, and nothing is taken out.
  */
 export async function quarantine(
   options: QuarantineOptions,
-  segment: { readonly table: TableName; readonly number: string },
-  bytes: Buffer,
+  segment: SegmentName,
+  { bytes, lengthRead, repeats }: Rows,
   cause: unknown,
-  isAsked = false,
+  isExempt = false,
 ): Promise<void> {
   const { redis, clickhouse, shard, crash, log } = options;
   const lines = splitLines(stampRows(bytes).bytes);
   const bad = await findBadRows(clickhouse, segment.table, lines, 0);
+  await forgetErrorTexts(clickhouse, [cause, ...bad.map(({ error }) => error)].map(codeOfFault));
   if (bad.length === 0 || bad.some(({ line }) => line === 0)) throw cause;
 
   crash('bad_rows_found');
-  if ((await keepFailed(options, segment, bad, isAsked)) === 'gone') return;
+  if ((await keepFailed(options, segment, bad, isExempt)) === 'gone') return;
   crash('bad_rows_kept');
   const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
   const taken = await runScript(
@@ -64,19 +75,19 @@ export async function quarantine(
       shardKeys.segmentRows(shard),
       shardKeys.segment(shard, segment),
     ],
-    [memberOf(segment), bytes.length, remaining, bad.length],
+    [memberOf(segment), lengthRead, remaining, bad.length + repeats],
   );
   crash('bad_rows_taken_out');
-  // Another worker that did it has counted them.
+  // If another worker did it, it has counted them.
   if (Number(taken) === 0) return;
-  rowsQuarantined.inc({ table: segment.table }, bad.length);
+  rowsQuarantined.inc({ table: tableOf(segment.table) }, bad.length);
   log.error({ segment, rows: bad.length, error: describeError(cause) }, 'rows were put into failed_events');
 }
 
-/** Halves until single rows are refused: about 2 · bad · log2(rows) parses. */
+/** Halves the rows until single rows are refused: about 2 · bad · log2(rows) parses. */
 async function findBadRows(
   clickhouse: ClickHouseClient,
-  table: TableName,
+  table: TableVersion,
   lines: readonly Buffer[],
   firstLine: number,
 ): Promise<BadRow[]> {
@@ -97,18 +108,18 @@ async function findBadRows(
 const tokensMax = 5;
 
 /**
- * Keeps the bad rows once, whoever else does it at the same time, and however late an insert arrives. `gone`: the
- * segment is not outstanding any more, so another worker kept them, and a deletion may have removed them since.
+ * Keeps the bad rows once, even if others do it at the same time, and however late an insert arrives. `gone`: the segment
+ * is no longer outstanding, so another worker kept them, and a deletion may have removed them since.
  */
 async function keepFailed(
   { redis, clickhouse, shard, log }: QuarantineOptions,
   segment: SegmentName,
   bad: readonly BadRow[],
-  isAsked: boolean,
+  isExempt: boolean,
 ): Promise<'kept' | 'gone'> {
   const mark = markOf(segment, bad);
   const values = [markerOf(segment, mark), ...bad.map((row) => failedRowOf(segment, row))];
-  // A token that ClickHouse logged in a crash, without the rows, is followed by the next one.
+  // If ClickHouse logged a token in a crash without storing the rows, the next token is used.
   for (let burnt = 0; burnt < tokensMax; burnt++) {
     if (await isKept(clickhouse, segment, mark)) return 'kept';
     if ((await redis.zscore(shardKeys.segments(shard), memberOf(segment))) === null) return 'gone';
@@ -118,7 +129,7 @@ async function keepFailed(
       format: 'JSONEachRow',
       clickhouse_settings: {
         ...insertSettings,
-        log_comment: isAsked ? askedNameOf(segment) : nameOf(segment),
+        log_comment: isExempt ? exemptInsertNameOf(segment) : insertNameOf(segment),
         insert_deduplication_token: `failed ${mark} ${burnt}`,
       },
     });
@@ -130,7 +141,7 @@ async function keepFailed(
   throw new Error('the rows that ClickHouse refuses could not be kept');
 }
 
-/** Names these rows of this segment: the same for every worker that finds them, another one for other rows. */
+/** A name for these rows of this segment: the same in every worker that finds them, and different for other rows. */
 function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
   const content = createHash('sha256');
   for (const { line, row } of bad) content.update(`${line} `).update(row);
@@ -138,9 +149,9 @@ function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
 }
 
 /**
- * Stands beside the rows of one insert, for the same reasons as the marker of a segment: it proves that they were
- * kept, also when they were deleted since, and it keeps their part from becoming empty, which would erase the
- * part's token. No row that failed has an empty table_name.
+ * The marker of one insert of failed rows. Like the marker of a segment, it proves that the rows were kept, even if they
+ * were deleted since, and it keeps their part from becoming empty, which would erase the part's token. No failed row has
+ * an empty table_name.
  */
 function markerOf(segment: SegmentName, mark: string) {
   return { table_name: '', segment: segment.number, line: 0, app_id: '', identity: '', row: mark };
@@ -165,23 +176,22 @@ function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) {
     ...userOfRow(segment.table, row),
     row: row.toString('utf8'),
     error_code: codeOfFault(error),
-    error: error instanceof Error ? error.message.slice(0, 2000) : '',
+    error: refusalText(segment.table, error),
   };
 }
 
-/** The user of a row, so that a deletion finds it; what cannot be read stays empty. */
+/** The user of a row, so that a deletion finds the row; empty if it cannot be read. */
 function userOfRow(
-  table: TableName,
+  table: TableVersion,
   row: Buffer,
 ): { app_id: string; user_id: string | null; identity: string } {
   try {
     const values = JSON.parse(row.toString('utf8')) as unknown[];
-    const [userAt, identityAt] = table === 'events' ? [3, 4] : [1, 2];
-    const userId = values[userAt];
+    const userId = String(columnValue(table, values, 'user_id'));
     return {
-      app_id: String(values[0]),
-      user_id: isUserId(String(userId)) ? String(userId) : null,
-      identity: String(values[identityAt]).toWellFormed(),
+      app_id: String(columnValue(table, values, 'app_id')),
+      user_id: isUserId(userId) ? userId : null,
+      identity: String(columnValue(table, values, 'identity')).toWellFormed(),
     };
   } catch {
     return { app_id: '', user_id: null, identity: '' };

@@ -1,14 +1,16 @@
-// The BullMQ queues of a shard: names, options, and the job of a segment. Jobs are derived from the set of
-// outstanding segments and can be lost without harm; their options only decide how soon work is done.
+// The BullMQ queues of a shard: names, options, and the job of a segment. Jobs are derived from the set of outstanding
+// segments and can be lost without harm; their options only decide how soon the work is done.
 
+import type { Config } from '../src/config.js';
+import { takeovers } from '../src/contract/limits.js';
+import { describeError } from '../src/log.js';
 import {
   type ConnectionOptions,
   type JobsOptions,
   Queue,
   type QueueOptions,
   type WorkerOptions,
-} from 'bullmq';
-import type { Config } from '../src/config.js';
+} from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
 
@@ -17,10 +19,10 @@ export const tickQueueName = 'tick';
 
 /** A tick seals what is old enough and makes the jobs. */
 export const tickEveryMs = 250;
-/** A tick is remembered for so long. */
-const tickedMs = 2_000;
-/** How often a worker looks for pending deletions: one command. */
-export const lookEveryMs = 100;
+/** How long a tick is remembered. */
+const tickRememberedMs = 2_000;
+/** A worker checks this often whether deletions are pending, which costs one command. */
+export const deletionsCheckedEveryMs = 100;
 
 const retryMsMin = 200;
 const retryMsMax = 5_000;
@@ -30,21 +32,15 @@ export function queueOptions(shard: number, connection: ConnectionOptions): Queu
 }
 
 /**
- * A killed worker's job is given to another one when its lock has ended and two looks for such jobs went by: after 7 s
- * at most, with the usual lock of 5 s.
- */
-const stalledLookMsMax = 1_000;
-
-/**
- * A worker killed twice on one job would by default make that job fail for good, and a removed failed job
- * would be gone: so stalls are counted without end and failed jobs stay, for the tick to drive them again.
+ * By default a job whose worker is killed twice fails for good, and a failed job may be removed. So here a job may stall
+ * any number of times, and failed jobs stay, so that the tick can retry them.
  */
 export function workerOptions(shard: number, connection: ConnectionOptions, config: Config): WorkerOptions {
   return {
     connection,
     prefix: shardTag(shard),
     lockDuration: config.jobLockMs,
-    stalledInterval: Math.min(config.jobLockMs, stalledLookMsMax),
+    stalledInterval: Math.min(config.jobLockMs, takeovers.lookEveryMsMax),
     maxStalledCount: 1_000_000_000,
     settings: {
       backoffStrategy: (attempts) =>
@@ -61,7 +57,7 @@ export const storeJobOptions: JobsOptions = {
   stackTraceLimit: 1,
 };
 
-/** The same id for the same segment, so that adding its job again changes nothing. No colon: BullMQ refuses it. */
+/** The same id for the same segment, so that adding its job again changes nothing. Without a colon, which BullMQ refuses. */
 export function storeJobId(segment: Segment): string {
   return `segment-${segment.table}-${segment.number}`;
 }
@@ -70,48 +66,77 @@ export function openQueue(name: string, shard: number, connection: ConnectionOpt
   return new Queue(name, queueOptions(shard, connection));
 }
 
+/** Why a job failed, as BullMQ may write it into Redis: what may be logged of the error, without its trace. */
+class JobFailed extends Error {
+  readonly code: string;
+
+  constructor(error: unknown) {
+    const { name, code = '', message } = describeError(error);
+    super(`${name}: ${message}`);
+    this.code = code;
+    this.stack = this.message;
+  }
+}
+
+/** The work of a job, whose errors go into Redis. Those of ClickHouse quote the data that it refused. */
+export function asJob<Arguments extends unknown[]>(
+  work: (...args: Arguments) => Promise<unknown>,
+): (...args: Arguments) => Promise<void> {
+  return async (...args) => {
+    try {
+      await work(...args);
+    } catch (error) {
+      throw new JobFailed(error);
+    }
+  };
+}
+
 export const deletionQueueName = 'deletion';
 
 /** One job for all requests: they share their mutations. */
 export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'round' };
 
-export function openDeletionQueue(connection: ConnectionOptions): Queue {
-  return new Queue(deletionQueueName, { ...queueOptions(0, connection), prefix: '{registry}' });
+export const callbackQueueName = 'callback';
+
+/** A queue that belongs to no shard. */
+export function openRegistryQueue(name: string, connection: ConnectionOptions): Queue {
+  return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
 }
 
-/** What no job of ours waits for. */
-const delayMsMax = 2 * retryMsMax;
+/** Longer than any job waits that stores or deletes. */
+const jobDelayMsMax = 2 * retryMsMax;
 
 /**
- * Ends what a wrong clock would make last for hours: a job's delay, which BullMQ notes by the clock of the worker on which
- * it failed; and, after Redis's clock was ahead, the locks of killed workers and the pause until the next look for
- * stalled jobs. Locks of workers that live are renewed as ever.
+ * Ends what would last for hours because of a wrong clock: the delay of a job, which BullMQ computes from the clock of the
+ * worker on which it failed; and, after Redis's clock was ahead, the locks of killed workers and the pause until the next
+ * look for stalled jobs. Living workers renew their locks as usual.
  */
-export async function undoWrongClocks(
+export async function undoEffectsOfWrongClocks(
   redis: Redis,
   queue: Queue,
   jobLockMs: number,
   nowMs: number,
+  delayMsMax = jobDelayMsMax,
 ): Promise<void> {
-  await redis.pexpire(queue.toKey('stalled-check'), stalledLookMsMax, 'LT');
+  await redis.pexpire(queue.toKey('stalled-check'), takeovers.lookEveryMsMax, 'LT');
   for (const id of await redis.lrange(queue.toKey('active'), 0, 99)) {
     await redis.pexpire(`${queue.toKey(id)}:lock`, jobLockMs, 'LT');
   }
   // Scores are milliseconds times 4096.
   const dueLate = (nowMs + delayMsMax) * 4096;
   const ids = await redis.zrangebyscore(queue.toKey('delayed'), dueLate, '+inf', 'LIMIT', 0, 100);
-  // Another worker may be first.
+  // Another worker may have done it first.
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
 }
 
-/** Notes that a shard's ticks run. */
+/** Notes that the ticks of a shard run. */
 export async function noteTick(redis: Redis, shard: number): Promise<void> {
-  await redis.set(shardKeys.ticked(shard), '1', 'PX', tickedMs);
+  await redis.set(shardKeys.ticked(shard), '1', 'PX', tickRememberedMs);
 }
 
 /** Whether a shard has ticked lately. */
-export async function hasTicked(redis: Redis, shard: number): Promise<boolean> {
+export async function hasTickedLately(redis: Redis, shard: number): Promise<boolean> {
   const leftMs = await redis.pttl(shardKeys.ticked(shard));
-  // More than a tick sets: Redis's clock was set back since.
-  return leftMs >= 0 && leftMs <= tickedMs;
+  // Longer than a tick sets it: Redis's clock was set back since.
+  return leftMs >= 0 && leftMs <= tickRememberedMs;
 }

@@ -1,5 +1,6 @@
-// A segment as Redis holds it: its rows as commits appended them or, when it has waited, `z`, their length in decimal
-// digits, `:` and their brotli. Rows begin with a comma. The length stands for the rows: rows are only ever taken out.
+// A segment as Redis holds it: its rows as commits appended them or, if it has waited, `z`, their length in decimal digits,
+// `:` and the rows compressed with brotli. Uncompressed rows begin with a comma. The length identifies the content, since
+// rows are only ever removed.
 
 import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompress, constants } from 'node:zlib';
@@ -20,11 +21,11 @@ export async function rowsOfStored(stored: Buffer): Promise<Buffer> {
   const end = stored.indexOf(colon);
   const length = Number(stored.toString('latin1', 1, end));
   const rows = await decompress(stored.subarray(end + 1), { maxOutputLength: length });
-  if (rows.length !== length) throw new Error('a compressed segment has not the length that it names');
+  if (rows.length !== length) throw new Error('a compressed segment does not have the length that it names');
   return rows;
 }
 
-/** Typical rows take a fourth with idempotency keys and a ninth without, for 4 to 6 ns a byte. */
+/** Typical rows shrink to a fourth with idempotency keys and to a ninth without, for 4 to 6 ns a byte. */
 export async function compressRows(rows: Buffer): Promise<Buffer> {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 1, [constants.BROTLI_PARAM_SIZE_HINT]: rows.length };
   const brotli = await compress(rows, { params });

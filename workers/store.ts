@@ -1,5 +1,6 @@
-// Stores one sealed segment in ClickHouse exactly once, though its job may run any number of times, at once
-// in several workers, or go on after a long stop. A segment is forgotten only when its marker row was read.
+// Stores one sealed segment in ClickHouse exactly once, although its job may run any number of times, in several workers at
+// once, or continue after a long stop. A segment is forgotten only when its marker row has been read. Rows whose keys Redis
+// had forgotten are left out; the token is that of all rows, so a segment has one whatever is left out.
 
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
@@ -10,14 +11,16 @@ import {
   isStored,
   tokenOf,
 } from '../src/clickhouse/store.js';
-import type { TableName } from '../src/clickhouse/tables.js';
 import { commits } from '../src/contract/limits.js';
+import { tableOf } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
-import { insertRows, insertSeconds, tokensBurnt } from '../src/metrics.js';
+import { insertRows, insertSeconds, recordsRepeatedLate, tokensBurnt } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import type { KeyFilter } from './key-filter.js';
+import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
 import { quarantine } from './quarantine.js';
 import { rowsOfStored } from './segment-bytes.js';
 
@@ -27,24 +30,28 @@ export type StoreOptions = {
   readonly shard: number;
   readonly crash: CrashPoint;
   readonly log: Log;
+  /** Spares look-ups; without it every key is looked up. */
+  readonly keyFilter?: KeyFilter;
+  /** Told when a segment has to wait because the index of keys is not complete. */
+  readonly onKeyIndexIncomplete?: () => void;
 };
 
 /**
- * `stored`: by this call. `found`: ClickHouse had it. `gone`: another call stored and forgot it.
- * Rejects when it could not be stored now; call again later.
+ * `stored`: by this call. `found`: ClickHouse already had it. `gone`: another call stored and forgot it.
+ * Rejects if it could not be stored now; call again later.
  */
 export type StoreResult = 'stored' | 'found' | 'gone';
 
 const attemptsMax = 10;
 
 /**
- * Whether a job's first try may spare the look for the marker before its insert, a third of its statements:
- * had another call stored so young a segment, ClickHouse would know the token and take nothing twice. Not so of one
- * that is overdue: a power cut may have brought it back without its end (`appendfsync everysec`), and so under another
- * token than it was stored with. A clock that is ahead only costs the look; one that is behind by as much as such a
- * segment is old spares it wrongly.
+ * Whether a job's first try may skip the look for the marker before its insert, which saves a third of its statements. If
+ * another call had already stored so young a segment, ClickHouse would know the token and take nothing twice. That is not
+ * true of an overdue segment: a power cut may have brought it back without its end (`appendfsync everysec`), and so under
+ * another token than it was stored with. A clock that is ahead only costs the look. A clock that is behind by the age of
+ * such a segment skips it wrongly.
  */
-export function isFresh(
+export function maySkipMarkerCheck(
   segment: Segment,
   triesStarted: number,
   nowMs: number,
@@ -57,43 +64,52 @@ export function isFresh(
 export async function storeSegment(
   options: StoreOptions,
   segment: Segment,
-  fresh = false,
+  skipsFirstCheck = false,
 ): Promise<StoreResult> {
   const { redis, clickhouse, shard, crash, log } = options;
-  const name = { table: segment.table as TableName, number: segment.number };
+  const name = { table: tableOf(segment.table), number: segment.number };
   /** Redis was asked again, after ClickHouse refused what was read from a Redis that was emptied since. */
-  let isAsked = false;
+  let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    const bytes = await readSegment(redis, shard, segment);
-    if (bytes === undefined) {
-      // A worker that was stopped for long may have noted a burnt token after the segment was forgotten.
+    const read = await readSegment(redis, shard, segment);
+    if (read === undefined) {
+      // A worker that stood still for long may have noted a burnt token after the segment was forgotten.
       await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
       return 'gone';
     }
+    const { bytes, forgottenTo } = read;
     crash('segment_read');
-    const looks = !fresh || attempt > 0;
-    if (looks && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
+    const checksMarker = !skipsFirstCheck || attempt > 0;
+    if (checksMarker && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
 
     const burnt = await readBurnt(redis, shard, segment);
-    const stamped = stampRows(bytes);
+    const checked = await check(options, segment, bytes, forgottenTo);
+    crash('keys_looked_up');
+    const stamped = stampRows(checked.bytes);
     const started = performance.now();
     crash('before_insert');
     try {
-      await insertSegment(clickhouse, name, stamped.bytes, tokenOf(name, bytes, burnt), isAsked);
+      await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);
     } catch (error) {
       insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
-      if (isRefusedSegment(error) && !isAsked) {
-        isAsked = true;
+      if (isRefusedSegment(error) && !isExempt) {
+        isExempt = true;
         continue;
       }
       if (classifyFault(error) !== 'poison') throw error;
       log.warn({ segment, error: describeError(error) }, 'clickhouse refuses rows of a segment');
       try {
-        await quarantine(options, name, bytes, error, isAsked);
+        await quarantine(
+          options,
+          segment,
+          { bytes: checked.bytes, lengthRead: bytes.length, repeats: checked.repeats },
+          error,
+          isExempt,
+        );
       } catch (refusal) {
-        if (isAsked || !isRefusedSegment(refusal)) throw refusal;
-        isAsked = true;
+        if (isExempt || !isRefusedSegment(refusal)) throw refusal;
+        isExempt = true;
       }
       continue;
     }
@@ -102,6 +118,7 @@ export async function storeSegment(
       crash('marker_found');
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
       insertRows.inc({ table: name.table }, stamped.rows - 1);
+      if (checked.repeats > 0) recordsRepeatedLate.inc({ table: name.table }, checked.repeats);
       return forget(options, segment, 'stored');
     }
 
@@ -117,9 +134,40 @@ export async function storeSegment(
   throw new Error('the segment could not be stored');
 }
 
-async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Buffer | undefined> {
-  const stored = await redis.getBuffer(shardKeys.segment(shard, segment));
-  if (stored !== null) return rowsOfStored(stored);
+async function check(
+  options: StoreOptions,
+  segment: Segment,
+  bytes: Buffer,
+  forgottenTo: bigint,
+): Promise<Checked> {
+  try {
+    return await withoutLateRepeats(options, segment, bytes, forgottenTo);
+  } catch (error) {
+    if (error instanceof KeyIndexIncomplete) options.onKeyIndexIncomplete?.();
+    throw error;
+  }
+}
+
+type Read = {
+  readonly bytes: Buffer;
+  /** Keys of segments up to this number may be forgotten; 0 if none ever was. */
+  readonly forgottenTo: bigint;
+};
+
+/**
+ * What was forgotten is read after the segment was sealed, and it is noted before anything is forgotten. So whatever Redis
+ * had forgotten when it accepted the rows is known here.
+ */
+async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Read | undefined> {
+  const [stored, forgottenTo] = await Promise.all([
+    redis.getBuffer(shardKeys.segment(shard, segment)),
+    redis.hget(shardKeys.state(shard), 'keys_forgotten_to'),
+  ]);
+  if (stored !== null) {
+    // Redis was loaded by a version that did not note it; the upkeep of this one does, within a second.
+    if (forgottenTo === null) throw new Error('it is not known yet which keys were forgotten');
+    return { bytes: await rowsOfStored(stored), forgottenTo: BigInt(forgottenTo) };
+  }
   const outstanding = await redis.zscore(shardKeys.segments(shard), memberOf(segment));
   if (outstanding !== null) throw new Error('an outstanding segment has no bytes');
   return undefined;
@@ -150,8 +198,8 @@ async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise
 }
 
 /**
- * Two workers that find the same token burnt must go on with the same next one, so the number is written,
- * not incremented.
+ * Two workers that find the same token burnt must continue with the same next one, so the number is written, not
+ * incremented.
  */
 async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
   await redis.hset(shardKeys.burntTokens(shard), memberOf(segment), burnt);

@@ -1,11 +1,11 @@
-// The tick of a shard: seals open segments that are old enough, makes a job for each of the oldest
-// outstanding ones, and drives failed jobs again. Running it twice, or at once in two processes, does no harm.
+// The tick of a shard: seals open segments that are old enough, makes a job for each of the oldest outstanding segments, and
+// retries failed jobs. Running it twice, or in two processes at once, does no harm.
 
-import type { Queue } from 'bullmq';
-import { tables } from '../src/clickhouse/tables.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import type { Log } from '../src/log.js';
+import type { Queue } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
+import { classifyRedisFault } from '../src/redis/faults.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { noteTick, storeJobId, storeJobOptions } from './queues.js';
@@ -16,7 +16,7 @@ export type TickOptions = {
   readonly shard: number;
   readonly epoch: string;
   readonly segmentAgeMsMax: number;
-  /** How many segments get jobs at a time. */
+  /** How many segments get jobs at one time. */
   readonly jobsMax: number;
   /** Stores a segment without a job. */
   readonly store: (segment: Segment) => Promise<unknown>;
@@ -31,7 +31,7 @@ export async function tick(options: TickOptions): Promise<void> {
     redis,
     scripts.seal,
     [shardKeys.state(shard), shardKeys.segments(shard)],
-    [options.epoch, options.segmentAgeMsMax, options.jobsMax, ...tables],
+    [options.epoch, options.segmentAgeMsMax, options.jobsMax],
   );
   if (members === null) {
     options.log.error(
@@ -45,7 +45,7 @@ export async function tick(options: TickOptions): Promise<void> {
   try {
     await addJobs(options, segments);
   } catch (error) {
-    if (!(error instanceof Error) || !error.message.startsWith('OOM')) throw error;
+    if (classifyRedisFault(error) !== 'full') throw error;
     // Jobs need memory; only storing segments makes room.
     options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
     for (const segment of segments) await options.store(segment);
@@ -64,6 +64,6 @@ async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segment
     })),
   );
   crash('jobs_added');
-  // Adding a job whose id failed earlier is ignored without a word.
+  // BullMQ silently ignores a new job with the id of a failed one.
   if ((await storeQueue.getFailedCount()) > 0) await storeQueue.retryJobs({ state: 'failed' });
 }

@@ -1,17 +1,17 @@
-// The floor of storing: the same rows in blocks of the same size into the same table, by the inserts that a worker
-// makes, and nothing else. Through ClickHouse's HTTP server, as everything here talks to it; and through its native
-// protocol, where another ClickHouse has parsed the rows and sends columns, which says what of the first reading JSON costs.
+// The floor of storing: the same rows, in blocks of the same size, into the same table, by the same inserts as a worker
+// makes, and nothing else. Once through ClickHouse's HTTP server, as the service does. And once through its native
+// protocol, where another ClickHouse has parsed the rows and sends columns: the difference is the cost of reading JSON.
 
+import { credentials } from '../../harness/clickhouse.js';
+import { startClickHouse } from '../../harness/services.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { insertSegment, insertSettings, tokenOf } from '../../src/clickhouse/store.js';
 import { columns } from '../../src/clickhouse/tables.js';
-import { credentials } from '../../test/support/clickhouse.js';
-import { startClickHouse } from '../../test/support/services.js';
-import type { Deployment } from '../deployment.js';
+import type { Deployment } from '../deployment/deployment.js';
+import { cpuMicroseconds } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';
-import { measure, type Run, type Subject } from '../measure.js';
-import { cpuMicroseconds } from '../processes.js';
+import { measure, type Run, type Subject } from '../throughput/measure.js';
 import { makeSegment } from './segments-of-rows.js';
 
 export type EngineOptions = {
@@ -24,12 +24,12 @@ export type EngineOptions = {
 
 type Block = ReturnType<typeof makeBlocks>[number];
 
-/** As many inserts at once as a worker makes. */
+/** As many concurrent inserts as a worker makes. */
 const insertsAtOnce = 2;
 const warmUpBlocks = 2;
 const table = 'events';
 
-/** Inserts the blocks through HTTP; its CPU is ClickHouse's, who sends them is the generator. */
+/** Inserts the blocks through HTTP. Only ClickHouse's CPU counts; the sender is the generator. */
 export async function runEngine(options: EngineOptions): Promise<Run> {
   const { sluice } = ownOf(options.deployment);
   const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
@@ -49,7 +49,7 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
   }
 }
 
-/** The same from a ClickHouse of its own that holds the rows, by `remote` and so by the native protocol. */
+/** The same from another ClickHouse that holds the rows, by `remote` and so by the native protocol. */
 export async function runEngineNative(options: EngineOptions): Promise<Run> {
   const { sluice } = ownOf(options.deployment);
   const { clickhouse, database } = sluice;
@@ -79,7 +79,7 @@ export async function runEngineNative(options: EngineOptions): Promise<Run> {
       const insertion = `INSERT INTO FUNCTION ${remote} (${names}) SELECT * FROM block_${number}`;
       await ask(insertion, '', { ...settings, insert_deduplication_token: token });
     };
-    return await measureInserts(options, blocks, insert, () => cpuMicroseconds(sender.pid));
+    return await measureInserts(options, blocks, insert, () => cpuMicroseconds(sender.pid), 'outside');
   } finally {
     await sender.remove();
   }
@@ -90,6 +90,7 @@ async function measureInserts(
   blocks: readonly Block[],
   insert: (block: Block) => Promise<void>,
   generatorMicroseconds: () => number,
+  generator: 'here' | 'outside' = 'here',
 ): Promise<Run> {
   const insertAll = async (some: readonly Block[]) => {
     const rest = [...some];
@@ -110,7 +111,12 @@ async function measureInserts(
       await insertAll(blocks.slice(warmUpBlocks));
       const seconds = (performance.now() - startedAt) / 1000;
       const generatorCpu = generatorMicroseconds() - cpuBefore;
-      return { seconds, generatorCpu, acknowledged: { events: count * rowsPerBlock } };
+      return {
+        seconds,
+        generatorCpu,
+        generatorCpuOutside: generator === 'outside' ? generatorCpu : 0,
+        acknowledged: { events: count * rowsPerBlock },
+      };
     },
   });
   return run;

@@ -1,5 +1,5 @@
-// What a team would write first, the API: Fastify with a schema, a counter in Redis for the limit, SET NX for an
-// idempotency key, one BullMQ job an event. Bulk requests meet no limit, as those that it is compared with.
+// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, SET NX for an
+// idempotency key, and one BullMQ job per event. Bulk requests have no limit, like those that it is compared with.
 
 import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
@@ -40,7 +40,7 @@ const event = {
 const appId = { app_id: { type: 'string' } };
 const body = {
   if: { required: ['events'] },
-  // biome-ignore lint/suspicious/noThenProperty: a word of JSON Schema.
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
   then: {
     type: 'object',
     required: ['app_id'],

@@ -1,4 +1,4 @@
-// What a team would write first, the worker: takes the jobs, a thousand at once, and inserts what has gathered.
+// The worker that a team would write first: takes the jobs, a thousand at a time, and inserts what has gathered.
 
 import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';

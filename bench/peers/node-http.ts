@@ -1,5 +1,5 @@
-// node:http straight into ClickHouse: each request's events wait for the next insert, at most 50 ms, and are
-// answered when ClickHouse has them. No queue, no limits, no keys.
+// node:http directly into ClickHouse: each request's events wait for the next insert, at most 50 ms, and are answered
+// when ClickHouse has them. No queue, no limits, no keys.
 
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

@@ -1,4 +1,4 @@
-// What the peers' processes and the bench call the same.
+// Names that the peers' processes and the bench share.
 
 export const peerQueue = 'events';
 export const peerDatabase = 'bench_peers';

@@ -1,11 +1,12 @@
-// The floor of acknowledging: Redis alone, the same bytes appended to strings, pipelined as many at a time as a
-// commit carries, the file synced before every answer. A string is left when it is as long as a segment gets.
+// The floor of acknowledging: Redis alone, with the same bytes appended to strings, as many commands pipelined as a
+// commit carries records, and the file synced before every answer. A string that has reached the length of a segment is
+// left, and a new one begins.
 
 import { Redis } from 'ioredis';
-import { type RedisHandle, startRedis } from '../../test/support/services.js';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { cpuMicroseconds, machineMicroseconds, othersShare } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';
-import { cpuBetween, perRecord, type Run, sumCpu } from '../measure.js';
-import { cpuMicroseconds, machineMicroseconds, othersShare } from '../processes.js';
+import { cpuBetween, perRecord, type Run, sumCpu } from '../throughput/measure.js';
 import { makeSegment } from './segments-of-rows.js';
 
 export type AppendOptions = {
@@ -15,7 +16,7 @@ export type AppendOptions = {
   readonly rowsPerCommand: number;
   /** Commands that are sent together. */
   readonly commandsPerPipeline: number;
-  /** About how long. */
+  /** Approximate duration. */
   readonly seconds: number;
 };
 
@@ -23,16 +24,16 @@ const segmentRows = 16_000;
 /** 1 GB in Redis. */
 const segmentsMax = 250;
 
-/** A Redis with the deployment's configuration, and nobody else in it. */
+/** A Redis with the deployment's configuration that nobody else uses. */
 export function startFloorRedis(): Promise<RedisHandle> {
   return startRedis({ appendfsync: 'always', maxmemory: 6 * 1024 ** 3 });
 }
 
-/** Appends for a while; settles when Redis has answered the last, and its strings are as long as they should be. */
+/** Appends for a while; settles when Redis has answered the last command and its strings have the expected length. */
 export async function runAppend(options: AppendOptions): Promise<Run> {
   const { redis, appId, rowsPerCommand, commandsPerPipeline } = options;
   const client = new Redis(redis.url);
-  // One segment's bytes over and over: they are the same bytes, and memory is short.
+  // The bytes of one segment, repeated: the content does not matter, and memory is scarce.
   const { commits } = makeSegment(appId, segmentRows, rowsPerCommand, 0, Date.now());
   const buffers = commits.map((text) => Buffer.from(text));
   const send = async (prefix: string, count: number) => {
@@ -52,12 +53,12 @@ export async function runAppend(options: AppendOptions): Promise<Run> {
     await send('warm-up', 1);
     const secondsEach = (performance.now() - warmUpAt) / 1000;
     const segments = Math.min(segmentsMax, Math.max(1, Math.round(options.seconds / secondsEach)));
-    const look = () => ({ redis: cpuMicroseconds(redis.pid) });
-    const [cpuBefore, ownBefore, machineBefore] = [look(), process.cpuUsage(), machineMicroseconds()];
+    const cpuNow = () => ({ redis: cpuMicroseconds(redis.pid) });
+    const [cpuBefore, ownBefore, machineBefore] = [cpuNow(), process.cpuUsage(), machineMicroseconds()];
     const startedAt = performance.now();
     await send('segment', segments);
     const seconds = (performance.now() - startedAt) / 1000;
-    const [used, own] = [cpuBetween(cpuBefore, look()), process.cpuUsage(ownBefore)];
+    const [used, own] = [cpuBetween(cpuBefore, cpuNow()), process.cpuUsage(ownBefore)];
     const machineAfter = machineMicroseconds();
     const bytes = buffers.reduce((sum, text) => sum + text.length, 0);
     for (let segment = 0; segment < segments; segment += 1) {

@@ -1,22 +1,24 @@
-// Segments as the service makes them, byte for byte: the bench's events through its own encoder, in blocks with the
-// stamps that the commit script would add. What Redis is given alone, and, stamped, the engine.
+// Segments as the service makes them, byte for byte: the bench's events through the service's encoder, in blocks with the
+// stamps that the commit script would add. They are the input of Redis alone and, stamped, of the engine alone.
 
 import { markerRows } from '../../src/clickhouse/tables.js';
 import { eventKind } from '../../src/ingest/event.js';
-import { eventOf } from '../events.js';
 import { BenchError } from '../failure.js';
+import { eventOf } from '../load/events.js';
 
 export type MadeSegment = {
   readonly number: string;
-  /** What one commit appends, each; the first begins with the marker row's block. */
+  /** What each commit appends; the first begins with the marker row's block. */
   readonly commits: readonly string[];
   readonly rows: number;
 };
 
-/** Numbers of real segments are below 64 shards of microseconds; these end where no shard's do. */
+/**
+ * Real segment numbers modulo 64 are the number of their shard; these leave a remainder that no shard has.
+ */
 const shardOfNone = 63n;
 
-/** Makes one segment of `rows` events in commits of `rowsPerCommit`. `index` tells several apart. */
+/** Makes one segment of `rows` events in commits of `rowsPerCommit`. `index` distinguishes several segments. */
 export function makeSegment(
   appId: string,
   rows: number,

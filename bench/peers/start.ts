@@ -1,19 +1,19 @@
-// Starts the floors of HTTP and the peers as processes: on loopback ports, with a Redis of their own that is
-// configured like the deployment's, and a database of their own in the deployment's ClickHouse.
+// Starts the floors of HTTP and the peers as processes: on loopback ports, with a Redis of their own that is configured
+// like the deployment's, and with a database of their own in the deployment's ClickHouse.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Child, startChild } from '../../test/support/child.js';
-import { plainEnvironment } from '../../test/support/environment.js';
-import { freePort } from '../../test/support/free-port.js';
-import type { RedisHandle } from '../../test/support/services.js';
-import { removeTempDir, tempDir } from '../../test/support/temp-dir.js';
-import type { CpuTimes, Deployment, ProcessName } from '../deployment.js';
+import { type Child, startChild } from '../../harness/child.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { freePort } from '../../harness/free-port.js';
+import type { RedisHandle } from '../../harness/services.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import type { CpuTimes, Deployment, ProcessName } from '../deployment/deployment.js';
+import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
+import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-import type { Subject } from '../measure.js';
-import { cpuMicroseconds } from '../processes.js';
-import { mergesEnded } from '../stored.js';
-import type { SubjectName } from '../ways.js';
+import type { Subject } from '../throughput/measure.js';
+import type { SubjectName } from '../throughput/ways.js';
 import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
 import { startFloorRedis } from './redis-append.js';
 
@@ -75,6 +75,7 @@ export function preparePeers(deployment: Deployment): Peers {
     return {
       url,
       cpu: () => ({ api: cpuMicroseconds(child.pid) }),
+      systemCpu: () => ({ api: systemMicroseconds(child.pid) }),
       count,
       stored: async () => {
         const answered = await count();

@@ -1,6 +1,6 @@
-// The floor of acknowledging what is kept: uWebSockets.js that appends each body to FILE and answers `{}` once the
-// file is synced, as Redis does with its append-only file: what was read in one turn of the loop shares a sync. GET
-// /count tells how many it answered.
+// The floor of durable acknowledging: uWebSockets.js appends each body to FILE and answers `{}` once the file is synced.
+// As in Redis with its append-only file, everything that was read in one turn of the event loop shares a sync. GET /count
+// returns the number of answers.
 
 import { App, type HttpResponse } from 'uWebSockets.js';
 import { fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -17,7 +17,7 @@ App()
       waiting = waiting.filter((other) => other !== res);
     });
     res.onData((chunk, isLast) => {
-      // The memory of a chunk is uWebSockets.js's again after this call.
+      // After this call the memory of the chunk belongs to uWebSockets.js again.
       chunks.push(Buffer.from(Buffer.from(chunk)));
       if (!isLast) return;
       rows.push(...chunks);

@@ -1,4 +1,4 @@
-// The floor of HTTP: uWebSockets.js that reads the body and answers `{}`. GET /count tells how many it answered.
+// The floor of HTTP: uWebSockets.js reads the body and answers `{}`. GET /count returns the number of answers.
 
 import { App } from 'uWebSockets.js';
 

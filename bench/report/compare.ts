@@ -4,9 +4,9 @@ import { figure, textTable } from '../figures.js';
 import type { Results } from '../results.js';
 import { type Metric, metricsOf, middle } from './metrics.js';
 
-/** Of the medians; less says nothing, even when no run of one session reaches the other's. */
+/** Of the medians. A smaller change says nothing, even if no run of one session reaches the other's. */
 const changeMin = 0.03;
-/** Where a side has one run only, nothing tells how much it varies. */
+/** If a side has only one run, nothing shows how much it varies. */
 const changeMinOfOneRun = 0.1;
 
 export type Comparison = {
@@ -14,12 +14,12 @@ export type Comparison = {
   readonly unit: string;
   readonly a: number;
   readonly b: number;
-  /** Of a: 0.1 is a tenth more. */
+  /** Relative to a: 0.1 is a tenth more. */
   readonly change: number;
   readonly verdict: 'better' | 'worse' | 'same';
 };
 
-/** Figures of both, in the order of the second. */
+/** Figures of both, in the order of the second session. */
 export function compare(a: Results, b: Results): Comparison[] {
   const before = new Map(metricsOf(a).map((metric) => [metric.name, metric]));
   return metricsOf(b).flatMap((metric) => {

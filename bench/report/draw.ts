@@ -1,13 +1,13 @@
-// Draws the page and the plots of results that were written before.
+// Draws the page and the plots of results that were written earlier.
 
 import { readFileSync } from 'node:fs';
-import { type ClientResults, clientReport } from '../client-report.js';
-import { type DeletionResults, deletionPlots, deletionReport } from '../deletion-report.js';
+import { type ClientResults, clientReport } from '../client/report.js';
+import { type DeletionResults, deletionPlots, deletionReport } from '../deletion/report.js';
 import { BenchError } from '../failure.js';
 import { readResults, writeFiles } from '../results.js';
 import { makePage } from './page.js';
 
-/** `path` is that of the results, without its ending. Throws BenchError when they are none. */
+/** `path` is that of the results, without the extension. Throws BenchError if they are not results. */
 export async function drawPage(path: string): Promise<void> {
   const value = readJson(path);
   if (isDeletion(value)) {

@@ -1,21 +1,33 @@
-// Everything that a session measured as one flat list, by names that stay the same: what two sessions are compared
-// by.
+// Everything that a session measured as one flat list, under stable names by which two sessions are compared.
 
-import { processNames } from '../deployment.js';
+import { processNames } from '../deployment/deployment.js';
 import { median } from '../figures.js';
 import type { Results } from '../results.js';
 import { growthOf } from '../soak.js';
+import { commitFigures } from '../throughput/connections.js';
 
 export type Metric = {
   readonly name: string;
   readonly unit: string;
   readonly better: 'lower' | 'higher';
-  /** One a run. */
+  /** One per run. */
   readonly values: readonly number[];
 };
 
 export function metricsOf(results: Results): Metric[] {
-  const { ways, latencies, segments, backlog, flat, soak, backfill, deletionBeside } = results;
+  const {
+    ways,
+    connections,
+    latencies,
+    segments,
+    backlog,
+    flat,
+    keys,
+    soak,
+    backfill,
+    producer,
+    deletionBeside,
+  } = results;
   const metrics: Metric[] = [];
   const add = (
     name: string,
@@ -53,6 +65,36 @@ export function metricsOf(results: Results): Metric[] {
       'lower',
       runs.map((run) => run.latency?.acknowledgedMs.p99),
     );
+  }
+  for (const { connections: count, keys, sluice, uws } of connections?.levels ?? []) {
+    // The cost depends on the generator, so figures from different generators have different names.
+    const name = `${count} connections${keys ? ', with keys' : ''}, by ${connections?.generator.name}`;
+    add(
+      `${name}: rate`,
+      'records/s',
+      'higher',
+      sluice.map((run) => run.recordsPerSecond),
+    );
+    add(
+      `${name}: CPU`,
+      'µs/record',
+      'lower',
+      sluice.map((run) => run.cpuSum),
+    );
+    add(
+      `${name}: CPU of uWebSockets.js alone`,
+      'µs/record',
+      'lower',
+      uws.map((run) => run.cpuSum),
+    );
+    for (const process of ['api', 'redis'] as const) {
+      add(
+        `${name}: CPU of ${process} a commit`,
+        'µs',
+        'lower',
+        sluice.map((run) => commitFigures(run)?.[process]),
+      );
+    }
   }
   for (const { subject, share, runs } of latencies) {
     const name = `latency of ${subject} at ${share === undefined ? 'the given rate' : `${100 * share} %`}`;
@@ -93,6 +135,10 @@ export function metricsOf(results: Results): Metric[] {
       bulk.map((run) => run.cpuSum),
     );
   }
+  for (const { keys: held, newKeys, repeats } of keys?.levels ?? []) {
+    add(`keys, ${held / 1e6} million: new, CPU`, 'µs/record', 'lower', newKeys);
+    add(`keys, ${held / 1e6} million: repeats, CPU`, 'µs/record', 'lower', repeats);
+  }
   for (const { environments, single } of flat?.byEnvironments ?? []) {
     add(
       `flat, ${environments} environments: CPU`,
@@ -112,9 +158,11 @@ export function metricsOf(results: Results): Metric[] {
   add('backfill: CPU', 'µs/record', 'lower', [
     backfillCpu.length === 0 ? undefined : backfillCpu.reduce((sum, used) => sum + used, 0),
   ]);
+  add('producer: rate', 'events/s', 'higher', [producer && producer.events / producer.acknowledgedSeconds]);
+  add('producer: CPU of the producer', 'µs/record', 'lower', [producer?.producerCpu]);
   add('deletion-beside: complete', 's', 'lower', [deletionBeside?.run.completeSeconds]);
   add('deletion-beside: acknowledged meanwhile, p99', 'ms', 'lower', [
-    deletionBeside?.meanwhile.acknowledgedSinceSentMs.p99,
+    deletionBeside?.meanwhile.acknowledgedSinceDueMs.p99,
   ]);
   return metrics;
 }

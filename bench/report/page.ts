@@ -1,13 +1,14 @@
-// The page of a session: what was measured and how, the targets, and a section for each scenario with its plot and
-// its table.
+// The page of a session: what was measured and how, the targets, and a section for each scenario with its plot and table.
 
 import { figure, markdownTable } from '../figures.js';
 import { describeInWords } from '../machine.js';
 import { plotFile, type Results } from '../results.js';
 import { bulkNames, plotsOf, singleNames } from './plots.js';
 import {
+  connectionsTable,
   flatEnvironmentsTable,
   flatTable,
+  keysTable,
   latencyTable,
   segmentTable,
   soakTable,
@@ -18,7 +19,7 @@ import {
 
 export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
 
-/** `path` is where the page will be, without its ending: its plots are named after it. */
+/** `path` is that of the page, without the extension; its plots are named after it. */
 export async function makePage(results: Results, path: string): Promise<Page> {
   const plots = await plotsOf(results);
   const parts = [
@@ -45,6 +46,13 @@ export async function makePage(results: Results, path: string): Promise<Page> {
     if (bulks.length > 0) parts.push(table(wayTable(bulks)));
     if (others.length > 0) parts.push('Other requests:', table(wayTable(others)), ...mixture(results));
     if (results.ways.some(({ subject }) => subject !== 'sluice')) parts.push(comparedWith);
+  }
+  if (results.connections !== undefined) {
+    parts.push(
+      '## Events that share a commit',
+      connectionsText(results.connections),
+      table(connectionsTable(results)),
+    );
   }
   if (results.latencies.length > 0) {
     parts.push(
@@ -76,16 +84,26 @@ export async function makePage(results: Results, path: string): Promise<Page> {
       table(flatTable(results)),
       table(flatEnvironmentsTable(results)),
     );
+  if (results.keys !== undefined)
+    parts.push(
+      '## Idempotency keys',
+      `${keysNote} To add a key to the index and to forget it takes ${figure(results.keys.addMicroseconds)} µs, and it has ${figure(results.keys.bytesPerKey)} bytes of disk.`,
+      table(keysTable(results)),
+    );
   if (results.soak !== undefined)
     parts.push(
       ...soak(results, plot),
       ...(results.soak.samples.length > 0 ? [table(soakTable(results))] : []),
     );
   if (results.backfill !== undefined) parts.push('## Backfill', backfillText(results.backfill));
+  if (results.producer !== undefined) parts.push('## Producer', producerText(results.producer));
   if (results.deletionBeside !== undefined)
     parts.push('## A deletion beside ingestion', deletionText(results.deletionBeside));
   return { markdown: `${parts.join('\n\n')}\n`, plots };
 }
+
+const keysNote = `Bulk requests of 500 events with keys, CPU of all processes but the generator: before a key was ever forgotten, and with
+more and more keys in the index. A repeat is an event whose key Redis has forgotten and the index has; it is not stored.`;
 
 const checked = `After every run exactly the acknowledged records were stored, each event under an id of its own; a session in
 which one is missing, doubled or refused fails.`;
@@ -107,11 +125,13 @@ function repeated({ repeated: again = [] }: Results): string[] {
   ];
 }
 
-const targetNote = `Ratios within this session: of CPU, summed over all processes but the load generator, and of medians.`;
+const targetNote = `Ratios within this session: of CPU, summed over all processes but the load generator, and of medians.
+Beside them stands from the least to the most that single runs would give; a target whose bound lies in between is undecided.
+An acknowledgement counts from when its request was due.`;
 
 const costNote = `Medians of the runs. CPU is in µs a record, user and system, counted until everything was stored; merges that
 ClickHouse makes later are not in it. The load generator runs on the same cores and takes its CPU from the
-service, so rates are lower than they would be without it, while the CPU of a record hardly depends on it.
+service, so rates are lower than they would be without it. The CPU of a record depends on it less.
 "Others' share" is the part of the machine's CPU time that other programs used meanwhile: the more of it, the
 noisier.`;
 
@@ -125,6 +145,18 @@ Peers, sent the very same bodies: Fastify checks with its schema, limits single 
 adds one BullMQ job an event, from which a worker inserts up to 1000 rows at a time. node:http gathers events for
 50 ms, inserts them and answers then; it has no limits and no keys. Both store into a plain table whose inserts are
 not synced.`;
+
+function connectionsText({ generator: { name, version } }: NonNullable<Results['connections']>): string {
+  const cost =
+    name === 'wrk'
+      ? 'which leaves nearly all of the machine to the service'
+      : 'since wrk was not installed; it takes as much CPU as the service, which makes every ratio smaller';
+  return `One event a request, as fast as they are answered, sent by ${name} ${version},
+${cost}.
+Each connection has one request under way: the more of them, the more events share a commit. Each level took turns with
+uWebSockets.js alone, which got the same bodies from the same generator. CPU is in µs an event, in user mode and of the
+kernel, medians of the runs; that of a commit is all that the process used, by commits.`;
+}
 
 const latencyNote = `One event a request, sent when due whether or not earlier ones were answered. "Acknowledged" counts from the
 write of a request, or from when it was due if no connection was free then; "since due" also counts what the
@@ -198,9 +230,16 @@ ${figure(events / storedSeconds)} a second.${costs} ${repeats} requests had to b
 and delays of all ${origins} origins, ${delayMinutes.toLocaleString('en-US')} minutes in all.`;
 }
 
+function producerText(result: NonNullable<Results['producer']>): string {
+  const { events, acknowledgedSeconds, storedSeconds, cpu, producerCpu, producerBytes } = result;
+  const used = Object.entries(cpu).map(([name, microseconds]) => `${name} ${figure(microseconds)}`);
+  return `${figure(events)} events by the library for servers from one process: ${figure(events / acknowledgedSeconds)} a second acknowledged,
+${figure(events / storedSeconds)} a second stored. CPU in µs an event: ${[...used, `producer ${figure(producerCpu)}`].join(', ')}. It held ${figure(producerBytes / 1e6)} MB at most.`;
+}
+
 function deletionText(result: NonNullable<Results['deletionBeside']>): string {
   const { events, ratePerSecond, before, meanwhile, run } = result;
-  const ms = ({ acknowledgedSinceSentMs: { p50, p99, max } }: typeof before) =>
+  const ms = ({ acknowledgedSinceDueMs: { p50, p99, max } }: typeof before) =>
     `p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`;
   return `${figure(run.targets)} users with ${figure(run.rows)} of ${figure(events)} rows, deleted while ${figure(ratePerSecond)} events a second came: complete after
 ${figure(run.completeSeconds)} s. Acknowledgements before: ${ms(before)}; meanwhile: ${ms(meanwhile)}.`;

@@ -1,7 +1,7 @@
 // The plots of a session's page, each from the same figures as its table.
 
 import type { TopLevelSpec } from 'vega-lite';
-import { processNames } from '../deployment.js';
+import { processNames } from '../deployment/deployment.js';
 import { figure, median } from '../figures.js';
 import type { Results } from '../results.js';
 import { colours, ink, renderSvg } from './svg.js';
@@ -39,7 +39,7 @@ export const bulkNames = [
   'fastify-bulk-500-keys',
 ];
 
-/** By the names that the page links them by; only of what was measured. */
+/** By the names under which the page links them; only for what was measured. */
 export async function plotsOf(results: Results): Promise<Record<string, string>> {
   const specs: Record<string, TopLevelSpec | undefined> = {
     'cost-single': costs(results, singleNames, 'CPU of a single event, µs'),
@@ -103,7 +103,7 @@ function costs({ ways }: Results, names: readonly string[], title: string): TopL
   };
 }
 
-/** A percentile by its nines: 90 % is 1, 99 % is 2. */
+/** A percentile by its number of nines: 90 % is 1, 99 % is 2. */
 function nines(percent: number): number {
   return -Math.log10(1 - percent / 100);
 }
@@ -232,7 +232,7 @@ export type LinePlot = {
   readonly points: readonly { readonly x: number; readonly y: number; readonly line: string }[];
 };
 
-/** Two plots side by side, of the same lines; the horizontal axes grow by factors, the vertical ones begin at 0. */
+/** Two plots side by side with the same lines. The horizontal axes are logarithmic, the vertical ones begin at 0. */
 export function lines(left: LinePlot, right: LinePlot): TopLevelSpec {
   const domain = [...new Set([...left.points, ...right.points].map(({ line }) => line))];
   const plot = ({ title, points }: LinePlot): TopLevelSpec => ({

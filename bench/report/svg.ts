@@ -1,10 +1,9 @@
-// Turns a Vega-Lite specification into an SVG file that can be read on a light and on a dark page: it has a
-// background of its own, and both change with what the reader prefers.
+// Turns a Vega-Lite specification into an SVG file for light and dark pages: it has a background of its own, and all
+// colours follow what the reader prefers.
 
-import { parse, View } from 'vega';
-import { compile, type TopLevelSpec } from 'vega-lite';
+import type { TopLevelSpec } from 'vega-lite';
 
-/** What the plots are drawn with, and what each becomes on a dark page. */
+/** The colours of the plots, and what each becomes on a dark page. */
 export const ink = {
   text: '#24292f',
   faint: '#57606a',
@@ -20,7 +19,7 @@ const darkInk: Readonly<Record<keyof typeof ink, string>> = {
   bar: '#6e7681',
 };
 
-/** Colours that are told apart by the colour-blind and stand out from both backgrounds. */
+/** Colours that colour-blind readers can distinguish and that stand out from both backgrounds. */
 export const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
 
 const config: TopLevelSpec['config'] = {
@@ -45,8 +44,10 @@ const config: TopLevelSpec['config'] = {
   text: { color: ink.text, fontSize: 11 },
 };
 
-/** Settles with the text of the file. Throws what Vega says of a specification that is wrong. */
+/** Settles with the text of the file. Throws Vega's error if the specification is wrong. */
 export async function renderSvg(spec: TopLevelSpec): Promise<string> {
+  // Loaded when something is drawn: it takes a second.
+  const [{ parse, View }, { compile }] = await Promise.all([import('vega'), import('vega-lite')]);
   const compiled = compile({ ...spec, config } as TopLevelSpec);
   const view = new View(parse(compiled.spec), { renderer: 'none' });
   const svg = await view.toSVG();
@@ -54,7 +55,7 @@ export async function renderSvg(spec: TopLevelSpec): Promise<string> {
   return `${svg.replace(/(<svg [^>]*>)/, `$1${darkStyle()}`)}\n`;
 }
 
-/** Rules win over attributes, so the drawing itself needs no change. */
+/** CSS rules win over attributes, so the drawing itself needs no change. */
 function darkStyle(): string {
   const rules = (Object.keys(ink) as (keyof typeof ink)[]).flatMap((name) =>
     ['fill', 'stroke'].map((attribute) => `[${attribute}="${ink[name]}"]{${attribute}:${darkInk[name]}}`),

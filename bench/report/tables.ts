@@ -1,22 +1,25 @@
 // The tables of a session, as rows of cells: the terminal and the page write the same.
 
-import { processNames } from '../deployment.js';
+import { type ProcessName, processNames } from '../deployment/deployment.js';
 import { figure, median } from '../figures.js';
 import type { Results, WayRuns } from '../results.js';
 import { growthOf } from '../soak.js';
-import { peerWays } from '../ways.js';
+import { commitFigures, timesOfUws } from '../throughput/connections.js';
+import type { Run } from '../throughput/measure.js';
+import { peerWays } from '../throughput/ways.js';
 import { costsToGenerator, medianCost, targetsOf, toReference } from './targets.js';
 
 export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
 
 export function targetTable(results: Results): Table {
-  const rows = targetsOf(results).map(({ what, unit, value, bound, kind, met }) => [
+  const rows = targetsOf(results).map(({ what, unit, value, bound, kind, spread, verdict }) => [
     what,
     `${figure(value)}${unit}`,
+    spread === undefined ? '' : `${figure(spread.least)} to ${figure(spread.most)}`,
     `${kind} ${figure(bound)}${unit}`,
-    met ? 'met' : 'missed',
+    verdict,
   ]);
-  return { head: ['', 'measured', 'target', ''], rows };
+  return { head: ['', 'measured', 'by single runs', 'target', ''], rows };
 }
 
 export function wayTable(ways: readonly WayRuns[]): Table {
@@ -45,6 +48,53 @@ export function wayTable(ways: readonly WayRuns[]): Table {
     head: ['', ...columns.map(([name]) => name)],
     rows: ways.map((way) => [way.what, ...columns.map(([, value]) => figure(value(way)))]),
   };
+}
+
+/** CPU in user mode and of the kernel apart. */
+export function connectionsTable({ connections }: Results): Table {
+  const rows = (connections?.levels ?? []).map((level) => {
+    const { sluice, uws, keys } = level;
+    const of = (runs: readonly Run[], value: (run: Run) => number | undefined) => {
+      const values = runs.flatMap((run) => value(run) ?? []);
+      return figure(values.length === 0 ? undefined : median(values));
+    };
+    const parts = (name: ProcessName) => {
+      const system = (run: Run) => run.systemCpu?.[name];
+      const user = (run: Run) => (run.cpu[name] ?? Number.NaN) - (system(run) ?? Number.NaN);
+      return `${of(sluice, user)} + ${of(sluice, system)}`;
+    };
+    return [
+      `${level.connections}${keys ? ', with keys' : ''}`,
+      of(sluice, (run) => run.recordsPerSecond),
+      of(sluice, (run) => commitFigures(run)?.events),
+      ...processNames.map(parts),
+      of(sluice, (run) => run.cpuSum),
+      of(uws, (run) => run.cpuSum),
+      figure(timesOfUws(level)),
+      of(sluice, (run) => commitFigures(run)?.api),
+      of(sluice, (run) => commitFigures(run)?.redis),
+      of(sluice, (run) => run.generatorCpu),
+      of(uws, (run) => run.recordsPerSecond),
+      of(sluice, (run) => run.othersShare),
+      String(sluice.length),
+    ];
+  });
+  const head = [
+    'connections',
+    'events/s',
+    'events a commit',
+    ...processNames.map((name) => `${name}, user + system`),
+    'CPU, µs',
+    'uWebSockets.js alone',
+    'times',
+    'api a commit, µs',
+    'redis a commit',
+    'generator',
+    'uWebSockets.js alone, requests/s',
+    "others' share",
+    'runs',
+  ];
+  return { head, rows };
 }
 
 /** Of what latencies are measured of. */
@@ -127,6 +177,16 @@ export function soakTable({ soak }: Results): Table {
     return [name, mb(before), mb(after), figure(after / before)];
   });
   return { head: ['resident memory, MB', 'second quarter', 'last quarter', 'times'], rows };
+}
+
+/** What an event with a key costs, by keys in the index. */
+export function keysTable({ keys }: Results): Table {
+  const rows = (keys?.levels ?? []).map((level) => [
+    level.keys === 0 ? 'none was forgotten' : figure(level.keys),
+    figure(median(level.newKeys)),
+    level.repeats.length === 0 ? '' : figure(median(level.repeats)),
+  ]);
+  return { head: ['keys in the index', 'µs an event, new key', 'µs an event, repeat'], rows };
 }
 
 /** Sealed segments by their size. */

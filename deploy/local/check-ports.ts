@@ -1,4 +1,4 @@
-// Checks, before anything starts, that every port which the start is going to listen on is free.
+// Checks, before anything starts, that every port of the start is free.
 
 import type { Config } from '../../src/config.js';
 import { probePort } from './ports.js';
@@ -8,7 +8,7 @@ import { StartError } from './start-error.js';
 export async function checkPorts(config: Config): Promise<void> {
   const ports = [
     { variable: 'PORT', host: config.host, port: config.port },
-    { variable: 'ADMIN_PORT', host: config.host, port: config.adminPort },
+    { variable: 'ADMIN_PORT', host: config.adminHost, port: config.adminPort },
     ...(config.redisEmbedded ? [{ variable: 'REDIS_PORT', host: '127.0.0.1', port: config.redisPort }] : []),
     ...(config.clickhouseEmbedded
       ? [
@@ -25,11 +25,12 @@ export async function checkPorts(config: Config): Promise<void> {
     const answer = await probePort(host, port);
     if (answer === 'free') continue;
     if (answer === 'taken') {
-      throw new StartError(`${variable} ${port} is taken: end what listens on it, or set ${variable}`);
+      throw new StartError(`${variable} ${port} is taken: stop what listens on it, or set ${variable}`);
     }
     if (answer === 'EADDRNOTAVAIL' || answer === 'ENOTFOUND') {
-      throw new StartError(`HOST ${host} is not an address of this machine`);
+      const hostVariable = variable === 'ADMIN_PORT' ? 'ADMIN_HOST' : 'HOST';
+      throw new StartError(`${hostVariable} ${host} is not an address of this machine`);
     }
-    throw new StartError(`${variable} ${port} cannot be listened on (${answer})`);
+    throw new StartError(`cannot listen on ${variable} ${port} (${answer})`);
   }
 }

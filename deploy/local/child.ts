@@ -1,10 +1,10 @@
-// Keeps one child process running: starts it, waits until it is healthy, starts it again when it ends, and
-// stops it when told.
+// Keeps one child process running: starts it, waits until it is healthy, restarts it when it ends, and stops it
+// on request.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
-import { launch, type Program } from './launch.js';
+import { isAlive, killGroup, launch, type Program } from './launch.js';
 import type { DataDirLock } from './lock.js';
 import { openLogFile } from './log-file.js';
 import { logLineText } from './log-line.js';
@@ -12,7 +12,7 @@ import { StartError } from './start-error.js';
 
 const backoffMsMin = 100;
 const backoffMsMax = 5_000;
-/** A child that ran in health for this long has recovered: its next end is a new story. */
+/** A child that was healthy for this long has recovered: after its next end the pauses begin again at the shortest. */
 const recoveredAfterMs = 30_000;
 const healthPollMs = 50;
 const waitingLineEveryMs = 10_000;
@@ -21,11 +21,11 @@ const hurriedStopMs = 1_000;
 export type ChildSpec = {
   readonly name: string;
   readonly program: Program;
-  /** Ours are told over an IPC channel, by its end, that their parent is gone. */
+  /** Our programs have an IPC channel: when it ends, they know that their parent is gone. */
   readonly ipc: boolean;
   /** Answers whether the process serves; throwing means that it does not yet. */
   readonly healthy: (pid: number) => Promise<boolean>;
-  /** Bound for the first start only: later ones go on until they succeed. */
+  /** The deadline of the first start. Later starts have none. */
   readonly healthyMsMax: number;
   /** Time between SIGTERM and SIGKILL. */
   readonly stopMsMax: number;
@@ -75,14 +75,14 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
         everHealthy = true;
         onHealthy();
       } else if (!everHealthy && child.signalCode === null) {
-        // Ended by itself, or never became healthy: trying again would end the same way.
+        // The child ended by itself, or never became healthy: another attempt would end the same way.
         return onFailure(
           new StartError(`${spec.name} ${whatHappened(child)}${lastWords()} (its log: ${log.path})`),
         );
       }
 
       await ended(child);
-      killGroup(child);
+      if (child.pid !== undefined) killGroup(child.pid);
       log.flush();
       if (stopping.signal.aborted) return onHealthy();
       if (healthy && performance.now() - healthySince > recoveredAfterMs) backoffMs = backoffMsMin;
@@ -97,13 +97,13 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     const channel = spec.ipc ? (['ipc'] as const) : [];
     const child = launch(spec.program, ['ignore', log.fd, log.fd, lock.fd, ...channel], 'TERM');
     current = child;
-    // Without an error listener a missing program would end the supervisor; `ended` sees it as an end.
+    // Without an error listener a missing program would end the supervisor; `ended` treats it like an end.
     child.on('error', () => undefined);
     if (child.pid !== undefined) lock.note(spec.name, child.pid);
     return child;
   }
 
-  /** Answers whether it is healthy: once it is, has ended, is being stopped, or `msMax` is over. */
+  /** Settles with whether the child is healthy: when it is, has ended, is being stopped, or after `msMax`. */
   async function untilHealthy(child: ChildProcess, msMax: number): Promise<boolean> {
     const startedAt = performance.now();
     let saidAt = startedAt;
@@ -120,7 +120,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     return false;
   }
 
-  /** Of Redis, whose log is not shown on the console as it grows. */
+  /** For Redis, whose log the console does not show as it grows. */
   function lastWords(): string {
     log.flush();
     if (spec.ipc) return '';
@@ -141,7 +141,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
         child.kill('SIGKILL');
         await ended(child);
       }
-      killGroup(child);
+      if (child.pid !== undefined) killGroup(child.pid);
     }
     await run;
     log.close();
@@ -157,22 +157,8 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
   };
 }
 
-function isAlive(child: ChildProcess): boolean {
-  return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
-}
-
 async function ended(child: ChildProcess): Promise<void> {
   if (isAlive(child)) await once(child, 'exit');
-}
-
-/** What a child started itself (an engine, a rewrite of the append-only file) must not outlive it. */
-function killGroup(child: ChildProcess): void {
-  if (child.pid === undefined) return;
-  try {
-    process.kill(-child.pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }
 
 function whatHappened(child: ChildProcess): string {

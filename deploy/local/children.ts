@@ -1,31 +1,51 @@
-// What runs on one machine: the four kinds of children, how each is started and when it counts as healthy.
+// The four kinds of children on one machine: how each is started, and when it counts as healthy.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Config } from '../../src/config.js';
+import { type Config, redisPasswordFile, redisSocket } from '../../src/config.js';
 import type { ChildSpec } from './child.js';
 import { reachableHost } from './ports.js';
 import { redisConfig } from './redis-config.js';
 import { readyRedisPid } from './redis-probe.js';
+import { findOrMakeSecret } from './secrets.js';
 
 const minuteMs = 60_000;
 
 /** Redis answers while it loads; a large append-only file takes minutes. */
-export function redisSpec(config: Config): ChildSpec {
+export async function redisSpec(config: Config): Promise<ChildSpec> {
   const dir = join(config.dataDir, 'redis');
   mkdirSync(dir, { recursive: true });
   const file = join(dir, 'redis.conf');
   const { redisPort: port, redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
-  writeFileSync(file, redisConfig({ port, dir, appendfsync, memoryBytesMax }));
+  const socket = redisSocket(config.dataDir);
+  const hasSocket = socket !== undefined && (await holdsSockets(socket));
+  const password = findOrMakeSecret(redisPasswordFile(config.dataDir));
+  writeFileSync(file, redisConfig({ port, dir, password, hasSocket, appendfsync, memoryBytesMax }), {
+    mode: 0o600,
+  });
   return {
     name: 'redis',
     program: { command: 'redis-server', args: [file], env: process.env },
     ipc: false,
-    healthy: async (pid) => (await readyRedisPid(port)) === pid,
+    healthy: async (pid) => (await readyRedisPid(port, password)) === pid,
     healthyMsMax: 30 * minuteMs,
     stopMsMax: 20_000,
   };
+}
+
+/** Whether a server can listen there: some shared file systems hold no sockets. Leaves nothing there. */
+async function holdsSockets(path: string): Promise<boolean> {
+  rmSync(path, { force: true });
+  const server = createServer();
+  const listens = new Promise<boolean>((settle) => {
+    server.once('error', () => settle(false));
+    server.listen(path, () => settle(true));
+  });
+  if (!(await listens)) return false;
+  await new Promise((resolve) => server.close(resolve));
+  return true;
 }
 
 export function clickhouseSpec(config: Config): ChildSpec {
@@ -51,8 +71,8 @@ export function workerSpec(config: Config, number: number): ChildSpec {
 }
 
 /**
- * The API processes share one port, so any of them may answer for another that starts. `env` is what a start on
- * one machine adds to the environment.
+ * The API processes share one port, so any of them may answer the check of another one that starts. `env` is what a
+ * start on one machine adds to the environment.
  */
 export function apiSpec(config: Config, number: number, env: NodeJS.ProcessEnv): ChildSpec {
   const program = nodeProgram('src/main.js');
@@ -71,14 +91,14 @@ export function nodeProgram(compiled: string, ...args: string[]): ChildSpec['pro
   return { command: process.execPath, args: [path, ...args], env: process.env };
 }
 
-/** The host as it stands in a URL for use on this machine. */
+/** The host in URLs for use on this machine. */
 export function urlHost(host: string): string {
   const reachable = reachableHost(host);
   return reachable.includes(':') ? `[${reachable}]` : reachable;
 }
 
 export async function answersOk(url: string): Promise<boolean> {
-  // No connection stays open after the answer: one would hold up a server that is asked to stop.
+  // Closes the connection after the answer: an open one would delay a server that has to stop.
   const reply = await fetch(url, { headers: { connection: 'close' }, signal: AbortSignal.timeout(5_000) });
   await reply.arrayBuffer();
   return reply.ok;

@@ -1,7 +1,8 @@
-// What the start says when everything runs: where things listen, and what to try.
+// What the start prints when everything runs: where things listen, and what to try.
 
-import { relative } from 'node:path';
-import { type Config, clickhousePasswordFile } from '../../src/config.js';
+import { writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { type Config, clickhousePasswordFile, redisPasswordFile } from '../../src/config.js';
 import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
 
@@ -15,17 +16,25 @@ export type Bootstrap = {
     readonly name: string;
     readonly main: boolean;
   }[];
+  /** Whether an operator of the console has chosen a password. */
+  readonly has_operator: boolean;
   /** Only when the account was created now. */
   readonly api_key?: string;
 };
 
-/** Returns the lines. The passwords of REDIS_URL and CLICKHOUSE_URL are not among them. */
+/**
+ * Returns the lines. The passwords of REDIS_URL and CLICKHOUSE_URL are not among them. `apiKey`, `invitation`: how their lines
+ * show them.
+ */
 export function greeting(
   config: Config,
-  { environments, api_key }: Bootstrap,
+  { environments }: Bootstrap,
   { tokenFile, demo }: Administration,
+  apiKey: string | undefined,
+  invitation: string | undefined,
 ): string[] {
   const host = urlHost(config.host);
+  const admin = urlHost(config.adminHost);
   const main = environments.find((environment) => environment.main) ?? environments[0];
   const clickhouse = curlClickHouse(config);
   const reader = shortPath(clickhousePasswordFile(config.dataDir, 'reader'));
@@ -42,11 +51,21 @@ export function greeting(
     '',
     ...table([
       ['API', config.publicBaseUrl],
-      ...(demo ? [['Try it', `http://${host}:${config.adminPort}/demo`]] : []),
-      ['Visualizer', `http://${host}:${config.adminPort}/visualizer`],
+      ...(demo ? [['Try it', `http://${admin}:${config.adminPort}/demo`]] : []),
+      ['Console', config.adminBaseUrl],
+      ...(invitation === undefined
+        ? []
+        : [
+            ['', `to sign in as ${firstOperator}, open the link once:`],
+            ['', invitation],
+          ]),
+      ['Visualizer', `http://${admin}:${config.adminPort}/visualizer`],
       ['ADMIN_TOKEN', tokenFile === undefined ? 'as in the environment' : `cat ${shortPath(tokenFile)}`],
-      ['Metrics, admin', `http://${host}:${config.adminPort}/metrics`],
-      ['Redis', config.redisUrl.split(',').map(withoutSecrets).join(', ')],
+      ['Metrics, admin', `http://${admin}:${config.adminPort}/metrics`],
+      ['Redis', redisAddress(config)],
+      ...(config.redisEmbedded
+        ? [['', `password: cat ${shortPath(redisPasswordFile(config.dataDir))}`]]
+        : []),
       ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
       ...(config.clickhouseEmbedded
         ? [
@@ -57,7 +76,7 @@ export function greeting(
       ['', `${clickhouse} -d 'SELECT count() FROM events'`],
       ['Data and logs', config.dataDir],
       ...environments.map(({ name, app_id }) => [`app_id`, `${app_id}  ${name}`]),
-      ...(api_key === undefined ? [] : [['API key', `${api_key}  (shown only now)`]]),
+      ...(apiKey === undefined ? [] : [['API key', apiKey]]),
     ]),
     '',
     'Track an event:',
@@ -68,6 +87,31 @@ export function greeting(
     '  npm run --silent admin -- accounts list',
     '',
   ];
+}
+
+/** The first person of a deployment, whom the start invites for as long as there is no operator. */
+export const firstOperator = 'operator@localhost';
+
+/**
+ * How a start shows a secret: on a terminal as it is, else by the name of a file that only its owner can read, since whatever
+ * else takes the output keeps it.
+ */
+function showSecret(config: Config, name: string, secret: string, isTerminal: boolean): string {
+  if (isTerminal) return secret;
+  const file = join(config.dataDir, name);
+  writeFileSync(file, `${secret}\n`, { mode: 0o600, flush: true });
+  return `cat ${shortPath(file)}`;
+}
+
+/** How the first start shows the API key. */
+export function showApiKey(config: Config, apiKey: string, isTerminal: boolean): string {
+  const advice = isTerminal ? 'shown only now' : 'keep it and remove the file';
+  return `${showSecret(config, 'api-key', apiKey, isTerminal)}  (${advice})`;
+}
+
+/** How a start shows the link of the first operator. */
+export function showInvitation(config: Config, url: string, isTerminal: boolean): string {
+  return showSecret(config, 'sign-in-link', url, isTerminal);
 }
 
 function curlClickHouse(config: Config): string {
@@ -81,6 +125,12 @@ function curlClickHouse(config: Config): string {
   return `curl -s${user} '${url.origin}${path}?database=${config.clickhouseDatabase}'`;
 }
 
+/** The embedded one by its port, which other programs use. */
+function redisAddress({ redisEmbedded, redisPort, redisUrl }: Config): string {
+  if (redisEmbedded) return `redis://127.0.0.1:${redisPort}`;
+  return redisUrl.startsWith('/') ? redisUrl : redisUrl.split(',').map(withoutSecrets).join(', ');
+}
+
 function withoutSecrets(address: string): string {
   const url = new URL(address);
   url.username = '';
@@ -89,8 +139,7 @@ function withoutSecrets(address: string): string {
   return url.href.replace(/\/$/, '');
 }
 
-/** From the folder of the start, when it lies below that. */
-/** As a shell takes it. */
+/** Relative to the folder of the start if it is below that, and quoted for a shell if need be. */
 function shortPath(path: string): string {
   const below = relative('', path);
   const short = below.startsWith('..') ? path : below;

@@ -1,5 +1,5 @@
-// Starts one child process that does not outlive this one and that no terminal reaches: Ctrl-C goes to the
-// starter alone, which stops its children in its own order. Used by the supervisor and by the tests.
+// Starts one child process that does not outlive this one and gets no signals from the terminal: Ctrl-C reaches only
+// the starter, which stops its children in its own order. The supervisor and the harness use it.
 
 import { type ChildProcess, type StdioOptions, spawn, spawnSync } from 'node:child_process';
 import { delimiter, join } from 'node:path';
@@ -29,9 +29,23 @@ export function launch(
   return spawn(command, args, { cwd: program.cwd, env: program.env, stdio, detached: true });
 }
 
+/** Whether it was started and has not ended. */
+export function isAlive(child: ChildProcess): boolean {
+  return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+}
+
+/** Ends what a launched program has started, such as a rewrite of the append-only file: it must not outlive its starter. */
+export function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
 let found: { readonly path: string | undefined } | undefined;
 
-/** A path, since the program's environment may have another PATH. Absent where it does not work. */
+/** A full path, since the program's environment may have another PATH. Undefined where setpriv does not work. */
 function setprivPath(): string | undefined {
   found ??= {
     path: (process.env.PATH ?? '')

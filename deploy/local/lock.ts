@@ -1,8 +1,8 @@
 // Owns the claim on DATA_DIR: at most one supervisor, with its children, works in it.
 //
 // The lock is flock(2) on an open file that the children inherit, so the kernel holds it exactly as long as
-// any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file
-// holds who they are: for the message of a second start, and to end what a killed supervisor left behind.
+// any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file lists
+// their processes: for the message of a second start, and to end those that a killed supervisor left behind.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
@@ -12,11 +12,11 @@ import { identifyProcess, isRunning, type ProcessIdentity, signalProcess } from 
 import { StartError } from './start-error.js';
 
 export type DataDirLock = {
-  /** Every child inherits it, and so shares the lock. */
+  /** The open file. Every child inherits it, and so shares the lock. */
   readonly fd: number;
-  /** Notes a child under its name, in the place of an earlier one of that name. */
+  /** Notes a child under its name, replacing an earlier one of that name. */
   note(name: string, pid: number): void;
-  /** A start from now on waits for the end of this one instead of giving up. */
+  /** From now on another start waits for the end of this one instead of giving up. */
   noteStopping(): void;
   /** Call it when the children are gone. */
   release(): void;
@@ -28,15 +28,15 @@ type Holders = {
   readonly children: ProcessIdentity[];
 };
 
-/** A killed start's children end by themselves; after this they are told to, then killed. */
+/** The children of a killed start end by themselves; after this time they are asked to, then killed. */
 const terminateAfterMs = 1_000;
 const killAfterMs = 20_000;
-/** A start that stops may take as long as all its children may, one kind after another. */
+/** A start that stops may take as long as all its kinds of children together. */
 const giveUpAfterMs = 100_000;
 
 /**
- * Takes the lock; settles when it is held. Throws StartError when another supervisor holds it. Waits for one
- * that is stopping, and for the children of one that is gone, and ends those if they don't end by themselves.
+ * Settles when the lock is taken. Throws StartError when another supervisor holds it. Waits for a supervisor that is
+ * stopping, and for the children of one that is gone; ends those children if they don't end by themselves.
  */
 export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
   const file = join(dataDir, 'lock');
@@ -53,7 +53,7 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
     }
     const left = holders?.children.filter(isRunning) ?? [];
     const names = left.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ') || 'a process';
-    if (!waited) say(`waiting for what an earlier start left running: ${names}`);
+    if (!waited) say(`waiting for processes that an earlier start left running: ${names}`);
     const waitedMs = performance.now() - startedAt;
     const tell = (signal: NodeJS.Signals) => {
       if (!told.has(signal)) for (const child of left) signalProcess(child, signal);
@@ -92,7 +92,7 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
 function openLockFile(dataDir: string, file: string): number {
   try {
     mkdirSync(dataDir, { recursive: true });
-    return openSync(file, constants.O_RDWR | constants.O_CREAT, 0o644);
+    return openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600);
   } catch (error) {
     throw new StartError(`DATA_DIR ${dataDir} cannot be written (${(error as NodeJS.ErrnoException).code})`);
   }
@@ -103,7 +103,7 @@ function tryLock(fd: number, file: string): boolean {
   const { status } = spawnSync('flock', ['-n', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] });
   if (status === 0) return true;
   if (status === 1) return false;
-  // No flock(1) here, or a file system without locks: go by who is noted in the file.
+  // There is no flock(1) here, or the file system has no locks: rely on the processes noted in the file.
   const holders = readHolders(file);
   return holders === undefined || ![holders.supervisor, ...holders.children].some(isRunning);
 }
@@ -112,7 +112,7 @@ function readHolders(file: string): Holders | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Holders;
   } catch {
-    // Empty, or being written this moment.
+    // Empty, or being written at this moment.
     return undefined;
   }
 }

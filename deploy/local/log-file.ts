@@ -1,5 +1,5 @@
-// Owns the log file of one child: the child writes to it directly, so what it says is kept even when the
-// supervisor is gone; the supervisor reads along, shows warnings and errors, and bounds the size.
+// Owns the log file of one child. The child writes to it directly, so its log is kept even when the supervisor is
+// gone. The supervisor reads along, shows warnings and errors, and limits the size.
 
 import { closeSync, copyFileSync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -15,7 +15,7 @@ export type LogFile = {
   readonly path: string;
   /** For the child's stdout and stderr. */
   readonly fd: number;
-  /** Shows what was written since the last look, now. */
+  /** Shows at once what was written since the last look. */
   flush(): void;
   /** The last lines written since the file was opened, for the message about a child that ended. */
   lastLines(count: number): string[];
@@ -42,7 +42,7 @@ export function openLogFile(
 
   function flush(): void {
     const { size } = fstatSync(fd);
-    // A child that writes faster than this is read in part only; the file has it all.
+    // If a child writes faster than this, only a part is read; the file has everything.
     if (size - readTo > readBytesMax) readTo = size - readBytesMax;
     if (size > readTo) {
       const bytes = Buffer.alloc(size - readTo);
@@ -68,7 +68,7 @@ export function openLogFile(
     else hidden += 1;
   }
 
-  /** The child keeps its descriptor, so the content moves and the file stays. */
+  /** The child keeps its descriptor, so the content is moved away and the file stays. */
   function rotate(): void {
     copyFileSync(path, `${path}.1`);
     ftruncateSync(fd, 0);

@@ -6,7 +6,7 @@ const levelNames = new Map([
   [60, 'fatal'],
 ]);
 
-/** Short text of a warning, an error, or a line that is no log entry (a stack); undefined for all else. */
+/** The short text of a warning, an error, or a line that is not a log entry (a stack); undefined for other entries. */
 export function logLineText(line: string): string | undefined {
   if (!line.startsWith('{'))
     return line.trim() === '' ? undefined : line.replace(/^sluice: /, '').slice(0, 300);
@@ -22,7 +22,7 @@ function parse(line: string): Record<string, unknown> | undefined {
   try {
     return JSON.parse(line) as Record<string, unknown>;
   } catch {
-    // Begins like an entry and isn't one.
+    // It begins like an entry but is not one.
     return undefined;
   }
 }

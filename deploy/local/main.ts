@@ -1,5 +1,5 @@
-// The supervisor behind `npm start`: runs Redis, ClickHouse, the workers and the API on one machine, in this
-// order, each when the one before is healthy; starts again whatever ends; stops all of it in reverse order.
+// The supervisor behind `npm start`. It starts Redis, ClickHouse, the workers and the API on one machine, in this
+// order, each one when the one before is healthy. It restarts whatever ends, and stops everything in reverse order.
 
 import { join } from 'node:path';
 import { type Config, readConfigOrExit } from '../../src/config.js';
@@ -8,13 +8,15 @@ import { checkPorts } from './check-ports.js';
 import { type Child, type ChildSpec, createChild } from './child.js';
 import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
 import { missingEngine } from './clickhouse/engine.js';
-import { type Bootstrap, greeting } from './greeting.js';
+import { type Bootstrap, firstOperator, greeting, showApiKey, showInvitation } from './greeting.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
+import { closeToOthers, makeFilesPrivate } from './private-data.js';
 import { runOnce } from './run-once.js';
 import { StartError } from './start-error.js';
 
 const config = readConfigOrExit();
+makeFilesPrivate();
 const children: Child[] = [];
 const stopping = new AbortController();
 const hurry = new AbortController();
@@ -29,6 +31,7 @@ if (process.env.npm_lifecycle_event === 'start') stopWithParent();
 try {
   if (config.clickhouseEmbedded) checkEngine();
   lock = await lockDataDir(config.dataDir, say);
+  closeToOthers(config.dataDir);
   await checkPorts(config);
   await startAll(config, lock);
 } catch (error) {
@@ -54,7 +57,7 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   };
 
   const steps: (() => Promise<void>)[] = [
-    () => (config.redisEmbedded ? start(redisSpec(config)) : checkOutsideRedis(config, say)),
+    async () => (config.redisEmbedded ? start(await redisSpec(config)) : checkOutsideRedis(config, say)),
     () =>
       config.clickhouseEmbedded
         ? start(clickhouseSpec(config))
@@ -75,7 +78,23 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   }
   if (stopping.signal.aborted) return;
   if (bootstrap?.restored) say('accounts and deletion requests were loaded from ClickHouse into Redis');
-  if (bootstrap) process.stdout.write(`${greeting(config, bootstrap, administration).join('\n')}\n`);
+  if (bootstrap === undefined) return;
+  const { api_key, has_operator } = bootstrap;
+  const isTerminal = process.stdout.isTTY;
+  const apiKey = api_key === undefined ? undefined : showApiKey(config, api_key, isTerminal);
+  const url = has_operator ? undefined : await inviteOperator(run);
+  if (stopping.signal.aborted) return;
+  const invitation = url === undefined ? undefined : showInvitation(config, url, isTerminal);
+  process.stdout.write(`${greeting(config, bootstrap, administration, apiKey, invitation).join('\n')}\n`);
+}
+
+/** The link with which the first operator chooses a password; undefined if the start is being stopped. */
+async function inviteOperator(
+  run: (name: string, ...args: [string, ...string[]]) => Promise<string>,
+): Promise<string | undefined> {
+  const words = ['people', 'invite', firstOperator, '--role', 'operator'];
+  const output = await run('invite', 'src/admin/main.js', ...words);
+  return stopping.signal.aborted ? undefined : (JSON.parse(output) as { url: string }).url;
 }
 
 async function startChild(spec: ChildSpec, lock: DataDirLock): Promise<void> {
@@ -99,13 +118,13 @@ function onStop(reason: string): void {
   });
 }
 
-/** npm passes some signals on to its shell only, and cannot pass on SIGKILL: then its end is the signal. */
+/** npm passes some signals only to its shell, and cannot pass SIGKILL on. So its end counts as a signal. */
 function stopWithParent(): void {
   const parent = process.ppid;
   const timer = setInterval(() => {
     if (process.ppid === parent) return;
     clearInterval(timer);
-    // After Ctrl-C npm and its shell may well end before this: no second signal.
+    // After Ctrl-C npm and its shell may end before this process: that is not a second signal.
     if (!stopping.signal.aborted) onStop('npm has ended');
   }, 200);
   timer.unref();

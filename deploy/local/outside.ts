@@ -1,17 +1,17 @@
-// Looks at the Redis and the ClickHouse that run elsewhere: whether they answer, and whether Redis is set up
-// to keep what it acknowledges.
+// Checks the Redis and the ClickHouse that run elsewhere: whether they answer, and whether Redis is configured to
+// keep what it acknowledges.
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { createLog } from '../../src/log.js';
-import { connect, type RedisAddress, ready, serversOf } from '../../src/redis/client.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { connect, type RedisAddress, serversOf, untilReady } from '../../src/redis/client.js';
 import { answersOk } from './children.js';
 import { StartError } from './start-error.js';
 
 /** A service that is started at the same time may take this long to answer. */
 const answerMsMax = 10_000;
 
-/** Throws StartError when REDIS_URL does not answer; says so when the settings of a server can lose data. */
+/** Throws StartError when REDIS_URL does not answer; warns when the settings of a server can lose data. */
 export async function checkOutsideRedis(address: RedisAddress, say: (line: string) => void): Promise<void> {
   const infos = await firstAnswer(
     () => (address.redisCluster ? clusterInfos(address) : redisInfo(address.redisUrl)),
@@ -37,11 +37,11 @@ export async function checkOutsideClickHouse(url: string): Promise<void> {
   }, 'CLICKHOUSE_URL: no ClickHouse answers there');
 }
 
-/** Of every server of a cluster. */
+/** The answers of every server of a cluster. */
 async function clusterInfos(address: RedisAddress): Promise<string[]> {
   const redis = connect(address, createLog('start', 'silent'));
   try {
-    await ready(redis, 5_000);
+    await untilReady(redis, 5_000);
     return await Promise.all(
       (await serversOf(redis)).map(
         async (server) => `${await server.info('memory')}${await server.info('persistence')}`,

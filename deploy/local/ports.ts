@@ -3,7 +3,7 @@
 
 import { connect, createServer } from 'node:net';
 
-/** `free`, or why not: `taken`, or the code of the error with which the bind failed. */
+/** `free`, or the reason why not: `taken`, or the error code of the bind. */
 export async function probePort(host: string, port: number): Promise<'free' | 'taken' | string> {
   if (await answers(reachableHost(host), port)) return 'taken';
   const code = await bindError(host, port);

@@ -1,5 +1,4 @@
-// Recognises a process over time: the system gives a process id to another process later, but not together
-// with the same start time.
+// Recognises a process again later: the system reuses process ids, but never with the same start time.
 
 import { readFileSync } from 'node:fs';
 
@@ -15,7 +14,7 @@ export function identifyProcess(name: string, pid: number): ProcessIdentity {
   return startTicks === undefined ? { name, pid } : { name, pid, startTicks };
 }
 
-/** Whether that very process still runs. A zombie doesn't: it has ended and holds nothing. */
+/** Whether exactly that process still runs. A zombie does not: it has ended and holds nothing. */
 export function isRunning(identity: ProcessIdentity): boolean {
   if (identity.startTicks !== undefined) {
     const stat = readStat(identity.pid);
@@ -29,7 +28,7 @@ export function isRunning(identity: ProcessIdentity): boolean {
   }
 }
 
-/** Sends the signal if that very process still runs. */
+/** Sends the signal if exactly that process still runs. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): void {
   if (!isRunning(identity)) return;
   try {
@@ -42,7 +41,7 @@ export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals)
 function readStat(pid: number): { state: string; startTicks: string } | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The program's name stands in parentheses and may itself hold spaces and parentheses.
+    // The program's name is in parentheses and may itself contain spaces and parentheses.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return { state: fields[0] ?? '', startTicks: fields[19] ?? '' };
   } catch {

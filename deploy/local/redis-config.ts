@@ -1,17 +1,22 @@
-// Owns the configuration of the embedded Redis: which guarantees it is started with.
+// Owns the configuration of the embedded Redis, and so what it guarantees.
 
 export type RedisSettings = {
   readonly port: number;
   readonly dir: string;
+  /** What every connection has to send first; undefined: nothing. */
+  readonly password?: string;
+  /** Whether it also listens on `redis.sock` in its folder, for processes of the same user. */
+  readonly hasSocket: boolean;
   readonly appendfsync: 'always' | 'everysec' | 'no';
   readonly memoryBytesMax: number;
 };
 
 /**
  * Returns the text of redis.conf. Every write goes to the append-only file before it is answered
- * (`appendfsync always`), a write beyond the memory limit is refused and nothing is ever evicted, and a tail
- * that a crash cut off is dropped at the next start instead of preventing it. Hashes that expire are freed
- * beside the commits. The file is written anew from 256 MB on.
+ * (`appendfsync always`). Redis refuses a write beyond the memory limit and never evicts anything. If a crash cut off
+ * the end of the file, the next start drops that end instead of failing. Expired hashes are freed in another thread.
+ * Redis rewrites the file from 256 MB on. It keeps no commands besides: the log of slow ones and the report of a crash
+ * would hold identities.
  */
 export function redisConfig(settings: RedisSettings): string {
   return [
@@ -20,6 +25,8 @@ export function redisConfig(settings: RedisSettings): string {
     'protected-mode yes',
     'daemonize no',
     `dir ${JSON.stringify(settings.dir)}`,
+    ...(settings.password === undefined ? [] : [`requirepass ${settings.password}`]),
+    ...(settings.hasSocket ? ['unixsocket redis.sock', 'unixsocketperm 700'] : []),
     'appendonly yes',
     `appendfsync ${settings.appendfsync}`,
     'aof-load-truncated yes',
@@ -28,6 +35,8 @@ export function redisConfig(settings: RedisSettings): string {
     `maxmemory ${settings.memoryBytesMax}`,
     'maxmemory-policy noeviction',
     'lazyfree-lazy-expire yes',
+    'slowlog-log-slower-than -1',
+    'crash-log-enabled no',
     'logfile ""',
     '',
   ].join('\n');

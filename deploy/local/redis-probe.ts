@@ -4,11 +4,12 @@ import { connect } from 'node:net';
 
 /**
  * Settles with the process id of the Redis on that loopback port once it has loaded its data, `undefined`
- * while it is loading, and rejects when nobody answers.
+ * while it is loading or has another password, and rejects when nobody answers.
  */
-export async function readyRedisPid(port: number): Promise<number | undefined> {
-  const reply = await ask(port, 'PING\r\nINFO server\r\nQUIT\r\n');
-  if (!reply.startsWith('+PONG')) return undefined;
+export async function readyRedisPid(port: number, password?: string): Promise<number | undefined> {
+  const auth = password === undefined ? '' : `AUTH ${password}\r\n`;
+  const reply = await ask(port, `${auth}PING\r\nINFO server\r\nQUIT\r\n`);
+  if (!reply.startsWith(password === undefined ? '+PONG' : '+OK\r\n+PONG')) return undefined;
   return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
 }
 

@@ -1,4 +1,4 @@
-// Runs one of our programs to its end: the steps between the services.
+// Runs one of our programs until it ends: the steps between the services.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { StartError } from './start-error.js';
 const stopMsMax = 5_000;
 const waitingLineEveryMs = 10_000;
 
-/** Settles with what it printed on stdout. Throws StartError, with its last words, when it fails. */
+/** Settles with what it printed on stdout. Throws StartError, with its last lines, when it fails. */
 export async function runOnce(
   name: string,
   program: Program,
@@ -33,11 +33,11 @@ export async function runOnce(
   clearTimeout(killTimer);
   clearInterval(waiting);
   if (code === 0 || stopping.aborted) return output();
-  const said = errors()
+  const errorLines = errors()
     .split('\n')
     .map(logLineText)
     .filter((line) => line !== undefined);
-  throw new StartError(`${name} ended with ${signal ?? `code ${code}`}: ${said.slice(-3).join(' | ')}`);
+  throw new StartError(`${name} ended with ${signal ?? `code ${code}`}: ${errorLines.slice(-3).join(' | ')}`);
 }
 
 function collect(child: ChildProcess): [() => string, () => string] {

@@ -1,6 +1,6 @@
 // What a fresh clone needs before anything of ours runs: the right Node, the packages of the lock file, a
-// redis-server. Each step is silent when there is nothing to do, and ends the process with one line that
-// says what to do when it cannot do it itself.
+// redis-server. Each step is silent when there is nothing to do. If a step cannot do its work, it ends the process with
+// one line that says what to do.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
 import { spawnSync } from 'node:child_process';
@@ -26,10 +26,10 @@ export function fail(line) {
 export function requireNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major === 22 || major === 24 || (major === 20 && minor >= 12)) return;
-  fail(`needs Node 22 or 24 (or 20.12 and newer ones of 20), this is ${process.versions.node}`);
+  fail(`needs Node 22, Node 24 or a Node 20 from 20.12 on; this is ${process.versions.node}`);
 }
 
-/** Ends the process where the binary of uWebSockets.js for this Node does not load: that for 24 needs a newer glibc. */
+/** Ends the process if the binary of uWebSockets.js for this Node does not load: the one for Node 24 needs a newer glibc. */
 export function requireFront() {
   const fault = frontFault();
   if (fault !== undefined) fail(fault);
@@ -51,7 +51,7 @@ export function frontFault(
   }
 }
 
-/** Installs the packages of package-lock.json when they are missing or other ones. */
+/** Installs the packages of package-lock.json if they are missing or differ. */
 export function installPackages() {
   if (packagesInstalled()) return;
   say('installing packages (npm ci)');
@@ -64,7 +64,7 @@ export function installPackages() {
   if (installed.status !== 0) fail('the packages could not be installed: npm ci failed, see above');
 }
 
-/** npm leaves a copy of the lock file in node_modules when it has finished: what it lists is compared. */
+/** When npm has finished, it leaves a copy of the lock file in node_modules; this compares the two. */
 function packagesInstalled() {
   const record = join(root, 'node_modules/.package-lock.json');
   if (!existsSync(record)) return false;
@@ -74,10 +74,15 @@ function packagesInstalled() {
 }
 
 /**
- * Whether every package of one lock file is in another one and there. An optional package may be absent when it exists
- * for some platforms only.
+ * Whether every package of one lock file is listed in the other one and installed. An optional package may be absent if
+ * it exists for some platforms only, or if nothing that is installed depends on it.
  */
 export function isInstalled(wanted, installed, exists) {
+  const needed = new Set(
+    [wanted[''] ?? {}, ...Object.values(installed)].flatMap(({ dependencies, optionalDependencies }) =>
+      Object.keys({ ...dependencies, ...optionalDependencies }),
+    ),
+  );
   return Object.entries(wanted).every(
     ([path, { version, integrity, optional, devOptional, os, cpu, libc }]) => {
       if (path === '') return true;
@@ -86,7 +91,8 @@ export function isInstalled(wanted, installed, exists) {
         return found.version === version && found.integrity === integrity && exists(path);
       }
       const isOptional = optional === true || devOptional === true;
-      return isOptional && (os ?? cpu ?? libc) !== undefined;
+      const name = path.replace(/^.*node_modules\//, '');
+      return isOptional && ((os ?? cpu ?? libc) !== undefined || !needed.has(name));
     },
   );
 }
@@ -103,8 +109,8 @@ export function installRedis() {
 }
 
 /**
- * Installs the Debian packages of those programs that are missing, all with one command. `otherwise` says what
- * else one can do.
+ * Installs the Debian packages of the missing programs, all with one command. `otherwise` says what else the user
+ * can do.
  */
 export function installPrograms(wanted) {
   const missing = wanted.filter(({ program }) => !onPath(program));
@@ -124,14 +130,14 @@ export function installPrograms(wanted) {
   if (still.length > 0) fail(`${still.join(', ')} ${is} still missing: ${byHand}`);
 }
 
-/** Compiles what changed; ends the process when there are errors, which the compiler has printed then. */
+/** Compiles what changed. Ends the process if there are errors; the compiler has printed them. */
 export function buildOrExit() {
   if (isBuilt()) return;
   say('building');
   if (!build()) fail('the build failed, see above');
 }
 
-/** Whether commands can be run as root without a question. */
+/** Whether commands can run as root without asking for a password. */
 function mayBeRoot() {
   return isRoot() || spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status === 0;
 }
@@ -150,7 +156,7 @@ export function run([command, ...args], { cwd } = {}) {
   return spawnSync(command, args, { cwd, stdio: ['ignore', 2, 2] }).status === 0;
 }
 
-/** Whether a program is on the PATH, or in another folder. */
+/** Whether a program is on the PATH or in `otherFolder`. */
 export function onPath(program, otherFolder = '') {
   return [...(process.env.PATH ?? '').split(delimiter), otherFolder].some(
     (folder) => folder !== '' && existsSync(join(folder, program)),

@@ -1,5 +1,6 @@
 // `npm test`: sets up what is missing, builds (which checks the types), lints, runs the tests.
-// `npm test -- name` runs only the files whose path contains the name, and no lint.
+// `npm test -- name` runs only the files whose path contains the name, and no lint; `npm run test:quick` those that
+// need no deployment. With `--record` a run that passes notes how long each file took, for the order of later ones.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
 import { spawnSync } from 'node:child_process';
@@ -20,27 +21,42 @@ import { unpackPrograms } from './unpack.mjs';
 
 /** Debian's programs that some tests drive, by the imports that use them. */
 const testPrograms = [
-  { program: 'chromium', package: 'chromium', usedBy: ['support/browser.js'] },
+  { program: 'chromium', package: 'chromium', usedBy: ['harness/browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
-  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'support/shell.js'] },
+  { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
+  { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
+  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'harness/shell.js'] },
 ];
 
 /** The same, of packages that would start a service when they are installed. */
-const unpackedPrograms = [{ program: 'promtool', package: 'prometheus', usedBy: ['support/promtool.js'] }];
+const unpackedPrograms = [
+  { program: 'promtool', package: 'prometheus', usedBy: ['support/promtool.js'] },
+  { program: 'prometheus', package: 'prometheus', usedBy: ['support/alerting.js'] },
+  { program: 'prometheus-alertmanager', package: 'prometheus-alertmanager', usedBy: ['support/alerting.js'] },
+  { program: 'nginx', package: 'nginx', usedBy: ['support/proxies.js'] },
+  { program: 'caddy', package: 'caddy', usedBy: ['support/proxies.js'] },
+];
 
-const names = process.argv.slice(2);
+const options = process.argv.slice(2).filter((argument) => argument.startsWith('--'));
+const names = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
+const unknown = options.find((option) => option !== '--quick' && option !== '--record');
+if (unknown !== undefined) fail(`no option ${unknown}: there are --quick and --record`);
 
 requireNode();
 installPackages();
 requireFront();
 installRedis();
-const sources = testSources();
+const all = testSources();
+buildOrExit();
+if (names.length === 0) lint();
+const { isQuick, runFiles } = await import('../../dist/test/runner/run.js');
+const sources = options.includes('--quick') ? all.filter(isQuick) : all;
 const isUsed = ({ usedBy }) => sources.some((path) => usedBy.some((imported) => usesFile(path, imported)));
 installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));
-buildOrExit();
-if (names.length === 0) lint();
-process.exit(runTests(sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')))));
+const files = sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')));
+say(`running ${files.length} test file${files.length === 1 ? '' : 's'}`);
+process.exitCode = await runFiles({ root, files, record: options.includes('--record') });
 
 function lint() {
   say('checking style (biome)');
@@ -61,16 +77,6 @@ function testSources() {
 
 function usesFile(path, imported) {
   return readFileSync(join(root, path), 'utf8').includes(imported);
-}
-
-/**
- * One file after another: each starts servers of its own, and what a test measures against a deadline should
- * not depend on what another one does to the machine. A test that hangs is ended instead of the whole run.
- */
-function runTests(files) {
-  say(`running ${files.length} test file${files.length === 1 ? '' : 's'}`);
-  const options = ['--test-reporter=spec', '--test-concurrency=1', `--test-timeout=${15 * 60_000}`];
-  return runNode(['--test', ...options, ...files]);
 }
 
 function runNode(args) {

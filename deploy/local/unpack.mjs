@@ -1,16 +1,16 @@
 // Fetches a single program out of a Debian package without installing the package, which would start a service.
-// Needs no root, unless the package lists are missing. Silent when there is nothing to do, and ends the process with
-// one line that says what to do when it cannot do it itself.
+// Needs no root, unless the package lists are missing. Silent when there is nothing to do. If it cannot do its work, it
+// ends the process with one line that says what to do.
 // Plain JavaScript without dependencies, since it runs before anything is built.
 
-import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, onPath, root, run, runAsRoot, say } from './setup.mjs';
 
-/** Where such programs are; tests look for them on the PATH and here. It goes when packages are installed anew. */
+/** The folder of such programs; tests look for them on the PATH and here. Reinstalling packages removes it. */
 export const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
-/** Brings every program of `wanted` that is neither on the PATH nor unpacked yet. */
+/** Fetches every program of `wanted` that is neither on the PATH nor already unpacked. */
 export function unpackPrograms(wanted, into = unpackedDir) {
   for (const each of wanted) if (!onPath(each.program, into)) unpack(each, into);
 }
@@ -23,14 +23,15 @@ function unpack({ program, package: name }, into) {
   const folder = mkdtempSync(join(into, 'unpack-'));
   const file = download(name, folder);
   const unpacked = file !== undefined && run(['dpkg-deb', '-x', file, 'content'], { cwd: folder });
-  if (unpacked) renameSync(join(folder, 'content/usr/bin', program), join(into, program));
+  const found = ['usr/bin', 'usr/sbin'].map((at) => join(folder, 'content', at, program)).find(existsSync);
+  if (unpacked && found !== undefined) renameSync(found, join(into, program));
   rmSync(folder, { recursive: true, force: true });
-  if (!unpacked) fail(`${program} could not be fetched: ${byHand}`);
+  if (!unpacked || found === undefined) fail(`${program} could not be fetched: ${byHand}`);
 }
 
-/** Brings the package's file into the folder and returns its name; undefined when that is not possible. */
+/** Downloads the package's file into the folder and returns its name; undefined if that is not possible. */
 function download(name, folder) {
-  // apt-get would download as a user of its own, who may not write here.
+  // By default apt-get downloads as a user of its own, who may not write here.
   const command = ['apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', name];
   // A fresh container has no package lists, an old one has stale ones.
   if (!run(command, { cwd: folder })) {

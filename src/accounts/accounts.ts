@@ -1,13 +1,14 @@
-// What administrators do with accounts, environments and API keys. Every function settles when the change is
+// What administrators do with accounts and environments. Every function settles when the change is
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
-import { createHash, randomBytes, randomInt } from 'node:crypto';
-import { type LimitName, rateLimits } from '../contract/limits.js';
+import { randomInt } from 'node:crypto';
+import { administration, type LimitName, rateLimits, retention } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
-import type { Account, ApiKey, Environment } from './documents.js';
+import type { Account, Environment } from './documents.js';
+import { hashImportToken, newImportToken } from './import-tokens.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
 
-/** A request of an administrator that cannot be fulfilled; the message is for them. */
+/** An administrator's request that cannot be fulfilled; the message is for the administrator. */
 export class AdministrationError extends Error {}
 
 export type AccountView = {
@@ -18,10 +19,11 @@ export type AccountView = {
 
 export type EnvironmentView = { readonly app_id: string; readonly name: string; readonly main: boolean };
 
-/** All accounts with their environments, the oldest first. */
-export async function listAccounts(redis: Redis): Promise<AccountView[]> {
+/** All accounts with their environments, the oldest first, or one. */
+export async function listAccounts(redis: Redis, accountId?: string): Promise<AccountView[]> {
   const snapshot = await readRegistry(redis);
   return [...snapshot.accounts.values()]
+    .filter((account) => accountId === undefined || account.account_id === accountId)
     .sort(byAge)
     .map((account) => viewAccount(account, [...snapshot.environments.values()]));
 }
@@ -76,22 +78,34 @@ export async function addEnvironment(
 }
 
 export type EnvironmentSettings = {
-  /** Makes it the Main Production environment; the one that was is no longer. */
+  /** Makes it the Main Production environment, in place of the current one. */
   readonly main?: true;
-  readonly validation?: 'strict' | 'lenient';
+  readonly validation?: Environment['validation'];
   readonly limits?: Partial<Record<LimitName, number | 'none' | 'default'>>;
-  /** Added to those that were allowed before. */
+  /** Identities to allow in addition to those already allowed. */
   readonly allowIdentities?: readonly string[];
+  /** Replaces the list. */
+  readonly origins?: 'any' | readonly string[];
+  readonly writeKey?: NonNullable<Environment['write_key']>;
+  /** Milliseconds since 1970, or `none`. */
+  readonly importUntilMs?: number | 'none';
+  readonly retainDays?: number | 'none';
 };
 
-/** Changes an environment's settings; what is not named stays. */
+/** An environment as it is printed after a change: no hash, but the token that the change has made. */
+export type ChangedEnvironment = Omit<Environment, 'import_token_hash'> & { readonly import_token?: string };
+
+/** Changes an environment's settings; settings that are not named stay. A token for imports is shown once, here. */
 export async function setEnvironment(
   redis: Redis,
   appId: string,
   settings: EnvironmentSettings,
-): Promise<Environment> {
+): Promise<ChangedEnvironment> {
+  const { importUntilMs } = settings;
+  const importToken = typeof importUntilMs === 'number' ? newImportToken() : undefined;
   return changeRegistry(redis, (snapshot) => {
-    const before = environmentOf(snapshot, appId);
+    const { import_until, import_token_hash, ...before } = environmentOf(snapshot, appId);
+    const allowance = import_until === undefined ? {} : { import_until, import_token_hash };
     const limits = { ...before.limits };
     for (const [name, value] of Object.entries(settings.limits ?? {}) as [
       LimitName,
@@ -100,15 +114,28 @@ export async function setEnvironment(
       if (value === 'default') delete limits[name];
       else limits[name] = value;
     }
+    const { origins: formerOrigins, retain_days: formerDays, ...others } = before;
+    const retainDays = settings.retainDays ?? formerDays ?? 'none';
+    const origins = settings.origins ?? formerOrigins ?? 'any';
     const after: Environment = {
-      ...before,
+      ...others,
       limits,
       allowed_identities: [
         ...new Set([...(before.allowed_identities ?? []), ...(settings.allowIdentities ?? [])]),
       ],
       ...(settings.validation === undefined ? {} : { validation: settings.validation }),
+      ...(origins === 'any' ? {} : { origins }),
+      ...(settings.writeKey === undefined ? {} : { write_key: settings.writeKey }),
       ...(settings.main === undefined ? {} : { main: true }),
-    };
+      ...(retainDays === 'none' ? {} : { retain_days: retainDays }),
+      ...(importUntilMs === undefined ? allowance : {}),
+      ...(importToken === undefined
+        ? {}
+        : {
+            import_until: new Date(importUntilMs as number).toISOString(),
+            import_token_hash: hashImportToken(importToken),
+          }),
+    } as Environment;
     const changes = [environmentChange(after)];
     if (settings.main && !before.main) {
       for (const other of snapshot.environments.values()) {
@@ -117,96 +144,76 @@ export async function setEnvironment(
         }
       }
     }
-    return { changes, result: after };
+    const { import_token_hash: _, ...shown } = after;
+    const result = importToken === undefined ? shown : { ...shown, import_token: importToken };
+    return { changes, result };
   });
 }
 
-/** Reads `none`, `default` or a whole number as the value of a limit. */
-export function parseLimit(name: string, value: string): [LimitName, number | 'none' | 'default'] {
+/** An environment with its settings; never a hash. */
+export async function showEnvironment(redis: Redis, appId: string): Promise<ChangedEnvironment> {
+  const { import_token_hash: _, ...shown } = environmentOf(await readRegistry(redis), appId);
+  return shown;
+}
+
+/** Reads a date or a time as the end of an allowance for imports, or `none`. */
+export function parseImportUntil(value: unknown, nowMs = Date.now()): number | 'none' {
+  if (value === 'none') return 'none';
+  const form = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+  const ms = typeof value === 'string' && form.test(value) ? Date.parse(value) : Number.NaN;
+  if (!(ms > nowMs && ms <= nowMs + administration.importMsMax)) {
+    const days = administration.importMsMax / (24 * 60 * 60 * 1000);
+    throw new AdministrationError(
+      `import_until must be none, or a date such as 2026-03-01 or a time with offset, at most ${days} days ahead`,
+    );
+  }
+  return ms;
+}
+
+/** Reads a number of days, as a number or in decimal digits, or `none`. */
+export function parseRetainDays(value: unknown): number | 'none' {
+  if (value === 'none') return 'none';
+  const digits = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+  const days = Number(digits);
+  if (!/^\d+$/.test(digits) || days < 1 || days > retention.daysMax)
+    throw new AdministrationError(
+      `retain_days must be none, or a whole number from 1 to ${retention.daysMax}`,
+    );
+  return days;
+}
+
+/** Reads `strict` or `lenient`. */
+export function parseValidation(value: unknown): Environment['validation'] {
+  if (value !== 'strict' && value !== 'lenient')
+    throw new AdministrationError('validation must be strict or lenient');
+  return value;
+}
+
+/** Reads `required` or `optional`. */
+export function parseWriteKey(value: unknown): NonNullable<Environment['write_key']> {
+  if (value !== 'required' && value !== 'optional')
+    throw new AdministrationError('write_key must be required or optional');
+  return value;
+}
+
+/** Reads `none`, `default` or a whole number, as a number or in decimal digits, as the value of a limit. */
+export function parseLimit(name: string, value: unknown): [LimitName, number | 'none' | 'default'] {
   if (!Object.hasOwn(rateLimits, name)) {
     throw new AdministrationError(
       `there is no limit ${name}; the limits are ${Object.keys(rateLimits).join(', ')}`,
     );
   }
   if (value === 'none' || value === 'default') return [name as LimitName, value];
-  const max = Number(value);
-  if (!/^\d+$/.test(value) || max < 1 || max > 1_000_000_000) {
+  const digits = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+  const max = Number(digits);
+  if (!/^\d+$/.test(digits) || max < 1 || max > administration.rateLimitMax) {
     throw new AdministrationError(`the limit ${name} must be none, default, or a whole number above 0`);
   }
   return [name as LimitName, max];
 }
 
-/** Creates the environment's API key when it has none; the key itself is returned only here. */
-export async function createApiKey(
-  redis: Redis,
-  appId: string,
-): Promise<{ app_id: string; api_key: string }> {
-  return writeApiKey(redis, appId, (existing) => {
-    if (existing !== undefined) throw new AdministrationError(`${appId} has an API key; use keys rotate`);
-  });
-}
-
-/** Replaces the environment's API key; the old one and its tokens end at once. */
-export async function rotateApiKey(
-  redis: Redis,
-  appId: string,
-): Promise<{ app_id: string; api_key: string }> {
-  return writeApiKey(redis, appId, (existing) => {
-    if (existing === undefined) throw new AdministrationError(`${appId} has no API key; use keys create`);
-  });
-}
-
-/** Takes the environment's API key away. */
-export async function revokeApiKey(
-  redis: Redis,
-  appId: string,
-): Promise<{ app_id: string; revoked: boolean }> {
-  return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
-    const revoked = snapshot.apiKeys.has(appId);
-    return {
-      changes: revoked ? [{ key: `api_key:${appId}`, document: undefined }] : [],
-      result: { app_id: appId, revoked },
-    };
-  });
-}
-
-/** When the environment's API key was created; never the key. */
-export async function showApiKey(
-  redis: Redis,
-  appId: string,
-): Promise<{ app_id: string; created_at: string | null }> {
-  const snapshot = await readRegistry(redis);
-  environmentOf(snapshot, appId);
-  return { app_id: appId, created_at: snapshot.apiKeys.get(appId)?.created_at ?? null };
-}
-
-export function hashApiKey(apiKey: string): string {
-  return createHash('sha256').update(apiKey).digest('hex');
-}
-
-async function writeApiKey(
-  redis: Redis,
-  appId: string,
-  check: (existing: ApiKey | undefined) => void,
-): Promise<{ app_id: string; api_key: string }> {
-  const apiKey = `slk_${randomBytes(32).toString('base64url')}`;
-  return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
-    check(snapshot.apiKeys.get(appId));
-    const document: ApiKey = {
-      app_id: appId,
-      hash: hashApiKey(apiKey),
-      created_at: new Date().toISOString(),
-    };
-    return {
-      changes: [{ key: `api_key:${appId}`, document }],
-      result: { app_id: appId, api_key: apiKey },
-    };
-  });
-}
-
-function environmentOf(snapshot: RegistrySnapshot, appId: string): Environment {
+/** The document of an environment. Throws AdministrationError when there is none. */
+export function environmentOf(snapshot: RegistrySnapshot, appId: string): Environment {
   const environment = snapshot.environments.get(appId);
   if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
   return environment;
@@ -231,8 +238,8 @@ function newEnvironment(
 }
 
 function checkName(name: string): void {
-  if (name.trim() === '' || name.length > 200)
-    throw new AdministrationError('a name must have 1 to 200 characters');
+  if (name.trim() === '' || name.length > administration.nameMax)
+    throw new AdministrationError(`a name must have 1 to ${administration.nameMax} characters`);
 }
 
 /** A random ten-digit decimal string that is not a key of `taken`. */
@@ -249,7 +256,7 @@ function environmentChange(environment: Environment): Change {
 
 type Aged = { readonly created_at: string; readonly name: string };
 
-/** The oldest first; by name what is equally old. */
+/** The oldest first; equally old ones by name. */
 function byAge(a: Aged, b: Aged): number {
   return a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name);
 }

@@ -1,19 +1,22 @@
-// The life of a deployment's state: made at the first start, found at the next ones, and loaded again from
+// The life of a deployment's state: created at the first start, found at later starts, and loaded again from
 // ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
-import { storedTable, tables } from '../clickhouse/tables.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { loads } from '../contract/limits.js';
+import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { AdministrationError, createAccount, createApiKey, listAccounts } from './accounts.js';
+import { restoreSuppressions } from '../suppression/mirror.js';
+import { AdministrationError, createAccount, listAccounts } from './accounts.js';
+import { createApiKey } from './api-keys.js';
 import { type Deployment, deploymentKey } from './documents.js';
-import { beginLoading, inCalls, LoadInterrupted, type Loading } from './loading.js';
+import { beginLoading, inScriptCalls, LoadInterrupted, type Loading } from './loading.js';
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 
@@ -22,9 +25,9 @@ export type LoadOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
   readonly claimBytesMax: number;
-  /** Loads what else is kept twice into an emptied Redis, before anybody may use it. */
+  /** Loads other data with a second copy into an emptied Redis, before anybody may use that Redis. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
-  /** How long another load is waited for. */
+  /** How long to wait for another load. */
   readonly waitMsMax?: number;
   readonly crash: CrashPoint;
 };
@@ -42,7 +45,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   if (loading === undefined) return checkShards(options);
   try {
     const loaded = await createOrRestore(options, loading);
-    // The epoch is set by now, under which the copies are made.
+    // By now the epoch is set, which copying needs.
     await mirrorRegistry(redis, clickhouse);
     return loaded;
   } finally {
@@ -50,7 +53,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   }
 }
 
-/** Redis is loaded; on a cluster a single shard may have lost its state. The registry is only read. */
+/** For a loaded Redis; on a cluster a single shard may have lost its state. Only reads the registry. */
 async function checkShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
   const { deployment } = await readRegistry(redis);
@@ -59,7 +62,9 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
-  await loadShards(options, loaded, { nonce: randomBytes(16).toString('hex'), confirm });
+  const suppressionVersion = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  const right = { nonce: randomBytes(16).toString('hex'), confirm };
+  await loadShards(options, loaded, right, suppressionVersion);
   await confirm();
   return loaded;
 }
@@ -70,18 +75,21 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
-    await loadShards(options, loaded, loading);
+    await loadShards(options, loaded, loading, '0');
     await loading.finish(loaded.deployment, 'created');
     return loaded;
   }
   await restoreDocuments(loading, mirror);
   crash('documents_restored');
+  // Before the shards, which take commits as soon as they are loaded.
+  const suppressionVersion = await restoreSuppressions(clickhouse, loading);
+  crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
-  await loadShards(options, loaded, loading);
+  await loadShards(options, loaded, loading, suppressionVersion);
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
-  // The epoch of the registry comes last: who finds it finds everything.
+  // The epoch of the registry comes last: whoever finds it finds everything else too.
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
@@ -103,7 +111,7 @@ export async function findDemoAccount(redis: Redis) {
   return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
 }
 
-/** The new deployment's document; that of a first start that was cut off stands. */
+/** The new deployment's document. If a first start was cut off and left one, that one is used. */
 async function createDeployment({ shards }: LoadOptions, loading: Loading): Promise<Deployment> {
   const created: Deployment = {
     epoch: randomBytes(16).toString('hex'),
@@ -128,11 +136,13 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     registryKeys.lostDeletions,
     registryKeys.unkeptDeletions,
     registryKeys.unmirroredDeletions,
+    registryKeys.listedDeletions,
+    registryKeys.dueCallbacks,
   ]);
-  // Readers that knew an older version must see that this is another one.
+  // Readers that have an older version must notice the change.
   const version = (BigInt(mirror.version) + 1n).toString();
   const entries = Object.entries(mirror.documents);
-  for await (const call of inCalls(entries, ([, document]) => document.length)) {
+  for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
     await loading.write(
       scripts.loadDocuments,
       [registryKeys.documents, registryKeys.version],
@@ -141,33 +151,39 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
   }
 }
 
-async function loadShards(options: LoadOptions, loaded: Loaded, right: Right): Promise<void> {
+async function loadShards(
+  options: LoadOptions,
+  loaded: Loaded,
+  right: Right,
+  suppressionVersion: string,
+): Promise<void> {
   const { shards } = options;
   if (loaded.deployment.shards !== shards) {
     throw new AdministrationError(
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
     );
   }
-  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard);
+  for (let shard = 0; shard < shards; shard++)
+    await loadShard(options, loaded, right, shard, suppressionVersion);
 }
 
-/** On a cluster a shard's script cannot see who may load; so the shard notes who reserved its numbers. */
+/** On a cluster a shard's script cannot check who may load. So the shard notes who reserved its numbers. */
 type Right = Pick<Loading, 'nonce' | 'confirm'>;
 
 /**
- * Makes one shard ready. What it held before it was emptied may be on its way to ClickHouse still, in a worker that read
- * it and has not sent it yet: from here on it is refused there, so that the next deletion need not wait for it, nor
- * reach above it.
+ * Makes one shard ready. A worker may have read segments of the shard before it was emptied, and not sent them yet. From
+ * here on ClickHouse refuses those segments, so the next deletion need not wait for them, nor reach above them.
  */
 async function loadShard(
   { redis, clickhouse, shards, claimBytesMax }: LoadOptions,
   { how, deployment: { epoch } }: Loaded,
   { nonce, confirm }: Right,
   shard: number,
+  suppressionVersion: string,
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
-  // The clock of this process too: Redis may be another machine by now, whose clock is behind.
+  // Also considers this process's clock: Redis may be on another machine by now, whose clock is behind.
   const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
@@ -178,11 +194,16 @@ async function loadShard(
   }
   await confirm();
   const bucketCount = claimBucketCount(claimBytesMax / shards);
-  const wasLoaded = await runScript(redis, scripts.loadShard, [state], [epoch, floor, bucketCount, nonce]);
+  const wasLoaded = await runScript(
+    redis,
+    scripts.loadShard,
+    [state],
+    [epoch, floor, bucketCount, nonce, suppressionVersion],
+  );
   if (wasLoaded === null) throw new LoadInterrupted();
 }
 
-/** Inserts that ClickHouse had begun before are not refused, so they are waited for. */
+/** Waits for inserts that ClickHouse had begun before, since it does not refuse those. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
   const giveUpAt = performance.now() + loads.insertMsMax;
   while (await isInsertRunning(clickhouse)) {
@@ -194,8 +215,8 @@ async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
 }
 
 /**
- * The highest number that a shard can have given, as far as ClickHouse knows: of the segments of all shards, and of the
- * fences of deletion requests, below which nothing new may come to lie.
+ * The highest number that a shard can have given, as far as ClickHouse knows: the highest of the segments of all shards,
+ * and of the fences of deletion requests. No new number may be at or below a fence.
  */
 async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
   const sources = [...tables.map(storedTable), 'failed_events'];

@@ -1,12 +1,13 @@
-// The documents of the registry: deployment, accounts, environments, API keys. They live in Redis and, within
+// The documents of the registry: deployment, accounts, environments and their keys. They live in Redis and, within
 // seconds, in ClickHouse (see mirror.ts). Field names are snake_case, as they are printed to administrators.
 
 import type { LimitName } from '../contract/limits.js';
+import type { Role } from '../contract/roles.js';
 
 export type Deployment = {
-  /** Random; a Redis that does not hold it is not this deployment's. */
+  /** Random. A Redis without it does not belong to this deployment. */
   readonly epoch: string;
-  /** Key of the hashes of identities in Redis and in records of refusals. */
+  /** The key of hashes in Redis: of users in the logs of rate limits, and of addresses. */
   readonly secret: string;
   readonly shards: number;
   readonly created_at: string;
@@ -26,23 +27,130 @@ export type Environment = {
   /** Whether it is the account's Main Production environment; exactly one is. */
   readonly main: boolean;
   readonly validation: 'strict' | 'lenient';
-  /** Only what differs from the defaults; `none` switches a limit off. */
+  /** Only limits that differ from the defaults; `none` turns a limit off. */
   readonly limits: Partial<Record<LimitName, number | 'none'>>;
-  /** Identities that identify takes although they look like words for nobody. */
+  /** Identities that `identify` accepts although they are generic words. */
   readonly allowed_identities?: readonly string[];
+  /** Origins that `/api/collect` takes messages from; without this field, any. */
+  readonly origins?: readonly string[];
+  /** Whether the server endpoints want a write key; without this field they do not. */
+  readonly write_key?: 'required' | 'optional';
+  /** For how many days events are retained, and users without events since; without this field for ever. */
+  readonly retain_days?: number;
+  /** Until when imports pass the limits of bulk requests, and the hash of the token that they carry. */
+  readonly import_until?: string;
+  readonly import_token_hash?: string;
   readonly created_at: string;
 };
 
-export type ApiKey = {
+export type ApiKeys = {
   readonly app_id: string;
-  /** SHA-256 of the key, which has 256 random bits, in hexadecimal digits. */
+  /** The oldest first, some perhaps expired. An earlier version wrote none of these, only what follows. */
+  readonly keys?: readonly Key[];
+  /** Of the latest key: all that an earlier version knows. */
   readonly hash: string;
   readonly created_at: string;
 };
 
-export type DocumentKind = 'deployment' | 'account' | 'environment' | 'api_key';
+/** When a key was last used. It is copied like all documents, but a change of it is no new version of the registry. */
+export type KeyUse = { readonly used_at: string };
+/** A backup of ClickHouse, made by `npm run admin -- backup create`. */
+export type Backup = {
+  readonly name: string;
+  readonly began_at: string;
+  /** Missing while it is made, and for good if that was cut off. */
+  readonly ended_at?: string;
+  readonly bytes?: number;
+  /** Until then a restore of it can delete again whom others have deleted since. */
+  readonly keep_until: string;
+};
+
+/** The deployment's key for signatures (Ed25519), both halves in PEM. */
+export type SigningKey = {
+  /** The first digits of the public half's hash. */
+  readonly key_id: string;
+  readonly public_key: string;
+  readonly private_key: string;
+  readonly created_at: string;
+};
+
+/** Where an account is called when a deletion is complete. */
+export type Callback = {
+  readonly account_id: string;
+  readonly url: string;
+  /** The key of the signatures: the receiver has it too. */
+  readonly secret: string;
+  readonly created_at: string;
+};
+
+/** A key of an environment. */
+export type Key = {
+  /** Names it for administrators; unique within its environment. */
+  readonly id: string;
+  /** Chosen by an administrator; may be empty. */
+  readonly name: string;
+  /** SHA-256 of the secret in hexadecimal digits. */
+  readonly hash: string;
+  readonly created_at: string;
+  /** From then on it opens nothing, by Redis's clock; without this field it does not end by itself. */
+  readonly expires_at?: string;
+};
+
+export type WriteKeys = {
+  readonly app_id: string;
+  /** The oldest first. */
+  readonly keys: readonly Key[];
+};
+
+/** Who may sign in to the console. */
+export type Person = {
+  readonly person_id: string;
+  /** In lower case; unique over the deployment. */
+  readonly email: string;
+  readonly role: Role;
+  /** Missing for operators. */
+  readonly account_id?: string;
+  readonly created_at: string;
+  /** Missing until the first invitation is accepted. */
+  readonly password?: Password;
+  /** Whoever has its secret may choose a new password, once. */
+  readonly invitation?: { readonly hash: string; readonly ends_at: string };
+  readonly second_factor?: SecondFactor;
+};
+
+export type Password = {
+  /** Random; changes with the password, and ends what was made under the former one. */
+  readonly id: string;
+  /** Argon2id, in the form of the PHC. */
+  readonly hash: string;
+  readonly set_at: string;
+};
+
+export type SecondFactor = {
+  /** In base 32. */
+  readonly secret: string;
+  /** The number of the last code that was taken: it and earlier ones are good no more. */
+  readonly last_code: number;
+};
+
+export type DocumentKind =
+  | 'deployment'
+  | 'account'
+  | 'environment'
+  | 'api_key'
+  | 'key_use'
+  | 'write_keys'
+  | 'backups'
+  | 'signing_key'
+  | 'callback'
+  | 'person';
 
 /** "<kind>:<id>" */
 export type DocumentKey = `${DocumentKind}:${string}`;
 
 export const deploymentKey: DocumentKey = 'deployment:';
+
+/** The list of backups. */
+export const backupsKey: DocumentKey = 'backups:';
+
+export const signingKeyKey: DocumentKey = 'signing_key:';

@@ -1,23 +1,35 @@
-// What an API process knows of the environments: a copy of the registry in memory, brought up to date once a
-// second and, for an app_id that it does not know, at once. Serves from the copy while Redis is away; the
-// commit script decides whether anything is accepted.
+// What an API process knows of the environments: a copy of the registry in memory. It is updated once a second, and at
+// once for an unknown app_id. It serves from the copy while Redis is away; the commit script decides whether anything
+// is accepted.
 
+import { setTimeout as delay } from 'node:timers/promises';
 import { type LimitName, type RateLimit, rateLimits } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import type { Deployment, Environment } from './documents.js';
-import { readRegistry, readVersion } from './registry.js';
+import { hashKey } from './keys.js';
+import { type RegistrySnapshot, readRegistry, readVersion } from './registry.js';
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
   readonly appId: string;
   readonly accountId: string;
   readonly lenient: boolean;
+  /** Whether the server endpoints take records only with a write key. */
+  readonly needsWriteKey: boolean;
+  /** Origins that the client library's messages are taken from; undefined: any. */
+  readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
-  /** Identities that may identify users although they look like words for nobody. */
+  /** The same environment for imports that carry a token with this hash, until this time. */
+  readonly imports?: {
+    readonly hash: string;
+    readonly untilMs: number;
+    readonly environment: LiveEnvironment;
+  };
+  /** Identities that may identify users although they are generic words. */
   readonly allowedIdentities: ReadonlySet<string>;
-  /** A limit that is switched off is undefined. */
+  /** A limit that is turned off is undefined. */
   readonly limits: Readonly<Record<LimitName, RateLimit | undefined>>;
 };
 
@@ -25,35 +37,40 @@ export type Environments = {
   /** The environment of an app_id in the copy. */
   get(appId: string): LiveEnvironment | undefined;
   /**
-   * The environment of an app_id that the copy lacks: looks whether the registry has it by now. At most one
-   * look at a time and `lookEveryMs` apart, so that unknown app_ids cost Redis nothing worth counting.
+   * The environment of an app_id that the copy lacks, by a read of the registry that begins after this call: so whoever
+   * just made an environment can use it. Reads are at least `refreshSpacingMs` apart, and all callers meanwhile share one,
+   * so unknown app_ids cost Redis almost nothing.
    */
   find(appId: string): Promise<LiveEnvironment | undefined>;
-  /** The deployment, once Redis has told it; stays known when Redis is emptied. */
+  /** The environment that a write key belongs to, whether or not it requires one. */
+  ofWriteKey(writeKey: string): LiveEnvironment | undefined;
+  /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
   deployment(): Deployment | undefined;
-  /** Whether Redis held the deployment when it was last asked. */
-  loaded(): boolean;
-  /** Whether Redis answered when it was last asked, and held the deployment. */
-  current(): boolean;
+  /** Whether Redis held the deployment at the last read. */
+  isLoaded(): boolean;
+  /** Whether Redis answered the last read, and held the deployment. */
+  isCurrent(): boolean;
   close(): void;
 };
 
 const pollEveryMs = 500;
-const lookEveryMs = 50;
+const refreshSpacingMs = 50;
 
 /** Starts to follow the registry. Settles after the first attempt to read it, successful or not. */
 export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
   let environments = new Map<string, LiveEnvironment>();
+  let byKeyHash = new Map<string, LiveEnvironment>();
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
-  let look: Promise<void> | undefined;
-  let lookedMs = Number.NEGATIVE_INFINITY;
+  let refreshing: Promise<void> | undefined;
+  let nextRefresh: Promise<void> | undefined;
+  let refreshedMs = Number.NEGATIVE_INFINITY;
   let reported = '';
   let answers = false;
 
   async function refresh(): Promise<void> {
-    lookedMs = performance.now();
+    refreshedMs = performance.now();
     if (isLoaded && (await readVersion(redis)) === version) return;
     const snapshot = await readRegistry(redis);
     isLoaded = snapshot.deployment !== undefined;
@@ -61,13 +78,17 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     deployment = snapshot.deployment;
     const { shards } = deployment;
     environments = new Map(
-      [...snapshot.environments].map(([appId, environment]) => [appId, liven(environment, shards)]),
+      [...snapshot.environments].map(([appId, environment]) => [
+        appId,
+        toLiveEnvironment(environment, shards),
+      ]),
     );
+    byKeyHash = byHash(snapshot, environments);
     version = snapshot.version;
   }
 
   function refreshOnce(): Promise<void> {
-    look ??= refresh()
+    refreshing ??= refresh()
       .then(() => {
         answers = true;
         reported = '';
@@ -79,9 +100,20 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
         reported = described.message;
       })
       .finally(() => {
-        look = undefined;
+        refreshing = undefined;
       });
-    return look;
+    return refreshing;
+  }
+
+  /** Settles after a refresh that began after this call. */
+  function refreshAnew(): Promise<void> {
+    nextRefresh ??= (async () => {
+      await delay(Math.max(0, refreshedMs + refreshSpacingMs - performance.now()));
+      while (refreshing !== undefined) await refreshing;
+      nextRefresh = undefined;
+      await refreshOnce();
+    })();
+    return nextRefresh;
   }
 
   await refreshOnce();
@@ -89,26 +121,43 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   return {
     get: (appId) => environments.get(appId),
     find: async (appId) => {
-      if (performance.now() - lookedMs >= lookEveryMs || look !== undefined) await refreshOnce();
+      await refreshAnew();
       return environments.get(appId);
     },
+    ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
     deployment: () => deployment,
-    loaded: () => isLoaded,
-    current: () => isLoaded && answers,
+    isLoaded: () => isLoaded,
+    isCurrent: () => isLoaded && answers,
     close: () => clearInterval(timer),
   };
 }
 
-function liven(environment: Environment, shards: number): LiveEnvironment {
+/** Whoever sends a key does not choose its hash, so how long a look-up takes tells nothing of a key. */
+function byHash(
+  { writeKeys }: RegistrySnapshot,
+  environments: ReadonlyMap<string, LiveEnvironment>,
+): Map<string, LiveEnvironment> {
+  const found = new Map<string, LiveEnvironment>();
+  for (const { app_id, keys } of writeKeys.values()) {
+    const environment = environments.get(app_id);
+    if (environment === undefined) continue;
+    for (const { hash } of keys) found.set(hash, environment);
+  }
+  return found;
+}
+
+function toLiveEnvironment(environment: Environment, shards: number): LiveEnvironment {
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
     if (value === 'none') return undefined;
     return value === undefined ? rateLimits[name] : { ...rateLimits[name], max: value };
   };
-  return {
+  const live: LiveEnvironment = {
     appId: environment.app_id,
     accountId: environment.account_id,
     lenient: environment.validation === 'lenient',
+    needsWriteKey: environment.write_key === 'required',
+    origins: environment.origins === undefined ? undefined : new Set(environment.origins),
     shard: shardOf(environment.app_id, shards),
     allowedIdentities: new Set(environment.allowed_identities ?? []),
     limits: {
@@ -116,6 +165,12 @@ function liven(environment: Environment, shards: number): LiveEnvironment {
       user_properties: limit('user_properties'),
       bulk_identity: limit('bulk_identity'),
       bulk_app: limit('bulk_app'),
+      collect_user: limit('collect_user'),
+      collect_app: limit('collect_app'),
     },
   };
+  const { import_until: until, import_token_hash: hash } = environment;
+  if (until === undefined || hash === undefined) return live;
+  const limits = { ...live.limits, bulk_identity: undefined, bulk_app: undefined };
+  return { ...live, imports: { hash, untilMs: Date.parse(until), environment: { ...live, limits } } };
 }

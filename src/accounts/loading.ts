@@ -1,5 +1,5 @@
-// The right to load a deployment's state into an emptied Redis. One process at a time has it, and all that it writes
-// is written only while it has it: neither a Redis that is emptied meanwhile nor another load goes unnoticed.
+// The right to load a deployment's state into an emptied Redis. One process at a time has it, and each of its writes
+// checks it. So the process notices if Redis is emptied meanwhile, or if another load has begun.
 
 import { randomBytes } from 'node:crypto';
 import { loads } from '../contract/limits.js';
@@ -20,19 +20,19 @@ export class LoadInterrupted extends AdministrationError {
 export type Loading = {
   readonly nonce: string;
   /**
-   * Runs a script that writes only while this process has the right. Its first keys and its first argument, which tell
-   * that, are added here. Throws LoadInterrupted when the right is lost.
+   * Runs a script that writes only while this process has the right. Adds the first keys and the first argument, by which
+   * the script checks that. Throws LoadInterrupted when the right is lost.
    */
   write(script: Script, keys: string[], args?: (string | number)[]): Promise<unknown>;
   /** Throws LoadInterrupted when the right is lost. */
   confirm(): Promise<void>;
-  /** Makes Redis the deployment's, as the last step. */
+  /** The last step: from then on Redis belongs to the deployment. */
   finish(deployment: Deployment, how: 'created' | 'restored'): Promise<void>;
-  /** Gives the right up, if it is not given up yet. */
+  /** Releases the right, unless it was released before. */
   end(): Promise<void>;
 };
 
-/** Takes the right, waiting for another load at most so long. Settles with undefined when Redis is loaded. */
+/** Takes the right, waiting at most this long for another load. Settles with undefined when Redis is already loaded. */
 export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loading | undefined> {
   const nonce = randomBytes(16).toString('hex');
   const giveUpAt = performance.now() + waitMsMax;
@@ -50,7 +50,7 @@ export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loa
 
 function hold(redis: Redis, nonce: string): Loading {
   const renew = (ms: number) => runScript(redis, scripts.renewLoad, [registryKeys.loading], [nonce, ms]);
-  // When a renewal fails and the right ends for it, the next write tells.
+  // If a renewal fails and the right ends because of it, the next write notices.
   const renewals = setInterval(() => renew(loads.holdMs).catch(() => null), loads.renewEveryMs);
 
   async function write(script: Script, keys: string[], args: (string | number)[] = []): Promise<unknown> {
@@ -75,14 +75,14 @@ function hold(redis: Redis, nonce: string): Loading {
     },
     end: async () => {
       clearInterval(renewals);
-      // When Redis cannot be told, the right ends by itself.
+      // If Redis does not answer, the right expires.
       await renew(0).catch(() => null);
     },
   };
 }
 
-/** Divides what is to be written into calls of a script, each as soon as it is known. */
-export async function* inCalls<Item>(
+/** Divides what has to be written into calls of a script, and yields each call as soon as it is complete. */
+export async function* inScriptCalls<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,
   bytesOf: (item: Item) => number,
 ): AsyncGenerator<Item[]> {

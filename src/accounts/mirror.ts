@@ -1,5 +1,6 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
+import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -7,7 +8,7 @@ import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { StateNotLoaded } from './registry.js';
 
-/** Where documents are kept that have a second copy. */
+/** The keys of documents that have a second copy. */
 export type MirroredKeys = {
   readonly version: string;
   readonly unmirrored: string;
@@ -16,13 +17,13 @@ export type MirroredKeys = {
 
 export type Unmirrored = {
   readonly version: string;
-  /** Empty text where the document was removed. */
+  /** Empty if the document was removed. */
   readonly documents: readonly { readonly key: string; readonly document: string }[];
 };
 
 /**
- * Reads what ClickHouse lacks, in one step with the look whether Redis holds the deployment: an emptied one would tell
- * that every document was removed. Throws StateNotLoaded when it does not.
+ * Reads what ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
+ * document would look removed. Throws StateNotLoaded if Redis does not hold it.
  */
 export async function readUnmirrored(
   redis: Redis,
@@ -44,7 +45,7 @@ export async function readUnmirrored(
 }
 
 /**
- * Copies the documents that changed since; settles with how many. May be called at once by several. Throws
+ * Copies the documents that have changed; settles with how many. Several processes may call it at once. Throws
  * StateNotLoaded when Redis does not hold the deployment.
  */
 export async function mirrorRegistry(
@@ -54,6 +55,7 @@ export async function mirrorRegistry(
 ): Promise<number> {
   const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
   if (documents.length === 0) return 0;
+  await mirrorAudit(redis, clickhouse);
   await clickhouse.insert({
     table: 'registry',
     values: documents.map(({ key, document }) => ({ document_key: key, document, version })),

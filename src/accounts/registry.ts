@@ -1,27 +1,45 @@
 // The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them;
 // what a change means is in accounts.ts.
 
+import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { valuesOf } from '../redis/transactions.js';
+import { transactionValues } from '../redis/transactions.js';
 import {
   type Account,
-  type ApiKey,
+  type ApiKeys,
+  type Backup,
+  backupsKey,
+  type Callback,
   type Deployment,
   type DocumentKey,
   deploymentKey,
   type Environment,
+  type KeyUse,
+  type Person,
+  type SigningKey,
+  signingKeyKey,
+  type WriteKeys,
 } from './documents.js';
 
 /** All documents as they were at one version. */
 export type RegistrySnapshot = {
   readonly version: string;
-  /** Undefined when this Redis has none: a first start, or an emptied Redis. */
+  /** Undefined if this Redis has none: at a first start, or after it was emptied. */
   readonly deployment: Deployment | undefined;
   readonly accounts: ReadonlyMap<string, Account>;
   readonly environments: ReadonlyMap<string, Environment>;
-  readonly apiKeys: ReadonlyMap<string, ApiKey>;
+  readonly apiKeys: ReadonlyMap<string, ApiKeys>;
+  /** By the id of the key. */
+  readonly keyUses: ReadonlyMap<string, KeyUse>;
+  readonly backups: readonly Backup[];
+  readonly writeKeys: ReadonlyMap<string, WriteKeys>;
+  readonly people: ReadonlyMap<string, Person>;
+  /** Undefined if it is not made yet. */
+  readonly signingKey: SigningKey | undefined;
+  /** By account. */
+  readonly callbacks: ReadonlyMap<string, Callback>;
 };
 
 export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
@@ -37,7 +55,13 @@ export async function readVersion(redis: Redis): Promise<string> {
   return (await redis.get(registryKeys.version)) ?? '0';
 }
 
-/** Reads all documents and the version they have together. */
+/** Milliseconds since 1970 by Redis's clock, by which keys and invitations end for all processes at once. */
+export async function readTime(redis: Redis): Promise<number> {
+  const [seconds, micros] = await redis.time();
+  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+}
+
+/** Reads all documents and their common version. */
 export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
   const replies = await redis
     .multi()
@@ -45,7 +69,7 @@ export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
     .hgetall(registryKeys.documents)
     .get(registryKeys.epoch)
     .exec();
-  const [version, documents, epoch] = valuesOf(replies);
+  const [version, documents, epoch] = transactionValues(replies);
   return snapshotOf(
     (version as string | null) ?? '0',
     documents as Record<string, string>,
@@ -60,32 +84,53 @@ export function snapshotOf(
 ): RegistrySnapshot {
   const accounts = new Map<string, Account>();
   const environments = new Map<string, Environment>();
-  const apiKeys = new Map<string, ApiKey>();
+  const apiKeys = new Map<string, ApiKeys>();
+  const keyUses = new Map<string, KeyUse>();
+  const writeKeys = new Map<string, WriteKeys>();
+  const people = new Map<string, Person>();
+  const callbacks = new Map<string, Callback>();
   for (const [key, text] of Object.entries(documents)) {
     const colon = key.indexOf(':');
     const id = key.slice(colon + 1);
     const document: unknown = JSON.parse(text);
     if (key.startsWith('account:')) accounts.set(id, document as Account);
     else if (key.startsWith('environment:')) environments.set(id, document as Environment);
-    else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKey);
+    else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKeys);
+    else if (key.startsWith('key_use:')) keyUses.set(id, document as KeyUse);
+    else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
+    else if (key.startsWith('person:')) people.set(id, document as Person);
+    else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
   }
   const deploymentText = documents[deploymentKey];
   const deployment =
     loaded && deploymentText !== undefined ? (JSON.parse(deploymentText) as Deployment) : undefined;
-  return { version, deployment, accounts, environments, apiKeys };
+  const backups = JSON.parse(documents[backupsKey] ?? '[]') as Backup[];
+  const signingKeyText = documents[signingKeyKey];
+  const signingKey = signingKeyText === undefined ? undefined : (JSON.parse(signingKeyText) as SigningKey);
+  return {
+    version,
+    deployment,
+    accounts,
+    environments,
+    apiKeys,
+    keyUses,
+    writeKeys,
+    people,
+    backups,
+    signingKey,
+    callbacks,
+  };
 }
 
-const changeAttemptsMax = 20;
-
 /**
- * Changes documents: `decide` sees a snapshot and answers with the changes and a result. It is asked again
- * when another writer came first. Throws StateNotLoaded when this Redis is not the deployment's.
+ * Changes documents: `decide` gets a snapshot and returns the changes and a result. It is called again if another writer
+ * came first. Throws StateNotLoaded when this Redis does not belong to the deployment.
  */
 export async function changeRegistry<T>(
   redis: Redis,
   decide: (snapshot: RegistrySnapshot) => { changes: Change[]; result: T },
 ): Promise<T> {
-  for (let attempt = 0; attempt < changeAttemptsMax; attempt++) {
+  for (let attempt = 0; attempt < administration.changeAttemptsMax; attempt++) {
     const snapshot = await readRegistry(redis);
     if (snapshot.deployment === undefined) throw new StateNotLoaded();
     const { changes, result } = decide(snapshot);
@@ -94,7 +139,7 @@ export async function changeRegistry<T>(
     if (written === -2) throw new StateNotLoaded();
     if (written !== -1) return result;
   }
-  throw new Error('the registry changed too often while it was to be changed');
+  throw new Error('the registry kept changing while it was updated');
 }
 
 async function writeChanges(

@@ -1,5 +1,5 @@
-// Which shards lack the deployment's state. On one Redis all lose it together with the registry; of a cluster's
-// masters a single one may be emptied, and the commit script then refuses that shard's records.
+// Which shards lack the deployment's state. On one Redis all shards lose it together with the registry. In a cluster a
+// single master may be emptied; then the commit script refuses the records of its shards.
 
 import type { Redis } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
@@ -7,7 +7,7 @@ import type { Deployment } from './documents.js';
 
 export type ShardStates = {
   /** The shards that lacked the state when their server last answered. */
-  lacking(): readonly number[];
+  shardsWithoutState(): readonly number[];
   close(): void;
 };
 
@@ -16,29 +16,29 @@ const pollEveryMs = 1_000;
 /** Starts to look at the shards, once the deployment is known. */
 export function followShards(redis: Redis, deployment: () => Deployment | undefined): ShardStates {
   const lacking = new Set<number>();
-  const looking = new Set<number>();
+  const beingRead = new Set<number>();
 
-  async function look(shard: number, epoch: string): Promise<void> {
-    if (looking.has(shard)) return;
-    looking.add(shard);
+  async function readState(shard: number, epoch: string): Promise<void> {
+    if (beingRead.has(shard)) return;
+    beingRead.add(shard);
     try {
       const found = await redis.hget(shardKeys.state(shard), 'epoch');
       if (found === epoch) lacking.delete(shard);
       else lacking.add(shard);
     } catch {
-      // A server that does not answer says nothing about its state; the commits tell that it is away.
+      // If a server does not answer, its state is unknown; the commits show that it is away.
     } finally {
-      looking.delete(shard);
+      beingRead.delete(shard);
     }
   }
 
   const timer = setInterval(() => {
     const known = deployment();
     if (known === undefined) return;
-    for (let shard = 0; shard < known.shards; shard += 1) void look(shard, known.epoch);
+    for (let shard = 0; shard < known.shards; shard += 1) void readState(shard, known.epoch);
   }, pollEveryMs);
   return {
-    lacking: () => [...lacking].sort((a, b) => a - b),
+    shardsWithoutState: () => [...lacking].sort((a, b) => a - b),
     close: () => clearInterval(timer),
   };
 }

@@ -1,53 +1,66 @@
-// Access tokens of the deletion API: minted for the API key of an account's Main Production environment, good
-// for an hour, and dead at once when the key is rotated or revoked or the environment stops being main. Only
-// hashes of keys and tokens are stored; they are compared in constant time.
+// Access tokens of the deletion API: minted for an API key of an account's Main Production environment, good for an hour, and
+// dead at once when the key is revoked, replaced or expired, or the environment stops being main. Only hashes of keys and
+// tokens are stored; they are compared in constant time.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { deletions } from '../contract/limits.js';
+import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { countWithin, valuesOf } from '../redis/transactions.js';
-import { hashApiKey } from './accounts.js';
-import type { ApiKey, Environment } from './documents.js';
+import { countWithin, transactionValues } from '../redis/transactions.js';
+import { liveKeys, noteApiKeyUse } from './api-keys.js';
+import type { ApiKeys, Environment, Key } from './documents.js';
+import { hashKey } from './keys.js';
 import { StateNotLoaded } from './registry.js';
 
-/** Who calls: the account, and the key by which it came. */
-export type Caller = { readonly accountId: string; readonly appId: string; readonly keyCreatedAt: string };
+/** Who calls: the account, and the key of its token. */
+export type Caller = {
+  readonly accountId: string;
+  readonly appId: string;
+  readonly keyId: string;
+  readonly keyCreatedAt: string;
+};
 
 /**
- * A token, or why there is none: `wrong` for every cause alike, `limited` after too many failures, or how long to wait
- * until one of as many live tokens as a key may have ends.
+ * A token, or why there is none: `wrong` whatever is wrong with the credentials, `limited` if they are wrong after too many
+ * failures, or, if the key has all the live tokens that it may have, how long to wait until one of them ends.
  */
-export type Minted = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
+export type MintResult = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
+
+const noHash = '0'.repeat(64);
 
 type TokenRecord = { readonly app_id: string; readonly key_hash: string };
 
-/** Mints a token. `address` is the caller's; failures are counted by it and the app_id. */
+/**
+ * Mints a token. `network` is the caller's; failures are counted by it and the app_id. A right key gets its token whatever
+ * failed before: anybody can fail with somebody else's app_id, and behind a proxy with somebody else's address.
+ */
 export async function mintToken(
   redis: Redis,
   appId: string,
   apiKey: string,
-  address: string,
-): Promise<Minted> {
-  const failuresKey = registryKeys.tokenFailures(digestOf(`${appId}\0${address}`));
-  const { environment, key } = await readAccess(redis, appId);
-  // An unknown app_id is compared too, so that it costs the same.
-  const right = equal(hashApiKey(apiKey), key?.hash ?? digestOf('no key'));
-  if (!right || key === undefined || environment?.main !== true) {
-    // Counted before it is answered: of many at once no more than the limit are told that they are wrong.
-    const failures = await countWithin(redis, failuresKey, 60_000);
+  network: string,
+): Promise<MintResult> {
+  const { environment, keys, nowMs } = await readAccess(redis, appId);
+  const key = keyOf(keys, hashKey(apiKey));
+  if (key === undefined || environment?.main !== true) {
+    // Failures are counted before the answer, so of many requests at once no more than the limit learn that they are wrong.
+    // All app_ids without a key are counted together, or everyone could make as many keys in Redis as they like.
+    const counted = digestOf(`${keys.length === 0 ? '' : appId}\0${network}`);
+    const failures = await countWithin(redis, registryKeys.tokenFailures(counted), 60_000);
     return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
-  if (Number((await redis.get(failuresKey)) ?? 0) >= deletions.tokenFailuresPerMinuteMax) return 'limited';
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
   const record: TokenRecord = { app_id: appId, key_hash: key.hash };
-  const waitMs = await runScript(
-    redis,
-    scripts.issueToken,
-    [registryKeys.token(digestOf(accessToken)), registryKeys.liveTokens(key.hash)],
-    [JSON.stringify(record), deletions.tokenMsMax, deletions.liveTokensPerKeyMax],
-  );
+  const [waitMs] = await Promise.all([
+    runScript(
+      redis,
+      scripts.issueToken,
+      [registryKeys.token(digestOf(accessToken)), registryKeys.liveTokens(key.hash)],
+      [JSON.stringify(record), deletions.tokenMsMax, deletions.liveTokensPerKeyMax],
+    ),
+    noteApiKeyUse(redis, key, nowMs),
+  ]);
   return waitMs === 0 ? { accessToken } : { waitMs: Number(waitMs) };
 }
 
@@ -62,40 +75,59 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
     return undefined;
   }
   const record = JSON.parse(text) as TokenRecord;
-  const { environment, key } = await readAccess(redis, record.app_id);
-  if (environment?.main !== true || key === undefined || !equal(key.hash, record.key_hash)) return undefined;
-  return { accountId: environment.account_id, appId: record.app_id, keyCreatedAt: key.created_at };
+  const { environment, keys } = await readAccess(redis, record.app_id);
+  const key = keyOf(keys, record.key_hash);
+  if (environment?.main !== true || key === undefined) return undefined;
+  const { account_id: accountId } = environment;
+  return { accountId, appId: record.app_id, keyId: key.id, keyCreatedAt: key.created_at };
 }
 
-/** Whether a token may ask for a status once more in this second. */
+/** Whether a token may ask for another status in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
   const key = registryKeys.statusRequests(digestOf(accessToken));
   return (await countWithin(redis, key, 1_000)) <= deletions.statusRequestsPerSecondMax;
 }
 
-/** Throws StateNotLoaded when Redis was emptied: then it knows no key, and none is wrong for that. */
+/** Whether a token may submit another list of suppressed users in this second. */
+export async function allowSuppressionRequest(redis: Redis, accessToken: string): Promise<boolean> {
+  const key = registryKeys.suppressionRequests(digestOf(accessToken));
+  return (await countWithin(redis, key, 1_000)) <= suppressions.requestsPerSecondMax;
+}
+
+/** The environment and the keys that are good now. Throws StateNotLoaded when Redis was emptied: then it knows no key. */
 async function readAccess(
   redis: Redis,
   appId: string,
-): Promise<{ environment: Environment | undefined; key: ApiKey | undefined }> {
+): Promise<{ environment: Environment | undefined; keys: readonly Key[]; nowMs: number }> {
   const replies = await redis
     .multi()
     .get(registryKeys.epoch)
     .hmget(registryKeys.documents, `environment:${appId}`, `api_key:${appId}`)
+    .time()
     .exec();
-  const [epoch, documents] = valuesOf(replies);
+  const [epoch, documents, time] = transactionValues(replies);
   if (epoch === null) throw new StateNotLoaded();
-  const [environment, key] = documents as (string | null)[];
+  const [environment, keys] = documents as (string | null)[];
+  const nowMs = Number((time as (string | number)[])[0]) * 1000;
   return {
     environment: environment == null ? undefined : (JSON.parse(environment) as Environment),
-    key: key == null ? undefined : (JSON.parse(key) as ApiKey),
+    keys: liveKeys(keys == null ? undefined : (JSON.parse(keys) as ApiKeys), nowMs),
+    nowMs,
   };
+}
+
+/** The key with this hash. Something is always compared, so that an unknown app_id takes the same time. */
+function keyOf(keys: readonly Key[], hash: string): Key | undefined {
+  let found: Key | undefined;
+  for (const key of keys) if (areEqual(key.hash, hash)) found = key;
+  if (keys.length === 0) areEqual(noHash, hash);
+  return found;
 }
 
 function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-function equal(a: string, b: string): boolean {
+function areEqual(a: string, b: string): boolean {
   return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 }

@@ -1,153 +1,213 @@
-// The administration's commands, by name: what `npm run admin -- …` takes and prints. Each returns a value
-// that is printed as JSON.
+// The administration's commands. Each takes an object and settles with a value to print as JSON. The command line
+// (command-line.ts) and the administration over HTTP (http/endpoints/admin-api.ts) map to them: a new command is named in
+// both.
 
 import {
   AdministrationError,
   addEnvironment,
   createAccount,
-  createApiKey,
+  type EnvironmentSettings,
   listAccounts,
-  parseLimit,
+  setEnvironment,
+  showEnvironment,
+} from '../accounts/accounts.js';
+import {
+  createApiKey,
+  listApiKeys,
+  type Rotation,
   revokeApiKey,
   rotateApiKey,
-  setEnvironment,
   showApiKey,
-} from '../accounts/accounts.js';
+} from '../accounts/api-keys.js';
+import { removeCallback, setCallback, showCallback } from '../accounts/callbacks.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/deployment.js';
 import type { Loading } from '../accounts/loading.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
-import { type LimitName, loads } from '../contract/limits.js';
+import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
+import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
+import type { Actor } from '../audit/audit.js';
+import { mirrorAudit, readAuditLog } from '../audit/mirror.js';
+import { loads } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
+import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
+import { listRejected } from '../data-quality/rejected-records.js';
+import { createAddressCheck } from '../deletion/callback-addresses.js';
+import { isTaken } from '../deletion/callback-call.js';
+import { callForTest } from '../deletion/callbacks.js';
+import { readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
 import { restoreDeletions } from '../deletion/mirror.js';
-import { endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
-import { readMendingCounts } from '../ingest/mending-counts.js';
-import { listRejected } from '../ingest/rejected-records.js';
+import { type DeletionRequest, endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
+import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
+import { allowCommands, operator, type Principal } from './access.js';
+import { auditCommands } from './audited.js';
+import { type CreateOptions, createBackup, listBackups, restoreBackup } from './backups.js';
 import type { AdminContext } from './context.js';
 import { listFailed, retryFailed } from './failed.js';
+import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 
-export const usage = `npm run admin -- COMMAND
+export type AdminCommands = ReturnType<typeof createAdminCommands>;
 
-  accounts list
-  accounts create NAME --environment NAME [--environment NAME]…   the first one is Main Production
-  environments add ACCOUNT_ID NAME
-  environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]…
-  environments stats APP_ID            what a lenient environment mended, by reason
-  rejected list APP_ID                 the last records that were refused: why and which field, never values
-  keys create|rotate|revoke|show APP_ID
-  failed list [--limit NUMBER]         rows that ClickHouse refused for their data
-  failed retry                         sends them again
-  deletions list [--limit NUMBER]      deletion requests, the newest first
-  deletions show DELETION_REQUEST_ID   how far one is, and its evidence
-  deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
-  restore                              loads the state into an emptied Redis
-  bootstrap                            what a start does: load or create the state`;
+type OfAccount = { readonly accountId: string };
+type OfEnvironment = { readonly appId: string };
+type Named = { readonly name?: string | undefined };
+/** A certificate, and the public key to check it with; without one that of the deployment. */
+type CertificateCheck = { readonly text: string; readonly keyText?: string | undefined };
+type OfDeletion = { readonly requestId: string };
+type OfPerson = { readonly personId: string };
 
-/** Runs a command. Throws AdministrationError, whose message is for the administrator. */
-export async function runCommand(context: AdminContext, args: readonly string[]): Promise<unknown> {
-  const [subject, verb, ...rest] = args;
-  const command = commands[`${subject} ${verb ?? ''}`.trim()];
-  if (command === undefined) throw new AdministrationError(usage);
-  return command(context, rest);
+/** Narrows a list to an account. */
+type Scope = { readonly accountId?: string | undefined };
+
+/** Lists are this long unless a command says otherwise. */
+const listedMax = 100;
+type List = { readonly countMax?: number | undefined };
+
+/**
+ * The commands as an actor gives them, under the audit log, and as far as the principal may. They reject with
+ * AdministrationError, whose message is for the administrator, with Forbidden, with StateNotLoaded, or with AuditLogFull.
+ */
+export function createAdminCommands(context: AdminContext, actor: Actor, principal: Principal = operator) {
+  const commands = auditCommands(commandsOf(context), context, actor);
+  return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
 
-type Command = (context: AdminContext, args: readonly string[]) => Promise<unknown>;
+function commandsOf(context: AdminContext) {
+  const { redis, clickhouse, config } = context;
+  return {
+    listAccounts: ({ accountId }: Scope) => listAccounts(redis, accountId),
+    createAccount: (account: { readonly name: string; readonly environments: readonly string[] }) =>
+      copied(context, createAccount(redis, account.name, account.environments)),
 
-const commands: Readonly<Record<string, Command>> = {
-  'accounts list': ({ redis }) => listAccounts(redis),
-  'accounts create': changing(({ redis }, args) => {
-    const { positional, options } = parse(args, ['environment']);
-    return createAccount(redis, one(positional, 'NAME'), options.environment ?? []);
-  }),
-  'environments add': changing(({ redis }, args) => {
-    const [accountId, name, ...rest] = args;
-    if (accountId === undefined || name === undefined || rest.length > 0)
-      throw new AdministrationError(usage);
-    return addEnvironment(redis, accountId, name);
-  }),
-  'environments set': changing(({ redis }, args) => {
-    const { positional, options, flags } = parse(args, ['validation', 'limit', 'allow-identity'], ['main']);
-    const validation = options.validation?.at(-1);
-    if (validation !== undefined && validation !== 'strict' && validation !== 'lenient') {
-      throw new AdministrationError('--validation must be strict or lenient');
-    }
-    const limits = Object.fromEntries(
-      (options.limit ?? []).map((text) => {
-        const [name, value] = text.split('=');
-        return parseLimit(name ?? '', value ?? '');
-      }),
-    ) as Partial<Record<LimitName, number | 'none' | 'default'>>;
-    return setEnvironment(redis, one(positional, 'APP_ID'), {
-      limits,
-      allowIdentities: options['allow-identity'] ?? [],
-      ...(validation === undefined ? {} : { validation }),
-      ...(flags.has('main') ? { main: true } : {}),
-    });
-  }),
-  'environments stats': async ({ redis }, args) => {
-    const appId = one(args, 'APP_ID');
-    return { app_id: appId, mended: await readMendingCounts(redis, appId) };
-  },
-  'rejected list': async ({ redis }, args) => {
-    const appId = one(args, 'APP_ID');
-    const { environments } = await readRegistry(redis);
-    if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
-    return listRejected(redis, appId);
-  },
-  'keys create': changing(({ redis }, args) => createApiKey(redis, one(args, 'APP_ID'))),
-  'keys rotate': changing(({ redis }, args) => rotateApiKey(redis, one(args, 'APP_ID'))),
-  'keys revoke': changing(({ redis }, args) => revokeApiKey(redis, one(args, 'APP_ID'))),
-  'keys show': ({ redis }, args) => showApiKey(redis, one(args, 'APP_ID')),
-  'failed list': ({ clickhouse }, args) => {
-    const { options } = parse(args, ['limit']);
-    return listFailed(clickhouse, Number(options.limit?.at(-1) ?? 100));
-  },
-  'failed retry': (context) => retryFailed(context),
-  'deletions list': ({ redis }, args) => {
-    const { options } = parse(args, ['limit']);
-    return listDeletions(redis, Number(options.limit?.at(-1) ?? 100));
-  },
-  'deletions show': async ({ redis }, args) => {
-    const request = await readDeletion(redis, one(args, 'DELETION_REQUEST_ID'));
-    if (request === undefined) throw new AdministrationError('there is no such deletion request');
-    return request;
-  },
-  'deletions end': async ({ redis }, args) => {
-    const request = await readDeletion(redis, one(args, 'DELETION_REQUEST_ID'));
-    if (request === undefined) throw new AdministrationError('there is no such deletion request');
-    const ended = request.state === 'targets_lost' ? await endDeletion(redis, request) : undefined;
-    if (ended === undefined) {
-      throw new AdministrationError(
-        `only a request whose targets are lost can be ended; this one is ${request.state}`,
-      );
-    }
-    return ended;
-  },
-  restore: async (context) => ({ state: (await load(context, loads.restoreWaitMsMax)).how }),
-  bootstrap: async (context) => {
-    const { how } = await load(context, loads.startWaitMsMax);
-    const demo = how === 'created' ? await createDemoAccount(context.redis) : undefined;
-    if (demo !== undefined) await mirrorRegistry(context.redis, context.clickhouse);
-    const account = demo?.account ?? (await findDemoAccount(context.redis));
-    return {
-      created: how === 'created',
-      restored: how === 'restored',
-      account_id: account?.account_id ?? null,
-      environments: account?.environments ?? [],
-      ...(demo === undefined ? {} : { api_key: demo.apiKey }),
-    };
-  },
-};
+    showCallback: ({ accountId }: OfAccount) => showCallback(redis, accountId),
+    setCallback: ({ accountId, url }: OfAccount & { readonly url: string }) =>
+      copied(context, setCallback(redis, accountId, url)),
+    removeCallback: ({ accountId }: OfAccount) => copied(context, removeCallback(redis, accountId)),
+    testCallback: async ({ accountId }: OfAccount) => {
+      const isAllowed = createAddressCheck(context.config.callbackAllow);
+      const result = await callForTest(redis, accountId, { isAllowed });
+      if (result === undefined) throw new AdministrationError('the account has no callback');
+      return { account_id: accountId, delivered: isTaken(result), ...result };
+    },
 
-/** A command that changes the registry: its second copy is written at once, when ClickHouse is there. */
-function changing(command: Command): Command {
-  return async (context, args) => {
-    const result = await command(context, args);
-    await mirrorRegistry(context.redis, context.clickhouse).catch(() => {
-      context.log.warn('clickhouse is away: a worker will copy the change when it is back');
-    });
-    return result;
+    addEnvironment: ({ accountId, name }: { readonly accountId: string; readonly name: string }) =>
+      copied(context, addEnvironment(redis, accountId, name)),
+    setEnvironment: ({ appId, settings }: OfEnvironment & { readonly settings: EnvironmentSettings }) =>
+      copied(context, setEnvironment(redis, appId, settings)),
+    showEnvironment: ({ appId }: OfEnvironment) => showEnvironment(redis, appId),
+    showStats: async ({ appId }: OfEnvironment) => ({
+      app_id: appId,
+      ...(await readEnvironmentCounts(redis, appId)),
+    }),
+    listRejected: async ({ appId }: OfEnvironment) => {
+      const { environments } = await readRegistry(redis);
+      if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
+      return listRejected(redis, appId);
+    },
+
+    createKey: ({ appId, name }: OfEnvironment & Named) => copied(context, createApiKey(redis, appId, name)),
+    listKeys: ({ appId }: OfEnvironment) => listApiKeys(redis, appId),
+    rotateKey: ({ appId, ...rotation }: OfEnvironment & Rotation) =>
+      copied(context, rotateApiKey(redis, appId, rotation)),
+    revokeKey: ({ appId, id }: OfEnvironment & { readonly id?: string }) =>
+      copied(context, revokeApiKey(redis, appId, id)),
+    showKey: ({ appId }: OfEnvironment) => showApiKey(redis, appId),
+
+    createWriteKey: ({ appId, name = '' }: OfEnvironment & Named) =>
+      copied(context, createWriteKey(redis, appId, name)),
+    listWriteKeys: ({ appId }: OfEnvironment) => listWriteKeys(redis, appId),
+    revokeWriteKey: ({ appId, id }: OfEnvironment & { readonly id: string }) =>
+      copied(context, revokeWriteKey(redis, appId, id)),
+    listAudit: async ({ countMax = listedMax, accountId }: List & Scope) => {
+      // So that an action is in the list as soon as it is done.
+      await mirrorAudit(redis, clickhouse);
+      if (accountId === undefined) return readAuditLog(clickhouse, countMax);
+      const { environments } = await readRegistry(redis);
+      const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+      return readAuditLog(clickhouse, countMax, { accountId, appIds: own.map(({ app_id }) => app_id) });
+    },
+
+    invitePerson: async (invitation: Invitation) => {
+      const { secret, ...person } = await copied(context, invitePerson(redis, invitation));
+      // Behind the hash, so that it is in no log on the way.
+      return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
+    },
+    listPeople: ({ accountId }: Scope) => listPeople(redis, accountId),
+    removePerson: ({ personId }: OfPerson) => copied(context, removePerson(redis, personId)),
+
+    listFailed: ({ countMax = listedMax }: List) => listFailed(clickhouse, countMax),
+    retryFailed: () => retryFailed(context),
+
+    showKeyIndex: () => showKeyIndex(context),
+    rebuildKeyIndex: ({ say = () => undefined }: { readonly say?: (line: string) => void } = {}) =>
+      rebuildKeyIndex(context, say),
+
+    listDeletions: ({ countMax = listedMax, accountId }: List & Scope) =>
+      listDeletions(redis, countMax, accountId),
+    showDeletion: ({ requestId }: OfDeletion) => findDeletion(context, requestId),
+    endDeletion: async ({ requestId }: OfDeletion) => {
+      const request = await findDeletion(context, requestId);
+      const ended = request.state === 'targets_lost' ? await endDeletion(redis, request) : undefined;
+      if (ended === undefined) {
+        throw new AdministrationError(
+          `only a request whose targets are lost can be ended; this one is ${request.state}`,
+        );
+      }
+      return ended;
+    },
+
+    showVerified: async ({ text, keyText }: CertificateCheck) => {
+      const key =
+        keyText === undefined ? publicPartOf(await readSigningKey(redis, clickhouse)).public_key : keyText;
+      return checkCertificate(text, key);
+    },
+
+    createBackup: (options: CreateOptions) => createBackup(context, options),
+    listBackups: () => listBackups(context),
+    restoreBackup: ({ name }: { readonly name: string }) =>
+      restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
+
+    restore: async () => ({ state: (await load(context, loads.restoreWaitMsMax)).how }),
+    bootstrap: async () => {
+      const { how } = await load(context, loads.startWaitMsMax);
+      await makeSigningKey(redis, clickhouse);
+      const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
+      if (demo !== undefined) await mirrorRegistry(redis, clickhouse);
+      const account = demo?.account ?? (await findDemoAccount(redis));
+      return {
+        created: how === 'created',
+        restored: how === 'restored',
+        account_id: account?.account_id ?? null,
+        environments: account?.environments ?? [],
+        has_operator: (await listPeople(redis)).some(
+          ({ role, state }) => role === 'operator' && state === 'active',
+        ),
+        ...(demo === undefined ? {} : { api_key: demo.apiKey }),
+      };
+    },
   };
+}
+
+/** Checks a certificate by a public key. Throws AdministrationError when the key is none. */
+export function checkCertificate(text: string, keyText: string): Verification {
+  const key = readPublicKey(keyText);
+  if (key === undefined) throw new AdministrationError('the key is no Ed25519 public key');
+  return verifyCertificate(text, key);
+}
+
+/** After a change of the registry: writes its second copy at once if ClickHouse is there. */
+async function copied<Result>(context: AdminContext, change: Promise<Result>): Promise<Result> {
+  const result = await change;
+  await mirrorRegistry(context.redis, context.clickhouse).catch(() => {
+    context.log.warn('clickhouse is away: a worker will copy the change when it is back');
+  });
+  return result;
+}
+
+async function findDeletion({ redis }: AdminContext, requestId: string): Promise<DeletionRequest> {
+  const request = await readDeletion(redis, requestId);
+  if (request === undefined) throw new AdministrationError('there is no such deletion request');
+  return request;
 }
 
 function load({ redis, clickhouse, config }: AdminContext, waitMsMax: number) {
@@ -155,37 +215,4 @@ function load({ redis, clickhouse, config }: AdminContext, waitMsMax: number) {
   const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
   return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore, waitMsMax, crash });
-}
-
-type Parsed = {
-  readonly positional: string[];
-  readonly options: Readonly<Record<string, string[] | undefined>>;
-  readonly flags: ReadonlySet<string>;
-};
-
-function parse(args: readonly string[], optionNames: string[], flagNames: string[] = []): Parsed {
-  const positional: string[] = [];
-  const options: Record<string, string[]> = {};
-  const flags = new Set<string>();
-  for (let i = 0; i < args.length; i++) {
-    const arg = args[i] as string;
-    const name = arg.slice(2);
-    if (!arg.startsWith('--')) {
-      positional.push(arg);
-    } else if (flagNames.includes(name)) {
-      flags.add(name);
-    } else {
-      const value = args[++i];
-      if (!optionNames.includes(name) || value === undefined) throw new AdministrationError(usage);
-      options[name] = [...(options[name] ?? []), value];
-    }
-  }
-  return { positional, options, flags };
-}
-
-function one(values: readonly string[], what: string): string {
-  const [value, ...rest] = values;
-  if (value === undefined || rest.length > 0)
-    throw new AdministrationError(`exactly one ${what} is needed\n\n${usage}`);
-  return value;
 }

@@ -1,17 +1,21 @@
-// Rows that ClickHouse refused for their data: showing them, and sending them again after what refused them
-// was mended. Markers among the failed rows, which have no table_name, are neither shown nor sent.
+// Rows that ClickHouse refused for their data: showing them, and sending them again once the cause is corrected. Markers
+// among the failed rows, which have no table_name, are neither shown nor sent.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
-import { type ClickHouseClient, classifyFault } from '../clickhouse/client.js';
+import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
+import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { type FailedRow, insertFailedRow, isRowGone } from '../clickhouse/store.js';
-import { storedTable, type TableName } from '../clickhouse/tables.js';
+import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
+import { failedRows } from '../contract/limits.js';
+import type { TableVersion } from '../contract/records.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { readPendingMembers } from '../deletion/request.js';
 import { describeError } from '../log.js';
+import { registryKeys } from '../redis/keys.js';
 import type { AdminContext } from './context.js';
 
-/** The oldest failed rows: where they come from and why they failed; never what is in them. */
+/** The oldest failed rows: where they come from and why they failed, never their values. */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, length(row) AS bytes, error_code, error, failed_at
@@ -23,19 +27,23 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
 }
 
 /**
- * Stores every failed row again, under the stamps that it was accepted with, and then removes it from the list.
- * A crash in between leaves it there, and the next retry finds it stored. Rows of an account with pending
- * deletions wait: the deletion decides whether they stay.
+ * Stores every failed row again, under the stamps of its acceptance, and then removes it from the list. After a crash in
+ * between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait: the
+ * deletion decides whether they stay.
  */
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
   const { clickhouse, redis } = context;
   const result = await withFailedRowsLocked(redis, 'retry', async (isHeld) => {
+    if ((await redis.exists(registryKeys.restoringBackup)) === 1)
+      throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
     const rows = await readFailed(clickhouse);
     let retried = 0;
     for (const row of rows) {
       if (!(await isHeld()))
-        throw new AdministrationError('the failed rows are in other hands by now: try again');
+        throw new AdministrationError(
+          'a deletion or another retry has taken over the failed rows: try again',
+        );
       const accountId = accountOf.get(row.app_id);
       const pending = await readPendingMembers(redis, epoch);
       if (pending.some((request) => request.accountId === accountId)) continue;
@@ -59,7 +67,7 @@ async function readAccounts({ redis }: AdminContext) {
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
-      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT 100000`,
+      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT ${failedRows.perRetryMax}`,
     format: 'JSONEachRow',
   });
   return result.json<FailedRow>();
@@ -67,12 +75,12 @@ async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
 
 const tokensMax = 5;
 
-/** Whether the row is stored now: by this call, or by one before that was cut off. */
+/** Whether the row is stored now: by this call, or by an earlier one that was cut off. */
 async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Promise<boolean> {
   const stamps = stampsOf(row);
   if (stamps === undefined) return false;
   try {
-    // A token that ClickHouse logged in a crash, without the row, is followed by the next one.
+    // If ClickHouse logged a token in a crash without storing the row, the next token is used.
     for (let burnt = 0; burnt < tokensMax; burnt++) {
       if (await isRowStored(clickhouse, row.table_name, stamps)) return true;
       await insertFailedRow(clickhouse, row, burnt);
@@ -80,7 +88,8 @@ async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Pr
     return await isRowStored(clickhouse, row.table_name, stamps);
   } catch (error) {
     if (isRowGone(error)) return false;
-    if (classifyFault(error) !== 'poison') throw error;
+    if (!(error instanceof UnknownColumns) && classifyFault(error) !== 'poison') throw error;
+    await forgetErrorTexts(clickhouse, [codeOfFault(error)]);
     log.warn({ segment: row.segment, line: row.line, error: describeError(error) }, 'a row is refused again');
     return false;
   }
@@ -88,7 +97,7 @@ async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Pr
 
 type Stamps = { readonly rowNumber: number; readonly segment: number; readonly commitNumber: number };
 
-/** The stamps of a row, or undefined when it is so broken that it has none. */
+/** The stamps of a row; undefined if the row is so broken that it has none. */
 function stampsOf({ row }: FailedRow): Stamps | undefined {
   try {
     const [rowNumber, segment, commitNumber] = (JSON.parse(row) as unknown[]).slice(-4);
@@ -99,8 +108,12 @@ function stampsOf({ row }: FailedRow): Stamps | undefined {
   }
 }
 
-/** Whether the row with these stamps, which no other row has, is in its table. */
-async function isRowStored(clickhouse: ClickHouseClient, table: TableName, stamps: Stamps): Promise<boolean> {
+/** Whether the row with these stamps is in its table. No other row has the same stamps. */
+async function isRowStored(
+  clickhouse: ClickHouseClient,
+  table: TableVersion,
+  stamps: Stamps,
+): Promise<boolean> {
   const result = await clickhouse.query({
     query: `SELECT count() AS rows FROM ${storedTable(table)}
       WHERE segment = {segment:UInt64} AND commit_number = {commitNumber:UInt32} AND row_number = {rowNumber:UInt32}`,

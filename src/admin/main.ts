@@ -2,27 +2,56 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
+import { AuditLogFull } from '../audit/audit.js';
 import { connectClickHouse } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 import { createLog, describeError } from '../log.js';
-import { connect, ready } from '../redis/client.js';
-import { runCommand } from './commands.js';
+import { connect, untilReady } from '../redis/client.js';
+import { runCommandLine, runWithoutService } from './command-line.js';
+import { commandLineActor } from './command-line-actor.js';
+import { createAdminCommands } from './commands.js';
 
-const config = readConfigOrExit();
-const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
-const redis = connect(config, log);
-const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
-try {
-  await ready(redis, 5_000).catch(() => {
-    throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');
-  });
-  const result = await runCommand({ redis, clickhouse, config, log }, process.argv.slice(2));
+const words = process.argv.slice(2);
+
+/** Prints a result. What was checked and is not genuine ends the process with an error. */
+function print(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result, null, process.stdout.isTTY ? 2 : undefined)}\n`);
-} catch (error) {
-  const known = error instanceof AdministrationError || error instanceof StateNotLoaded;
+  const isRefuted =
+    typeof result === 'object' && result !== null && 'genuine' in result && result.genuine === false;
+  if (isRefuted) process.exitCode = 1;
+}
+
+function fail(error: unknown): void {
+  const known =
+    error instanceof AdministrationError || error instanceof StateNotLoaded || error instanceof AuditLogFull;
   process.stderr.write(`${known ? error.message : `sluice: ${describeError(error).message}`}\n`);
   process.exitCode = 1;
-} finally {
-  redis.disconnect();
-  await clickhouse.close();
+}
+
+async function runWithService(): Promise<void> {
+  const config = readConfigOrExit();
+  const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
+  const redis = connect(config, log);
+  const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+  try {
+    await untilReady(redis, 5_000).catch(() => {
+      throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');
+    });
+    const commands = createAdminCommands(
+      { redis, clickhouse, config, log },
+      commandLineActor(config.sudoUser),
+    );
+    print(await runCommandLine(commands, words));
+  } finally {
+    redis.disconnect();
+    await clickhouse.close();
+  }
+}
+
+try {
+  const result = runWithoutService(words);
+  if (result === undefined) await runWithService();
+  else print(result);
+} catch (error) {
+  fail(error);
 }

@@ -1,9 +1,15 @@
-// The connection to ClickHouse, embedded or a server alike, and the one place where its faults get a kind.
+// The connection to ClickHouse, embedded or not, and the one place that classifies its faults.
 
 import { Agent } from 'node:http';
-import { type ClickHouseClient, ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
+import { waits } from '../contract/limits.js';
+import {
+  type ClickHouseClient,
+  ClickHouseError,
+  ClickHouseLogLevel,
+  createClient,
+} from '../packages/clickhouse.js';
 
-export type { ClickHouseClient } from '@clickhouse/client';
+export type { ClickHouseClient } from '../packages/clickhouse.js';
 
 export type ClickHouseOptions = {
   readonly url: string;
@@ -16,11 +22,11 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
     url: options.url,
     database: options.database,
     application: 'sluice',
-    request_timeout: options.requestMsMax ?? 120_000,
+    request_timeout: options.requestMsMax ?? waits.clickhouseMsMax,
     max_open_connections: 16,
-    // Below the shortest keep-alive of a server (3 s), or a request may meet a socket that just closed.
+    // Below the shortest keep-alive of a server (3 s). Otherwise a request may meet a socket that has just closed.
     keep_alive: { enabled: true, idle_socket_ttl: 2_000 },
-    // On one machine the processor is scarcer than the loopback.
+    // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
     clickhouse_settings: { wait_end_of_query: 1 },
     // Its faults reach the caller, who logs them.
@@ -32,7 +38,7 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
 }
 
 /**
- * `poison`: ClickHouse read the data and refused it; the same bytes will be refused again.
+ * `poison`: ClickHouse read the data and refused it; it will refuse the same bytes again.
  * `retry`: anything else; the statement may or may not have been carried out.
  */
 export type FaultKind = 'poison' | 'retry';
@@ -67,12 +73,12 @@ const poisonCodes = new Set([
   '691',
 ]);
 
-/** What kind of fault an error of the client is, by its code; without a code it is a fault of the way there. */
+/** The kind of fault of an error of the client, by its code. An error without a code is a fault of the connection. */
 export function classifyFault(error: unknown): FaultKind {
   return error instanceof ClickHouseError && poisonCodes.has(error.code) ? 'poison' : 'retry';
 }
 
-/** ClickHouse's code of an error, or 0 when it came from elsewhere. */
+/** ClickHouse's code of an error, or 0 if the error is not ClickHouse's. */
 export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;
 }

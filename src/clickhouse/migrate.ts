@@ -1,6 +1,6 @@
-// Brings the database to the schema of this version: forward only, one statement a file, each repeatable,
-// since ClickHouse has no transactions. Refuses a migration that was edited after it was applied, and a
-// database that a newer version has migrated.
+// Migrates the database to the schema of this version: forward only, one statement per file, each repeatable, since
+// ClickHouse has no transactions. Refuses a migration that was edited after it was applied, and a database that a
+// newer version has migrated.
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -81,7 +81,7 @@ async function applyMissing(
   return missing.map(({ name }) => name);
 }
 
-/** Fills in what depends on whether there is a cluster: the only place that decides it. */
+/** Fills in what depends on whether there is a cluster. Nothing else decides that. */
 export function renderSql(sql: string, cluster: string | undefined): string {
   return sql
     .replaceAll('{{on_cluster}}', cluster === undefined ? '' : `ON CLUSTER ${cluster}`)

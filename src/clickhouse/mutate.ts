@@ -1,5 +1,5 @@
-// Mutations: issuing one, waiting for it, and ending one that fails. A mutation is found again by a mark that
-// its text contains; its entry may vanish in a crash, so callers count rows and do not trust the list.
+// Mutations: issuing one, waiting for it, and ending one that fails. A mark in its text finds a mutation again. Its entry
+// may vanish in a crash, so callers count rows and do not trust the list.
 
 import type { ClickHouseClient } from './client.js';
 
@@ -10,9 +10,9 @@ const waitMsMax = 10 * 60_000;
 const pollMs = 50;
 
 /**
- * Deletes the rows of a table that match, by rewriting the parts that hold them. `mark` is a name that occurs
- * in the predicate and in no other mutation's. Settles with the mutation's id when ClickHouse has done it.
- * Rejects with MutationFailed when it fails; it is then ended.
+ * Deletes the matching rows of a table by rewriting the parts that hold them. `mark` is a name that occurs in this
+ * mutation's predicate and in no other's. Settles with the mutation's id when ClickHouse has done it. Rejects with
+ * MutationFailed when it fails; the mutation is then ended.
  */
 export async function deleteRows(
   client: ClickHouseClient,
@@ -28,13 +28,13 @@ export async function deleteRows(
   let mutationId = '';
   while (performance.now() < deadline) {
     const mutation = await readMutation(client, table, mark);
-    // Not in the list any more: it was done long ago, or lost in a crash. The caller counts.
+    // The list no longer has it: it was done long ago, or lost in a crash. The caller counts.
     if (mutation === undefined) return mutationId;
     mutationId = mutation.mutation_id;
     if (mutation.failure !== '') {
       await killMutations(client, mark);
       throw new MutationFailed(
-        `the mutation ${mutationId} of ${table} failed: ${mutation.failure.slice(0, 300)}`,
+        `the mutation ${mutationId} of ${table} failed: ${nameOfFailure(mutation.failure)}`,
       );
     }
     if (mutation.done) return mutationId;
@@ -43,7 +43,12 @@ export async function deleteRows(
   throw new MutationFailed(`the mutation ${mutationId} of ${table} is not done yet`);
 }
 
-/** The id of the mutation that has this mark, as long as ClickHouse lists it. */
+/** `Code: 6. DB::Exception: … (CANNOT_PARSE_TEXT) (version …)`: the name alone, since the words in between quote values. */
+function nameOfFailure(failure: string): string {
+  return [...failure.matchAll(/\(([A-Z][A-Z0-9_]*)\)/g)].at(-1)?.[1] ?? 'unknown';
+}
+
+/** The id of the mutation with this mark, as long as ClickHouse lists it. */
 export async function findMutationId(
   client: ClickHouseClient,
   table: string,

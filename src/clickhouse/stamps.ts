@@ -1,8 +1,8 @@
-// From a segment's bytes, as the commit script leaves them in Redis, to rows as ClickHouse takes them. A segment
-// is blocks, one a commit: a line of stamps, which begins with a comma, and rows that lack exactly that as their
-// end. Nothing is parsed: a row begins with a bracket, and JSON has no line feed inside a string.
+// Turns a segment's bytes, as the commit script leaves them in Redis, into the rows that ClickHouse takes. A segment has
+// one block per commit: a line of stamps, which begins with a comma, and rows to whose ends that line belongs.
+// Nothing is parsed: a row begins with a bracket, and a JSON string contains no line feed.
 
-/** The rows of a segment with their stamps, the marker first. Rows above all stamps are whole and stay as they are. */
+/** The rows of a segment with their stamps, the marker first. Rows above the first line of stamps are complete already. */
 export function stampRows(segment: Buffer): Stamped {
   if (segment[segment.length - 1] !== lineFeed) throw new Error('a segment ends within a line');
   let stampsFrom = 0;
@@ -30,7 +30,7 @@ export function stampRows(segment: Buffer): Stamped {
 
 export type Stamped = {
   readonly bytes: Buffer;
-  /** How many, the marker included. */
+  /** How many rows a segment has, including the marker. */
   readonly rows: number;
 };
 
@@ -38,7 +38,7 @@ function grown(bytes: Buffer, more: number): Buffer {
   return Buffer.concat([bytes], bytes.length * 2 + more);
 }
 
-/** The segment without some of its rows, which are counted from 0, the marker. */
+/** The segment without some of its rows. Rows are counted from 0, which is the marker. */
 export function withoutRows(segment: Buffer, taken: ReadonlySet<number>): Buffer {
   let row = 0;
   return Buffer.concat(splitLines(segment).filter((line) => line[0] === comma || !taken.has(row++)));

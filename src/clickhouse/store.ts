@@ -1,15 +1,16 @@
-// Storing one segment: the insert, the marker that proves it, and whether an insert of it is still running.
+// Storing one segment: the insert, the marker that proves it, and the check whether an insert of it still runs.
 // One block, one partition, one token.
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { type TableVersion, tableOf, tables } from '../contract/records.js';
 import { type ClickHouseClient, codeOfFault } from './client.js';
-import { columns, storedTable, type TableName, tables } from './tables.js';
+import { columnsOf, storedTable } from './tables.js';
 
-export type SegmentName = { readonly table: TableName; readonly number: string };
+export type SegmentName = { readonly table: TableVersion; readonly number: string };
 
-// The same for every attempt: a retry with other settings may be cut into other blocks, and a block has the
-// token, not the insert. `async_insert` is on by default in new servers and has other rules.
+// The same settings for every attempt: with other settings a retry may be cut into other blocks, and tokens belong to
+// blocks, not to inserts. `async_insert` is on by default in new servers and follows other rules.
 export const insertSettings = {
   async_insert: 0,
   insert_deduplicate: 1,
@@ -24,8 +25,8 @@ export const insertSettings = {
 } as const;
 
 /**
- * A token of a segment: its number, what is in it, and how many of its tokens were burnt before. Other bytes
- * have another token, since rows under a known token are dropped without a word.
+ * A token of a segment: its number, a hash of its bytes, and how many of its tokens were burnt before. Other bytes need
+ * another token, since ClickHouse silently drops rows under a known token.
  */
 export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): string {
   const content = createHash('sha256').update(bytes).digest('hex').slice(0, 32);
@@ -33,29 +34,30 @@ export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): str
 }
 
 /**
- * Inserts a segment's rows, as `stampRows` gives them, under a token. Settles when ClickHouse answered OK, stored or
- * known. `isAsked`: its owner still wants it, as it said after ClickHouse refused it; see `refuseSegments`.
+ * Inserts a segment's rows, as `stampRows` returns them, under a token. Settles when ClickHouse answers OK, whether it
+ * stored the rows or knew the token. `isExempt`: ClickHouse refused the segment before (see `refuseSegments`), and Redis
+ * still wants it.
  */
 export async function insertSegment(
   client: ClickHouseClient,
   segment: SegmentName,
   rows: Buffer,
   token: string,
-  isAsked = false,
+  isExempt = false,
 ): Promise<void> {
   const { stream } = await client.exec({
-    query: `INSERT INTO ${storedTable(segment.table)} (${columns[segment.table].join(', ')}) FORMAT JSONCompactEachRow`,
+    query: `INSERT INTO ${storedTable(segment.table)} (${columnsOf(segment.table).join(', ')}) FORMAT JSONCompactEachRow`,
     values: Readable.from([rows]),
     clickhouse_settings: {
       ...insertSettings,
       insert_deduplication_token: token,
-      log_comment: isAsked ? askedNameOf(segment) : nameOf(segment),
+      log_comment: isExempt ? exemptInsertNameOf(segment) : insertNameOf(segment),
     },
   });
   await drain(stream);
 }
 
-/** Whether the segment's marker row is there, and so all of its rows. */
+/** Whether ClickHouse has the segment's marker row, and so all of its rows. */
 export async function isStored(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
   const result = await client.query({
     query: `SELECT count() AS markers FROM ${storedTable(segment.table)}
@@ -69,19 +71,19 @@ export async function isStored(client: ClickHouseClient, segment: SegmentName): 
   return Number(rows[0]?.markers) > 0;
 }
 
-/** Whether some insert of the segment, or of any of this database, by whomever, is still running in ClickHouse. */
+/** Whether any process's insert of this segment, or of any segment of this database, still runs in ClickHouse. */
 export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
   if (segment === undefined) return runs(client, 'startsWith(comment, {name:String})', { name: namePrefix });
-  const names = { name: nameOf(segment), asked: askedNameOf(segment) };
-  return runs(client, 'comment IN ({name:String}, {asked:String})', names);
+  const names = { name: insertNameOf(segment), exempt: exemptInsertNameOf(segment) };
+  return runs(client, 'comment IN ({name:String}, {exempt:String})', names);
 }
 
-/** Whether an insert runs, of whomever, whose owner was asked before: failed rows that are sent again are such ones. */
-export async function isAskedInsertRunning(client: ClickHouseClient): Promise<boolean> {
-  return runs(client, 'startsWith(comment, {name:String})', { name: askedPrefix });
+/** Whether any process's insert runs that is exempt from the constraint, such as a failed row that is sent again. */
+export async function isExemptInsertRunning(client: ClickHouseClient): Promise<boolean> {
+  return runs(client, 'startsWith(comment, {name:String})', { name: exemptPrefix });
 }
 
-/** Whether a statement runs in this database whose comment meets a condition. */
+/** Whether a statement with a matching comment runs in this database. */
 async function runs(
   client: ClickHouseClient,
   condition: string,
@@ -97,8 +99,8 @@ async function runs(
   return Number(rows[0]?.running) > 0;
 }
 
-/** Parses rows as an insert would, storing nothing. Rejects as the insert would. */
-export async function parseRows(client: ClickHouseClient, table: TableName, bytes: Buffer): Promise<void> {
+/** Parses rows as an insert would, and stores nothing. Rejects as the insert would. */
+export async function parseRows(client: ClickHouseClient, table: TableVersion, bytes: Buffer): Promise<void> {
   const { stream } = await client.exec({
     query: `INSERT INTO FUNCTION null('${await structureOf(client, table)}') FORMAT JSONCompactEachRow`,
     values: Readable.from([bytes]),
@@ -108,9 +110,9 @@ export async function parseRows(client: ClickHouseClient, table: TableName, byte
 }
 
 /**
- * Stores one failed row, which ClickHouse takes from the failed rows when it carries the statement out: one that is
- * deleted by then is stored nowhere, however late the statement arrives. Everything else is as if its bytes were sent:
- * nulls become defaults, here by way of columns that may be null. Rejects as the insert would, or, when the row is gone, with
+ * Stores one failed row. ClickHouse takes it from the failed rows when it executes the statement, so a row that was
+ * deleted by then is stored nowhere, however late the statement arrives. Otherwise it works like sending the row's bytes:
+ * nulls become defaults, here through columns that may be null. Rejects as the insert would, or, if the row is gone, with
  * the code of `isRowGone`.
  */
 export async function insertFailedRow(
@@ -119,13 +121,14 @@ export async function insertFailedRow(
   burnt: number,
 ): Promise<void> {
   const { table_name: table, app_id, segment, line, row } = failed;
+  const columns = columnsOf(table).join(', ');
   const name = { table, number: `${segment}-${line}` };
   const structure = await structureOf(client, table, (type) =>
     /^(Nullable|Map|Array|Tuple)\(/.test(type) ? type : `Nullable(${type})`,
   );
   await client.command({
-    query: `INSERT INTO ${storedTable(table)} (${columns[table].join(', ')})
-      SELECT ${columns[table].join(', ')} FROM format(JSONCompactEachRow, '${structure}', (
+    query: `INSERT INTO ${storedTable(table)} (${columns})
+      SELECT ${columns} FROM format(JSONCompactEachRow, '${structure}', (
         SELECT row FROM failed_events WHERE app_id = {app_id:String} AND segment = {segment:UInt64}
         AND line = {line:UInt32} AND table_name = {table:String} AND lower(hex(SHA256(row))) = {hash:String} LIMIT 1))`,
     query_params: { app_id, segment, line, table, hash: createHash('sha256').update(row).digest('hex') },
@@ -133,12 +136,12 @@ export async function insertFailedRow(
       ...insertSettings,
       insert_null_as_default: 1,
       insert_deduplication_token: tokenOf(name, Buffer.from(row), burnt),
-      log_comment: askedNameOf(name),
+      log_comment: exemptInsertNameOf(name),
     },
   });
 }
 
-/** Whether a failed row was not sent again because it is gone: its place in the statement is null. */
+/** Whether a failed row was not stored because it is gone: its place in the statement is null. */
 export function isRowGone(error: unknown): boolean {
   return codeOfFault(error) === badArguments;
 }
@@ -146,17 +149,17 @@ export function isRowGone(error: unknown): boolean {
 const badArguments = 36;
 
 export type FailedRow = {
-  readonly table_name: TableName;
+  readonly table_name: TableVersion;
   readonly segment: string;
   readonly line: number;
   readonly app_id: string;
   readonly row: string;
 };
 
-/** The columns of a table's rows with their types, in the text of a statement. */
+/** The columns of rows with their types, as text for a statement. */
 async function structureOf(
   client: ClickHouseClient,
-  table: TableName,
+  table: TableVersion,
   changed = (type: string) => type,
 ): Promise<string> {
   const result = await client.query({
@@ -167,7 +170,7 @@ async function structureOf(
   const types = new Map(
     (await result.json<{ name: string; type: string }>()).map((row) => [row.name, row.type]),
   );
-  return columns[table]
+  return columnsOf(table)
     .map((column) => `${column} ${changed(types.get(column) ?? 'String')}`.replaceAll("'", "\\'"))
     .join(', ');
 }
@@ -183,7 +186,7 @@ export async function refuseSegments(client: ClickHouseClient, shard: number, nu
   for (const table of [...tables.map(storedTable), 'failed_events']) {
     await client.command({
       query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint}
-        CHECK segment > ${number} OR segment % ${shardNumberSpacing} != ${shard} OR startsWith(getSetting('log_comment'), '${askedPrefix}')`,
+        CHECK segment > ${number} OR segment % ${shardNumberSpacing} != ${shard} OR startsWith(getSetting('log_comment'), '${exemptPrefix}')`,
     });
   }
 }
@@ -196,18 +199,19 @@ export function isRefusedSegment(error: unknown): boolean {
 const violatedConstraint = 469;
 
 /** Numbers of shards differ by their remainder; see commit-3.lua. */
-const shardNumberSpacing = 64;
+export const shardNumberSpacing = 64;
 
 const namePrefix = 'store ';
-const askedPrefix = `${namePrefix}asked `;
+/** Begins the names of inserts that the constraint of `refuseSegments` lets through. It is part of existing constraints. */
+const exemptPrefix = `${namePrefix}asked `;
 
 /** What every insert of the segment is marked with in system.processes. */
-export function nameOf(segment: SegmentName): string {
-  return `${namePrefix}${segment.table} ${segment.number}`;
+export function insertNameOf(segment: SegmentName): string {
+  return `${namePrefix}${tableOf(segment.table)} ${segment.number}`;
 }
 
-export function askedNameOf(segment: SegmentName): string {
-  return `${askedPrefix}${segment.table} ${segment.number}`;
+export function exemptInsertNameOf(segment: SegmentName): string {
+  return `${exemptPrefix}${tableOf(segment.table)} ${segment.number}`;
 }
 
 /** An unread response keeps its connection. */

@@ -1,51 +1,78 @@
-// The stored tables: their names, the order of their columns in a row, and the marker row that opens every
-// segment. The migrations create them; the encoders and the commit script write their rows.
+// The stored tables: their names, the columns of a row with the stamps of its acceptance, and the marker row that opens
+// every segment; all from the description of records in `contract/records.ts`.
 
-/** Index in this list is the table's number in a packed record. */
-export const tables = ['events', 'user_properties', 'user_identities'] as const;
+import {
+  type ColumnType,
+  columnTypes,
+  currentVersionOf,
+  earlierColumns,
+  recordColumns,
+  type TableName,
+  type TableVersion,
+  tableOf,
+  tables,
+} from '../contract/records.js';
 
-export type TableName = (typeof tables)[number];
-
-export const tableIndex: Readonly<Record<TableName, number>> = {
-  events: 0,
-  user_properties: 1,
-  user_identities: 2,
-};
-
-/** The stamps that the commit script adds to every row, in this order; with `row_number` the order of acceptance. */
-const stamps = ['row_number', 'segment', 'commit_number', 'received_at'] as const;
+/** The stamps that every row gets when it is accepted, in this order: with `row_number` the order of acceptance. */
+export const stampTypes = {
+  row_number: 'UInt32',
+  segment: 'UInt64',
+  commit_number: 'UInt32',
+  received_at: "DateTime64(3, 'UTC')",
+} as const;
 
 /** Columns of a row, in the order of its values. */
-export const columns: Readonly<Record<TableName, readonly string[]>> = {
-  events: [
-    'app_id',
-    'event_id',
-    'event',
-    'user_id',
-    'identity',
-    'session_id',
-    'time',
-    'properties',
-    ...stamps,
-  ],
-  user_properties: ['app_id', 'user_id', 'identity', 'properties', ...stamps],
-  user_identities: ['app_id', 'user_id', 'identity', ...stamps],
-};
+export const columns: Readonly<Record<TableName, readonly string[]>> = ofEachTable((described) => [
+  ...Object.keys(described),
+  ...Object.keys(stampTypes),
+]);
 
-const zeroUuid = '00000000000000000000000000000000';
+/** Rows have columns that only a newer version of the service knows. They wait until a process of that version stores them. */
+export class UnknownColumns extends Error {
+  constructor(version: TableVersion) {
+    super(
+      `the columns of ${version} are unknown: a newer version of the service accepted these rows and has to store them`,
+    );
+  }
+}
+
+/** Columns of a row of any version, in the order of its values. Throws UnknownColumns. */
+export function columnsOf(version: TableVersion): readonly string[] {
+  const table = tableOf(version);
+  if (!tables.includes(table)) throw new UnknownColumns(version);
+  if (version === currentVersionOf(table)) return columns[table];
+  const number = Number(version.slice(table.length + 1) || 1);
+  const earlier = earlierColumns[table]?.[number - 1];
+  if (earlier === undefined) throw new UnknownColumns(version);
+  return [...earlier, ...Object.keys(stampTypes)];
+}
 
 /**
  * The first row of every segment, up to its row number: an empty app_id and the segment's stamps. Reading it
  * back proves that the segment is stored, and it keeps a part from ever becoming empty, which would erase
  * the part's deduplication token.
  */
-export const markerRows: Readonly<Record<TableName, string>> = {
-  events: `["","${zeroUuid}","",null,"","",null,{},0`,
-  user_properties: '["",null,"",{},0',
-  user_identities: '["",0,"",0',
-};
+export const markerRows: Readonly<Record<TableName, string>> = ofEachTable((described) => {
+  const values = Object.values(described).map((type) => columnTypes[type].empty);
+  return `[${values.join(',')},0`;
+});
+
+/** The value of a column in a row that was parsed. */
+export function columnValue(version: TableVersion, row: readonly unknown[], column: RecordColumn): unknown {
+  return row[columnsOf(version).indexOf(column)];
+}
+
+/** A column that all tables have. */
+type RecordColumn = 'app_id' | 'user_id' | 'identity';
+
+export type StoredTable = `stored_${TableName}`;
 
 /** The name of the table behind the view. */
-export function storedTable(table: TableName): string {
-  return `stored_${table}`;
+export function storedTable(version: TableVersion): StoredTable {
+  return `stored_${tableOf(version)}`;
+}
+
+function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType>>) => Value) {
+  const entries = tables.map((table) => [table, make(recordColumns[table])]);
+  return Object.fromEntries(entries) as Record<TableName, Value>;
 }

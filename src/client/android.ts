@@ -1,4 +1,4 @@
-// The Android surface, imported as `sluice/client/android`.
+// The Android surface, imported as `sluice-client/android`.
 
 import type { Properties } from './core/messages.js';
 import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
@@ -25,7 +25,7 @@ export type { AndroidEventProperties, AndroidValue } from './mobile/android-prop
 
 export type AndroidOptions = MobileOptions;
 
-/** What stands for Android's context: the adapters of the phone. */
+/** Takes the place of Android's context: the adapters of the phone. */
 export type AndroidContext = DeviceAdapters & PairingAdapters;
 
 /** Properties of a user on Android. */
@@ -45,7 +45,7 @@ export type AndroidSluice = Omit<
   addUserProperties(properties: AndroidUserProperties): void;
   /** Attaches properties to all later events of this device. Keys and values are sent as text. */
   addEventProperties(properties: AndroidEventProperties | null): void;
-  /** A key as it was given to `addEventProperties`, or its text. */
+  /** The key as it was given to `addEventProperties`, or its text. */
   removeEventProperty(property: string | number | boolean | bigint): void;
   /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
   startEVPairing(): void;

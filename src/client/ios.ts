@@ -1,4 +1,4 @@
-// The iOS surface, imported as `sluice/client/ios`.
+// The iOS surface, imported as `sluice-client/ios`.
 
 import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
 import { createMobile } from './mobile/mobile.js';

@@ -1,4 +1,4 @@
-// The React Native surface, imported as `sluice/client/react-native`.
+// The React Native surface, imported as `sluice-client/react-native`.
 
 import type { DeviceAdapters } from './mobile/adapters.js';
 import { createMobile } from './mobile/mobile.js';

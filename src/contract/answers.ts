@@ -1,8 +1,9 @@
 // The TypeBox schemas of the answers. Nothing checks answers on their way out; the OpenAPI document shows
 // these schemas, and the tests hold real answers against them. Answers may get more fields later.
 
-import Type, { type Static } from 'typebox';
+import { type DeletionState, deletionStates } from './deletion-states.js';
 import { type OutcomeCode, outcomes } from './outcomes.js';
+import { type Static, Type } from './typebox.js';
 
 const codes = Object.keys(outcomes) as OutcomeCode[];
 
@@ -14,7 +15,7 @@ const field = Type.Optional(
   }),
 );
 
-/** Everything was taken, or was taken before under the same key. */
+/** Everything was accepted, or was accepted before under the same key. */
 export const emptySchema = Type.Object(
   {},
   { additionalProperties: false, description: 'Empty: everything was stored, or had been stored before.' },
@@ -40,7 +41,7 @@ export const bulkResultSchema = Type.Object({
   errors: elementErrors,
 });
 
-/** A bulk request that was refused for its elements: beside `err`, what is wrong with each. */
+/** A bulk request whose elements are all bad: besides `err`, what is wrong with each. */
 export const bulkErrorSchema = Type.Object({
   err: Type.Object({ message, code, field }),
   accepted: Type.Optional(Type.Integer({ minimum: 0, maximum: 0 })),
@@ -52,7 +53,7 @@ const messageId = Type.Optional(
   Type.String({ description: 'The id of the message; absent when it was no string.' }),
 );
 
-/** What became of one message of the client library. */
+/** The result of one message of the client library. */
 export const messageAnswerSchema = Type.Union([
   Type.Object(
     { id: messageId, status: Type.Union([Type.Literal('stored'), Type.Literal('repeat')]) },
@@ -77,7 +78,7 @@ export type MessageAnswer = Static<typeof messageAnswerSchema>;
 /** The answer to a request of the client library that is well formed as a whole. */
 export const collectResultSchema = Type.Object({
   messages: Type.Array(messageAnswerSchema, {
-    description: 'One answer a message, in the order of the request.',
+    description: 'One answer per message, in the order of the request.',
   }),
   pairing: Type.Optional(
     Type.Literal('ended', { description: 'The pairing that the request named lives no more.' }),
@@ -115,21 +116,300 @@ export const deletionSubmittedSchema = Type.Object({
   ...deletionStatus,
 });
 
+/** What a deletion would find. */
+export const deletionPreviewSchema = Type.Object({
+  dry_run: Type.Literal(true),
+  users: Type.Integer({ minimum: 1, description: 'How many different users were named.' }),
+  users_found: Type.Integer({ minimum: 0, description: 'How many of them have any rows.' }),
+  rows: Type.Integer({ minimum: 0, description: 'How many rows these have.' }),
+  found: Type.Array(
+    Type.Object({
+      app_id: Type.String(),
+      table: Type.String(),
+      rows: Type.Integer({ minimum: 1 }),
+    }),
+    { description: 'The same by environment and table.' },
+  ),
+});
+
+const statesInWords = Object.entries(deletionStates)
+  .filter(([state]) => state !== 'complete')
+  .map(([state, meaning]) => `| \`${state}\` | ${meaning} |`)
+  .join('\n');
+
 /** The status of a deletion. */
 export const deletionStatusSchema = Type.Object({
   ...deletionStatus,
   state: Type.Optional(
-    Type.Union([Type.Literal('targets_lost'), Type.Literal('ended')], {
-      description:
-        'Only on a request that stays pending for ever: the list of its users was lost with Redis before it was copied. ended: an administrator has noted that.',
-    }),
+    Type.Union(
+      (Object.keys(deletionStates) as DeletionState[])
+        .filter((state) => state !== 'complete')
+        .map((state) => Type.Literal(state)),
+      {
+        description: `While it is pending: what it is doing or waiting for. With \`targets_lost\` and \`ended\` it stays pending for ever.\n\n| State | Meaning |\n|---|---|\n${statesInWords}`,
+      },
+    ),
   ),
   message: Type.Optional(
-    Type.String({ description: 'Beside state: what to do about it, for people; the wording may change.' }),
+    Type.String({
+      description:
+        'Only if it stays pending for ever: what to do about it, for people; the wording may change.',
+    }),
+  ),
+  submitted_at: Type.String({ description: 'When it was submitted.' }),
+  reference: Type.Optional(Type.String({ description: 'Your own name for it, if you gave it one.' })),
+  users: Type.Integer({ minimum: 1, description: 'How many different users it names.' }),
+  completed_at: Type.Optional(Type.String({ description: 'When it was complete.' })),
+  users_found: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description: 'Once it is complete: how many of the named users had any rows, in any environment.',
+    }),
+  ),
+  evidence_until: Type.Optional(
+    Type.String({ description: 'Once it is complete: until when the counts of each named user are kept.' }),
+  ),
+  callback: Type.Optional(
+    Type.Object(
+      {
+        state: Type.Union([Type.Literal('pending'), Type.Literal('delivered'), Type.Literal('failed')]),
+        tries: Type.Array(
+          Type.Object({
+            at: Type.String(),
+            answer: Type.Optional(Type.Integer({ description: 'The status that was answered.' })),
+            error: Type.Optional(Type.String({ description: 'Why there was no answer.' })),
+          }),
+          { description: 'The oldest first.' },
+        ),
+      },
+      { description: 'Once it is complete, if the account is called then: the tries to do that.' },
+    ),
+  ),
+  rows_deleted: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      description:
+        'Once it is complete: how many rows it found and are gone. A row that another request of the same round names too counts in both.',
+    }),
   ),
 });
 
-/** A refusal for want of credentials; the text stands under every name that callers look for. */
+/** The answer to a submission of suppressed users, once it holds. */
+export const suppressedSchema = Type.Object({
+  users: Type.Integer({ description: 'Distinct users of the request.' }),
+  suppress: Type.Boolean({ description: 'As the request has it.' }),
+});
+
+/** What is known of one user, or of all users of the account. */
+export const suppressionSchemas = {
+  ofUser: Type.Object({
+    suppressed: Type.Boolean({ description: 'Whether records of this user are left out.' }),
+    since: Type.Optional(Type.String({ format: 'date-time', description: 'Since when.' })),
+    app_ids: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'Where, if not in all environments: the user is merged with a suppressed one in these.',
+      }),
+    ),
+  }),
+  counts: Type.Object({
+    users: Type.Integer({ description: 'Suppressed users, as requests named them.' }),
+    names: Type.Integer({
+      description: 'Their identities and user_ids, with those of the users that they are merged with.',
+    }),
+    records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
+  }),
+} as const;
+/** What a deletion has done, signed by the deployment. */
+export const deletionCertificateSchema = Type.Object({
+  certificate: Type.Object(
+    {
+      type: Type.Literal('sluice-deletion-1'),
+      deletion_request_id: Type.String(),
+      account_id: Type.String(),
+      app_id: Type.String({ description: 'The environment whose API key submitted it.' }),
+      key_created_at: Type.String({ description: 'When that key was made.' }),
+      reference: Type.Optional(Type.String()),
+      submitted_at: Type.String(),
+      verified_at: Type.String({ description: 'When every table was counted and held nothing.' }),
+      completed_at: Type.String(),
+      users: Type.Integer({ minimum: 1 }),
+      users_found: Type.Optional(Type.Integer({ minimum: 0 })),
+      rows_deleted: Type.Integer({ minimum: 0 }),
+      found: Type.Array(
+        Type.Object({ app_id: Type.String(), table: Type.String(), rows: Type.Integer({ minimum: 1 }) }),
+      ),
+      tables_counted: Type.Optional(Type.Array(Type.String())),
+      statement: Type.Optional(Type.String({ description: 'What the count has shown, in words.' })),
+    },
+    { description: 'What was counted. It names no user.' },
+  ),
+  signature: Type.Object({
+    algorithm: Type.Literal('Ed25519'),
+    key_id: Type.String({ description: 'The key, as the endpoint signing_key names it.' }),
+    value: Type.String({
+      description:
+        'In base64: the signature of the certificate as canonical JSON (RFC 8785: no blanks, names sorted) in UTF-8.',
+    }),
+  }),
+});
+
+/** The public half of the deployment's key. */
+export const signingKeySchema = Type.Object({
+  algorithm: Type.Literal('Ed25519'),
+  key_id: Type.String({ description: 'The first 16 digits of the SHA-256 of the key in DER.' }),
+  public_key: Type.String({ description: 'SubjectPublicKeyInfo in PEM.' }),
+});
+
+const countsOfUser = {
+  found: Type.Boolean({ description: 'Whether the user had any rows.' }),
+  rows: Type.Integer({
+    minimum: 0,
+    description:
+      'How many, of the whole merged user in all environments. A row of two named users counts for both.',
+  }),
+  similar: Type.Integer({
+    minimum: 0,
+    description:
+      'How many other identities of the account differed from this one only in case or in blanks around it; they were deleted only if they were named themselves.',
+  }),
+};
+
+/** What was counted for each user that a deletion named, without the user. */
+export const deletionUsersSchema = Type.Object({
+  users: Type.Array(
+    Type.Object({
+      place: Type.Integer({
+        minimum: 0,
+        description: 'Where in the submitted list the user stood first, from 0.',
+      }),
+      ...countsOfUser,
+    }),
+    { description: 'Every different user, in the order of the submitted list.' },
+  ),
+  cursor: Type.Optional(Type.String({ description: 'Begins the next page. Absent on the last page.' })),
+});
+
+/** The same for users whom the caller names. */
+export const deletionLookupSchema = Type.Object({
+  users: Type.Array(
+    Type.Object({
+      ...countsOfUser,
+      named: Type.Optional(
+        Type.Literal(false, {
+          description: 'Only if the deletion did not name this user: nothing was counted.',
+        }),
+      ),
+    }),
+    { description: 'In the order asked.' },
+  ),
+});
+
+/** A page of the account's requests. */
+export const deletionListSchema = Type.Object({
+  deletions: Type.Array(deletionStatusSchema, { description: 'The newest first.' }),
+  cursor: Type.Optional(
+    Type.String({
+      description:
+        'Begins the next page. Absent on the last page; a page before it may have few requests, or none.',
+    }),
+  ),
+});
+
+/** An export, submitted or asked about. */
+export const userExportSchema = Type.Object({
+  user_export_location: Type.String({
+    description: 'Where its status is asked, and its data with /data behind it.',
+  }),
+  user_export_id: Type.String({ description: 'Names the export.' }),
+  status: Type.Union([Type.Literal('pending'), Type.Literal('complete')], {
+    description:
+      'complete: everything that the export is to have can be read. Never goes back; after 24 hours the export is not found any more.',
+  }),
+});
+
+const exportAppId = Type.String({ description: 'The environment.' });
+const exportUserId = Type.Union([Type.String(), Type.Null()], {
+  description: 'In plain decimal form; null when the record came with an identity alone.',
+});
+const exportIdentity = Type.String({ description: 'Empty when the record came with a user_id alone.' });
+const exportEventId = Type.String({
+  description: 'Of the idempotency key or the id of a message; begins with 32 zero bits if there was none.',
+});
+const exportReceivedAt = Type.String({ description: 'When it was accepted, in UTC.' });
+const exportProperties = Type.Object({}, { additionalProperties: Type.String() });
+
+/** A line of an export. */
+export const exportLineSchema = Type.Union([
+  Type.Object(
+    {
+      kind: Type.Literal('user'),
+      app_id: exportAppId,
+      identity: Type.String(),
+      user_ids: Type.Array(Type.String()),
+    },
+    { description: 'A user who was merged: the identity, and the user_ids that were merged into it.' },
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('user_identity'),
+      app_id: exportAppId,
+      event_id: exportEventId,
+      user_id: Type.String(),
+      identity: Type.String(),
+      received_at: exportReceivedAt,
+    },
+    { description: 'A call that identified a user. Of each user_id the first one stands.' },
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('user_properties'),
+      app_id: exportAppId,
+      event_id: exportEventId,
+      user_id: exportUserId,
+      identity: exportIdentity,
+      properties: exportProperties,
+      received_at: exportReceivedAt,
+    },
+    { description: 'A call that set properties of a user.' },
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('event'),
+      app_id: exportAppId,
+      event_id: exportEventId,
+      event: Type.String(),
+      user_id: exportUserId,
+      identity: exportIdentity,
+      session_id: Type.String(),
+      time: Type.String({ description: 'When it happened, in UTC.' }),
+      properties: exportProperties,
+      received_at: exportReceivedAt,
+    },
+    { description: 'An event.' },
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('failed_record'),
+      app_id: exportAppId,
+      user_id: exportUserId,
+      identity: exportIdentity,
+      table: Type.String({ description: 'Where it would be stored.' }),
+      columns: Type.Array(Type.String(), { description: 'What the values of row are.' }),
+      row: Type.String({ description: 'A JSON array of its values, as it was accepted.' }),
+      failed_at: Type.String(),
+    },
+    { description: 'A record that was accepted and could not be stored yet.' },
+  ),
+  Type.Object(
+    {
+      kind: Type.Literal('end'),
+      records: Type.Integer({ minimum: 0, description: 'Lines before it, without those of the kind user.' }),
+    },
+    { description: 'The last line. A body without it broke off.' },
+  ),
+]);
+
+/** A refusal for lack of credentials; the text is under every name that callers look for. */
 export const unauthorizedSchema = Type.Object({
   err: Type.Object({ message, code, field }),
   error: Type.String(),

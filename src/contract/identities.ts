@@ -1,5 +1,5 @@
 // Words that programs send in place of an identity when they have none. Identifying users by one of them
-// merges strangers into one profile, which cannot be undone. The union of what comparable services refuse.
+// merges strangers into one profile, which cannot be undone. This is the union of what comparable services refuse.
 // Imports nothing, since the client library reads it too.
 
 const words = new Set([
@@ -35,7 +35,7 @@ const words = new Set([
   '00000000-0000-0000-0000-000000000000',
 ]);
 
-/** Whether an identity, apart from case and from quotes and white space around it, is such a word, or blank. */
+/** Whether an identity is blank or such a word, ignoring case and any quotes and white space around it. */
 export function wouldMergeStrangers(identity: string): boolean {
   let word = identity.trim();
   for (let bare = unquote(word); bare !== word; bare = unquote(word)) word = bare;

@@ -1,5 +1,5 @@
-// What one record and one request may hold. A file of its own, since the client library reads it too: it imports
-// nothing and holds plain values only, so that the bundle takes what it uses and no other bound.
+// What one record and one request may hold. The client library reads this file too, so it imports nothing and holds
+// plain values only: the bundle then contains only the bounds that it uses.
 
 /** Lengths are in Unicode code points. */
 export const lengths = {
@@ -28,7 +28,7 @@ export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
   'screen_name',
 ]);
 
-/** The same for events that the client library captures by itself: it names the screen. */
+/** The same for events that the client library records itself: there it sets the name of the screen. */
 export const reservedAutocapturedPropertyKeys: ReadonlySet<string> = new Set(['user_id', 'session_id']);
 
 /** Keys that user properties must not use. */
@@ -40,12 +40,27 @@ export const counts = {
   bulkUsersMax: 1000,
   /** Messages of the client library in one request. */
   collectMessagesMax: 1000,
+  /** Messages of Segment's protocol in one request. */
+  segmentMessagesMax: 1000,
   deletionTargetsMax: 10_000,
+  lookupUsersMax: 1000,
+  exportUsersMax: 100,
   /** Nesting of a JSON document; valid requests need 5, flattened objects some more. */
   documentDepthMax: 64,
   /**
-   * Numbers of a JSON document with more than 15 digits, or near the ends of what doubles reach: each costs 1.5 µs. Half
-   * of all properties of the largest bulk request; with usual keys that many fill its body.
+   * What a document of more than 64 KiB may hold, and each record in it; with more it is refused unparsed. The records of
+   * the largest bulk request may have all their properties. Measured: a name costs JSON.parse up to 4 µs, an object 0.3.
+   */
+  documentContainersMax: 200_000,
+  documentNamesMax: 1_100_000,
+  documentElementsMax: 3_500_000,
+  recordContainersMax: 10_000,
+  recordNamesMax: 10_000,
+  recordElementsMax: 250_000,
+  /**
+   * Numbers in a JSON document that have more than 15 digits, or are near the limits of doubles: each costs 1.5 µs. This is
+   * half of all properties of the largest bulk request; with usual keys that many fill its body.
    */
   documentLongNumeralsMax: 500_000,
+  recordLongNumeralsMax: 20_000,
 } as const;

@@ -1,5 +1,7 @@
-// Every bound of the service in one place, with its unit in its name (those of single records in
-// `lengths.ts`), and the relations between them asserted at the end.
+// Every bound that callers and administrators can meet, with its unit in its name. The end of the file asserts the relations
+// between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a variable may be set to in
+// `config.ts`, and what the client library holds back by itself in `client/core/limits.ts`. Numbers that nobody can
+// meet, such as the rhythms of upkeep, are in the code that they belong to.
 
 import { arrayDelimiter, counts, lengths } from './lengths.js';
 
@@ -15,39 +17,131 @@ export const bodies = {
   singleBytesMax: MiB,
   bulkBytesMax: 16 * MiB,
   collectBytesMax: MiB,
+  /** A batch of Segment's protocol; its libraries send at most 500 kB. */
+  segmentBytesMax: 4 * MiB,
   deletionBytesMax: 32 * MiB,
+  lookupBytesMax: 4 * MiB,
+  pairingBytesMax: 4 * KiB,
+  adminBytesMax: 64 * KiB,
+} as const;
+
+/** Connections of the public port, of which a process takes at most `CONNECTIONS_MAX`. */
+export const connections = {
+  /** While more than this part is open, an address gets no more than its share of new ones within a window. */
+  busyFrom: 0.5,
+  shareOfAddress: 0.25,
+  /** The parser closes a silent connection by then. */
+  windowMs: 15_000,
+  /** Descriptors that a process needs for everything else. */
+  otherDescriptors: 100,
+} as const;
+
+/** Characters of a field's path in an answer; what is longer is cut. */
+export const answerFieldMax = 100;
+
+/** Names of unknown fields in the header of an answer. */
+export const ignoredFields = {
+  namesMax: 10,
+  /** UTF-16 units of a name; what is longer is cut. Encoded, a unit takes at most 9 bytes. */
+  nameMax: 40,
+} as const;
+
+/** Characters of a bearer token. A longer one opens nothing. */
+export const bearerMax = 200;
+
+/** Bytes of bodies to `/api/collect` by address, in one API process; how many is `COLLECT_ADDRESS_BYTES_MAX`. */
+export const collectAddresses = {
+  windowMs: 60_000,
+  /** Addresses that are remembered. Measured: 96 bytes each. */
+  keptMax: 100_000,
+} as const;
+
+export const writeAccess = {
+  /** Authorization headers that are remembered as right, for each environment. */
+  headersKeptMax: 100,
+} as const;
+
+/** How long browsers may use what they have. */
+export const browserCaches = {
+  /** The answer to a preflight; most browsers keep it for two hours at most. */
+  preflightSeconds: 24 * 60 * 60,
+  /** The client library's script. */
+  scriptSeconds: 60 * 60,
+} as const;
+
+/** Bodies that come in pieces or compressed, in one API process. */
+export const receiving = {
+  /** A body up to this size takes room as it comes; a larger one is read on once there is room for all of it. */
+  smallBytesMax: 64 * KiB,
+  small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },
+  large: { bytesMax: 96 * MiB, bytesPerAddressMax: 64 * MiB, waitMsMax: 5_000 },
+  /** What compressed bodies may become, and then what they became. */
+  inflated: { bytesMax: 48 * MiB, bytesPerAddressMax: 32 * MiB, waitMsMax: 5_000 },
+  /**
+   * From its first byte, or since it has room, a body takes no longer than this and the time of its bytes. The parser closes
+   * silent connections, and those below 16 kB/s, before that.
+   */
+  bodyMsMin: 15_000,
+  bodyBytesPerMs: 128,
+  /** Each piece costs 2 µs. A body of more pieces than this has pieces of at least so many bytes, or is cut off. */
+  piecesMax: 500,
+  pieceBytesMin: 32,
+  /** Each in a thread of its own. */
+  inflationsAtOnce: 2,
+  /** A gzip body inflates to at most so many times its size; what people send to 20 times. */
+  inflatedTimesMax: 200,
+  /** That is not looked at up to this size. */
+  inflatedBytesAlways: 64 * KiB,
+  /** A body of more than this is read and checked in turns, of at most about so many milliseconds. */
+  largeBytesMin: 64 * KiB,
+  sliceMs: 8,
+  /** A body that exceeds its limit by at most this is received, dropped and then answered. */
+  overshootBytesMax: 16 * MiB,
+  /** The body of a request that needs none is waited for up to this size. */
+  droppedBytesMax: MiB,
 } as const;
 
 /**
- * Bytes that flattening may add to one request of a lenient environment: a flattened key repeats those above it, so that
- * 8 kB of properties could become 1 MB. Counted as JSON.
+ * Bytes that flattening may add to one request of a lenient environment, counted as JSON. A flattened key repeats the keys
+ * above it, so 8 kB of properties could become 1 MB.
  */
 export const flattened = {
   singleBytesMax: MiB,
   bulkBytesMax: 12 * MiB,
   collectBytesMax: MiB,
+  segmentBytesMax: 4 * MiB,
 } as const;
 
-/** What a row has beside the bytes of its record: ids, a time, what stands between, and its part of a commit. */
+/** The bytes of a row besides those of its record: ids, a time, separators, and its part of a commit. */
 const rowOverheadBytesMax = KiB;
-/** A row's bytes per byte of its record, at most: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
+/** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
 const rowGrowthMax = 5;
 
-/** A timestamp may lie this far ahead of the clock. */
+/** A timestamp may be this far ahead of the clock. */
 export const timestampAheadMsMax = 24 * 60 * 60 * 1000;
+
+/** How long a command may take before its sender gives up on the answer. */
+export const waits = {
+  /** A command to Redis that a request needs, besides its commit. */
+  requestMsMax: 1_500,
+  /** Any other command to Redis; submitting the largest deletion takes longer than a request's. */
+  redisMsMax: 5_000,
+  /** A statement of ClickHouse, so also an insert. */
+  clickhouseMsMax: 120_000,
+} as const;
 
 export const commits = {
   recordsMax: 2000,
   bytesMax: MiB,
   /** Bytes of checked requests that wait for a commit in one API process. */
   waitingBytesMax: 64 * MiB,
-  /** Packed bytes of one request. Above it, it could wait for ever and is refused. */
+  /** Packed bytes of one request. A larger request could wait for ever, so it is refused. */
   groupBytesMax: 32 * MiB,
-  /** One attempt at a commit; a lost reply shows only as silence. */
+  /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
-  /** From a request's arrival at the commit to its answer, whatever happens. */
+  /** The longest time from a request's arrival at the commit to its answer, whatever happens. */
   deadlineMs: 1_800,
-  /** A segment that should have been sealed so long ago takes no further commit. */
+  /** A segment that is overdue for sealing by this long takes no further commit. */
   overdueSegmentMsMax: 1_000,
   /** How long Redis keeps the answer of a process's last commit, by the clock of claims. */
   answerKeptMs: 24 * 60 * 60 * 1000,
@@ -55,11 +149,11 @@ export const commits = {
 
 /** Sealed segments that wait for ClickHouse, which workers compress. */
 export const waitingSegments = {
-  /** Those that have waited for so long; usually ClickHouse has a segment within a second. */
+  /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
   waitMs: 5_000,
-  /** One worker at a time looks, about once a second. */
+  /** About once a second one worker looks for such segments. */
   turnMs: 900,
-  /** A look ends after so many segments, or bytes of rows: more than can arrive in the time. */
+  /** A look ends after this many segments, or bytes of rows: more than can arrive in that time. */
   perTurnMax: 200,
   bytesPerTurn: 64 * MiB,
 } as const;
@@ -68,48 +162,291 @@ export const claims = {
   /** Remembered at least this long, whatever the byte budget says. */
   windowMsMin: 15 * 60 * 1000,
   windowMsMax: 24 * 60 * 60 * 1000,
-  /** Measured: 27.2 bytes with 6 claims a bucket, 22.4 with 12. The byte budget is divided by it. */
+  /** The byte budget is divided by this. Measured: 27.2 bytes with 6 claims per bucket, 22.4 with 12. */
   bytesPerClaim: 27,
-  /** Of a shard, once a second and worker. */
+  /** Buckets of a shard that each worker sweeps once a second. */
   bucketsPerSweep: 300,
-  /** A worker's look moves the clock of claims by at most this, however long the last one is past. */
+  /** A worker's look moves the clock of claims by at most this, however long ago the last look was. */
   clockStepMsMax: 50_000,
+} as const;
+
+/** The index of keys on disk. */
+export const keyIndex = {
+  /** Once keys were forgotten, segments are indexed at the latest this long after they were opened. */
+  unindexedMsMax: 5 * 60 * 1000,
+  /** Rows that one statement adds, about: the segments of a minute are not divided. */
+  rowsPerStatement: 4_000_000,
+  /** Memory of each worker for ruling out keys that are not in the index, at most: of 170 million keys. */
+  filterBytesMax: 256 * MiB,
+  /** With so many one new key in two hundred has to be looked up. */
+  filterBitsPerKey: 12,
+  /** One worker at a time makes the index of a shard; another one goes on this long after the last sign of it. */
+  turnMs: 10_000,
 } as const;
 
 export const deletions = {
   tokenMsMax: 60 * 60 * 1000,
   /**
-   * Live tokens that an API key may have. None that was given is ended for another, so the newest is refused: only a
-   * caller that mints 28 a second for an hour meets it. Measured: 503 bytes of Redis's memory a token, 50 MB in all.
+   * Live tokens that an API key may have. No token is ended to make room for another one, so beyond this a new one is
+   * refused; only a caller that mints 28 a second for an hour gets there. Measured: 503 bytes of Redis's memory per token,
+   * 50 MB in all.
    */
   liveTokensPerKeyMax: 100_000,
-  /** Failed token requests a minute and (app_id, address). */
+  /** Failed token requests per minute and (app_id, address). */
   tokenFailuresPerMinuteMax: 20,
   statusRequestsPerSecondMax: 100,
   pendingPerAccountMax: 2000,
+  /** Characters of a caller's reference, and how long it is remembered. */
+  referenceMax: 255,
+  referenceMs: 30 * 24 * 60 * 60 * 1000,
+  /** Requests that one page of an account's list has, and that it looks at to find them. */
+  listedMax: 100,
+  listLookedAtMax: 200,
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 a minute. */
   roundEveryMs: 4_000,
-  /** Targets and requests that one round takes on. */
+  /** Targets and requests that one round takes. */
   targetsPerRoundMax: 50_000,
   requestsPerRoundMax: 2_000,
 } as const;
 
+/** Suppressed users. */
+export const suppressions = {
+  /** Names of an account. Measured in Redis: 107 bytes for a suppressed user, up to 400 for a name that is merged with one. */
+  namesPerAccountMax: 5_000_000,
+  requestsPerSecondMax: 10,
+  /** Names that one script changes, which takes some milliseconds. */
+  namesPerChangeMax: 1_000,
+  /** Changes that are kept for API processes; whoever has missed more reads everything again. */
+  changesKept: 500,
+  /** Names that one command reads. */
+  namesPerReadMax: 5_000,
+  /** How long a submission waits until what was accepted before it is stored, so that it finds merged users. */
+  storedMsMax: 8_000,
+} as const;
+
+/** Environments that retain rows for some days only. */
+export const retention = {
+  daysMax: 36_500,
+  /** What is over is deleted this often: within a day, also if two runs fail. */
+  runEveryMs: 6 * 60 * 60 * 1000,
+  /** When something else holds the tables. */
+  retryMs: 5 * 60 * 1000,
+  /** How long a run waits until all that was accepted before is stored, and for inserts under way. */
+  storedMsMax: 30_000,
+} as const;
+
+/** What is kept of each user that a deletion request named. */
+export const evidence = {
+  keptMs: 30 * 24 * 60 * 60 * 1000,
+  usersPerPage: 1000,
+} as const;
+
+/** Calls of accounts whose deletions are complete. */
+export const callbacks = {
+  urlMax: 2048,
+  /** From the look-up of the name to the status of the answer. */
+  callMsMax: 10_000,
+  triedForMs: 24 * 60 * 60 * 1000,
+  /** Between two tries: doubled from the least to the most. */
+  pauseMsMin: 5_000,
+  pauseMsMax: 60 * 60 * 1000,
+  /** The latest tries that a request's document keeps. */
+  triesKept: 50,
+  /** In one worker process. */
+  atOnceMax: 20,
+  /** Callbacks that get jobs in one look. */
+  jobsMax: 1000,
+} as const;
+
+/** Previews of deletions: what a dry run would find. */
+export const previews = {
+  /** A preview is answered by then, whatever ClickHouse does. */
+  msMax: 20_000,
+  /** In one API process. */
+  atOnceMax: 2,
+  /** Older tables of previews belong to none: a statement of theirs takes no longer than `clickhouseMsMax`. */
+  strayMsMin: 10 * 60_000,
+} as const;
+
+/** Exports of what is held about users. */
+export const userExports = {
+  /** A request is held this long; then its export is not found any more. */
+  keptMs: 24 * 60 * 60 * 1000,
+  /** Requests that are held for an account: at most 50 MB in Redis. */
+  perAccountMax: 500,
+  /** Downloads at a time in one API process, and of one account among them. */
+  downloadsMax: 4,
+  downloadsPerAccountMax: 2,
+  /** A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. */
+  stalledMsMax: 30_000,
+  downloadMsMax: 15 * 60_000,
+  /** A larger piece is divided on its way, so that what waits for a slow client is bounded. */
+  pieceBytesMax: 64 * KiB,
+} as const;
+
+/** How soon another worker goes on with the work of a killed one. */
+export const takeovers = {
+  /** How long the lock on a job outlives its worker: the default of `JOB_LOCK_MS`. */
+  lockMs: 5_000,
+  /** Workers look for jobs whose lock has ended. Another worker takes a job at the second look: after 7 s at most. */
+  lookEveryMsMax: 1_000,
+  /** How long a worker that stops waits for the jobs that it has begun. */
+  stopMsMax: 20_000,
+  /** By then a deletion of a killed worker is complete, unless the work itself takes longer. */
+  completeMsMax: 10_000,
+} as const;
+
+/** Rows that ClickHouse refused. */
+export const failedRows = {
+  /** Sending them again and a deletion exclude each other. The right of a killed process ends after this long. */
+  lockMs: 60_000,
+  renewEveryMs: 10_000,
+  /** How long a deletion waits for a row that is being sent again: longer than its sender waits for the insert. */
+  insertMsMax: 150_000,
+  /** Rows that one retry sends. */
+  perRetryMax: 100_000,
+} as const;
+
+/** The list of rejected records. */
+export const rejectedRecords = {
+  perEnvironmentMax: 100,
+  ageMsMax: 7 * 24 * 60 * 60 * 1000,
+  /** How many entries of all environments may wait in one process. */
+  waitingMax: 2_000,
+  writeEveryMs: 1_000,
+  /** Entries that could not be written within this time are dropped. */
+  waitingMsMax: 5_000,
+} as const;
+
+/** The audit log. */
+export const audit = {
+  /** Lines that may wait for ClickHouse, some 500 bytes each. Above it nothing is done that needs one. */
+  waitingLinesMax: 100_000,
+  /** About as many lines go to ClickHouse in one insert. */
+  movedLinesMax: 1_000,
+} as const;
+
+/** What administrators may set. */
+export const administration = {
+  /** UTF-16 units of the name of an account or environment. */
+  nameMax: 200,
+  /** Keys of one kind that an environment can have. */
+  keysMax: 20,
+  /** How long API keys that are replaced may stay good. */
+  overlapMsMax: 90 * 24 * 60 * 60 * 1000,
+  /** A change that others overtake this often is given up. */
+  changeAttemptsMax: 20,
+  /** How far ahead an allowance for imports may end. */
+  importMsMax: 92 * 24 * 60 * 60 * 1000,
+  /** Origins that an environment can list. */
+  originsMax: 100,
+  /** The highest value of a rate limit. */
+  rateLimitMax: 1_000_000_000,
+  /** Characters of an ADMIN_TOKEN, and how many different ones: a repeated word is no secret. */
+  tokenLengthMin: 32,
+  tokenSymbolsMin: 8,
+  /** How late a wrong ADMIN_TOKEN is answered, and how many such answers wait at once. */
+  wrongTokenMs: 1_000,
+  wrongTokensWaitingMax: 100,
+  wrongTokensLoggedEveryMs: 10_000,
+} as const;
+
+/** People of the console, and how they sign in. */
+export const people = {
+  emailMax: 254,
+  passwordLengthMin: 10,
+  passwordLengthMax: 200,
+  /** People that a deployment can have. */
+  countMax: 2_000,
+  /** How long an invitation is good. */
+  invitationMs: 7 * 24 * 60 * 60 * 1000,
+  sessionMs: 12 * 60 * 60 * 1000,
+  /** Sessions of a person; the oldest ends when there is one more. */
+  sessionsMax: 20,
+  /** Characters of a browser's name that are kept with a session. */
+  agentMax: 200,
+  /** How long a browser in which a person has signed in is known. */
+  browserMs: 180 * 24 * 60 * 60 * 1000,
+  /** Passwords that a process hashes at once, 19 MiB and about 40 ms of CPU each, and how many may wait for that. */
+  hashesAtOnceMax: 2,
+  hashesWaitingMax: 20,
+  /** How long a code of the second factor is good, and how many codes before and after the present one. */
+  codeSeconds: 30,
+  codesBesideMax: 1,
+} as const;
+
+/**
+ * Wrong passwords. So many are answered at once; each further one doubles the time until the next attempt, up to a bound.
+ * An attempt that would wait longer than `waitMsMax` is refused. It is forgotten after `rememberedMs` without an attempt.
+ */
+export const signIns = {
+  waitMsMax: 5_000,
+  rememberedMs: 15 * 60 * 1000,
+  spacingMsMin: 1_000,
+  /** By one person, from browsers that are not known, or from a known one. */
+  person: { freeMax: 5, spacingMsMax: 30_000 },
+  /** By one address, which many people may share. */
+  address: { freeMax: 20, spacingMsMax: 4_000 },
+} as const;
+
+/** What the demo's page gets in one answer, and asks for in one request. */
+export const demo = {
+  /** Users by user_id, and as many by identity. */
+  idsMax: 10,
+  eventsMax: 30,
+  usersMax: 20,
+  /** Queries at a time in one API process; a page asks again a second later anyway. */
+  queriesMax: 4,
+  querySecondsMax: 3,
+} as const;
+
+/** Metrics of one host's processes. */
+export const sharedMetrics = {
+  writeEveryMs: 2_000,
+  /** A process that has not written for this long does not count. */
+  staleMs: 10_000,
+} as const;
+
+export const logs = {
+  /** Bytes of entries that are kept while they cannot be written; later ones are dropped. */
+  unwrittenBytesMax: MiB,
+  /** Characters of an error's message. */
+  messageMax: 500,
+  /** Frames of a fault of ours. */
+  framesMax: 8,
+} as const;
+
 /** Loading the deployment's state into an emptied Redis. */
 export const loads = {
-  /** Whoever loads renews the right to it; that of a killed one ends after this long. */
+  /** The process that loads renews its right to do so; the right of a killed process ends after this long. */
   holdMs: 5_000,
   renewEveryMs: 1_000,
-  /** A command that only restores waits so long for another load, which is the killed one's right. */
+  /** How long `restore` waits for another load: long enough for the right of a killed process to end. */
   restoreWaitMsMax: 7_000,
-  /** Inserts that were begun before are waited for so long: longer than a worker waits for one. */
+  /** How long a load waits for inserts that began before it: longer than a worker waits for an insert. */
   insertMsMax: 150_000,
-  /** A start waits so long for another load, such as that of another start. */
+  /** How long a start waits for another load, such as that of another start. */
   startWaitMsMax: 180_000,
-  /** What one call of a script carries. */
+  /** What one call of a script may carry. */
   documentsPerCallMax: 500,
   bytesPerCallMax: 4 * MiB,
-  /** Targets that one query asks for; those of one request are not divided. */
+  /** Targets that one query asks for; the targets of one request are not divided. */
   targetsPerQueryMax: 100_000,
+} as const;
+
+/** Backups of ClickHouse. */
+export const backups = {
+  /** How long a backup is kept unless `--keep-days` says otherwise, and at most. */
+  keepDays: 35,
+  keepDaysMax: 3650,
+  nameCharactersMax: 64,
+  /** How long a restore waits for a round of deletions that has begun. */
+  roundWaitMsMax: 15 * 60_000,
+  /**
+   * A request that was completed by a worker's clock this long before a backup began by the administrator's is not in it,
+   * however the two clocks differ.
+   */
+  clockDifferenceMsMax: 10 * 60_000,
 } as const;
 
 /** The Event Visualizer. */
@@ -119,30 +456,51 @@ export const visualizer = {
   waitingMax: 10_000,
   waitingPerAppMax: 100,
   waitingPerAddressMax: 30,
-  /** A live pairing ends when no page has renewed it for this long; a page that reconnects has as long. */
+  /** A live pairing ends when no page has renewed it for this long. So a page has this long to reconnect. */
   leaseMs: 60 * 1000,
   renewEveryMs: 15 * 1000,
   liveMsMax: 4 * 60 * 60 * 1000,
   /** Pages that one API process serves. */
   pagesMax: 200,
-  /** A page says who it is within this time, in a message of at most so many bytes. */
+  /** A page must identify itself within this time, in a message of at most this many bytes. */
   helloMsMax: 5_000,
   helloBytesMax: 4 * KiB,
-  /** Wrong tokens and codes a minute and address. */
+  /** Wrong tokens, and wrong codes, per minute and address. */
   failuresPerMinuteMax: 20,
+  /** After as many wrong codes each further one is looked up this much later. */
+  guessMs: 2_000,
   /** What one batch of a device may send to a page; the rest is counted. */
   batchBytesMax: 256 * KiB,
-  /** What may wait for a slow page; above it batches are counted instead. */
+  /** What may wait for a slow page; beyond it batches are only counted. */
   backpressureBytesMax: MiB,
-  /** The answer to a device waits so long for Redis to say whether its pairing lives. */
+  /** How long the answer to a device waits for Redis to say whether its pairing lives. */
   lookupMsMax: 250,
-  bodyBytesMax: 4 * KiB,
 } as const;
 
 /** `Retry-After` of a 503, in whole seconds. */
 export const overloadedRetrySeconds = 2;
 
-export type LimitName = 'track' | 'user_properties' | 'bulk_identity' | 'bulk_app';
+/** `Retry-After` of a 429 that is not about a rate limit of records, in whole seconds. */
+export const limitedRetrySeconds = {
+  tokenFailures: 60,
+  statusRequests: 1,
+  suppressionRequests: 1,
+  pendingDeletions: 60,
+  waitingPairings: 60,
+  exports: 600,
+} as const;
+
+/** Events of one user in a request to `/api/collect` that are limited together: more of them cost less, and waste more room. */
+export const collectEventsTogetherMax = 20;
+
+/** Each counts under a name of its own (`ingest/request-limits.ts`), since what it counts has one window. */
+export type LimitName =
+  | 'track'
+  | 'user_properties'
+  | 'bulk_identity'
+  | 'bulk_app'
+  | 'collect_user'
+  | 'collect_app';
 
 export type RateLimit = {
   /** How many are accepted in any window. */
@@ -157,20 +515,68 @@ export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
   user_properties: { max: 30, windowMs: 30_000, granularityMs: 1 },
   bulk_identity: { max: 1000, windowMs: 60_000, granularityMs: 1000 },
   bulk_app: { max: 15_000, windowMs: 60_000, granularityMs: 1000 },
+  collect_user: { max: 3000, windowMs: 60_000, granularityMs: 1000 },
+  collect_app: { max: 60_000, windowMs: 60_000, granularityMs: 1000 },
 };
 
 function relation(holds: boolean, reason: string): void {
   if (!holds) throw new Error(`limits contradict each other: ${reason}`);
 }
 
-// One call that is marked as pure, so that the client library's bundle leaves it and all that it reads out.
+// A call marked as pure: the client library's bundle leaves it out, with everything that it reads.
 /* @__PURE__ */ assertRelations();
 
 function assertRelations(): void {
   relation(counts.bulkEventsMax <= commits.recordsMax, 'one bulk request must fit one commit');
   relation(
+    counts.collectMessagesMax <= rateLimits.collect_user.max,
+    'a full request of one user must fit its limit',
+  );
+  relation(
     counts.collectMessagesMax <= commits.recordsMax,
     'the messages of one request must fit one commit, which keeps their order',
+  );
+  relation(waits.requestMsMax < 2_000, 'a request is answered within 2 s when Redis is silent');
+  relation(
+    waits.clickhouseMsMax < loads.insertMsMax && waits.clickhouseMsMax < failedRows.insertMsMax,
+    'whoever waits for an insert must wait for longer than its sender',
+  );
+  relation(
+    previews.msMax + 2 * waits.clickhouseMsMax < previews.strayMsMin,
+    'the tables of a preview that runs still must not count as left behind',
+  );
+  relation(
+    callbacks.triedForMs / callbacks.pauseMsMax + Math.log2(callbacks.pauseMsMax / callbacks.pauseMsMin) <
+      callbacks.triesKept,
+    'all tries of a day fit the document',
+  );
+  relation(
+    takeovers.lockMs + 2 * takeovers.lookEveryMsMax < takeovers.completeMsMax,
+    "a killed worker's deletion must be taken over with time left to complete it",
+  );
+  relation(3 * failedRows.renewEveryMs <= failedRows.lockMs, 'a slow renewal must not end a retry');
+  relation(
+    rejectedRecords.perEnvironmentMax <= rejectedRecords.waitingMax &&
+      2 * rejectedRecords.writeEveryMs <= rejectedRecords.waitingMsMax,
+    'the list of an environment must find room, and its entries a second attempt to be written',
+  );
+  relation(
+    Math.max(...Object.values(rateLimits).map(({ max }) => max)) <= administration.rateLimitMax,
+    'the defaults of rate limits must be allowed',
+  );
+  relation(administration.rateLimitMax < 2 ** 32, 'a commit carries a limit in four bytes');
+  relation(
+    signIns.address.spacingMsMax <= signIns.waitMsMax,
+    'wrong passwords of an address slow down the others behind it and lock nobody out',
+  );
+  relation(
+    signIns.person.spacingMsMax <= signIns.rememberedMs,
+    'the spacing of attempts is not forgotten while it lasts',
+  );
+  relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
+  relation(
+    limitedRetrySeconds.tokenFailures >= 60 && limitedRetrySeconds.statusRequests >= 1,
+    'what is counted per minute or per second has room again after the wait',
   );
   relation(3 * loads.renewEveryMs <= loads.holdMs, 'a slow renewal must not end a load');
   relation(loads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
@@ -185,7 +591,8 @@ function assertRelations(): void {
   relation(
     flattened.singleBytesMax <= bodies.singleBytesMax &&
       flattened.bulkBytesMax <= bodies.bulkBytesMax &&
-      flattened.collectBytesMax <= bodies.collectBytesMax,
+      flattened.collectBytesMax <= bodies.collectBytesMax &&
+      flattened.segmentBytesMax <= bodies.segmentBytesMax,
     'flattening must at most double a request',
   );
   const bulkOverheadBytesMax = Math.max(counts.bulkEventsMax, counts.bulkUsersMax) * rowOverheadBytesMax;
@@ -201,9 +608,34 @@ function assertRelations(): void {
     'the messages of one request must fit one group, whatever their numbers are',
   );
   relation(
+    bodies.segmentBytesMax * rowGrowthMax +
+      flattened.segmentBytesMax +
+      2 * counts.segmentMessagesMax * rowOverheadBytesMax <=
+      commits.groupBytesMax,
+    'a batch must fit one group, whatever its numbers are, and a message may leave two records',
+  );
+  relation(
+    2 * counts.segmentMessagesMax <= commits.recordsMax,
+    'the messages of a batch, which may leave two records each, must fit one commit',
+  );
+  relation(
     bodies.singleBytesMax * rowGrowthMax + flattened.singleBytesMax + rowOverheadBytesMax <=
       commits.groupBytesMax,
     'a single record must fit one group, whatever its numbers are',
+  );
+  const { small, large, inflated } = receiving;
+  relation(
+    receiving.smallBytesMax <= small.bytesPerAddressMax &&
+      bodies.deletionBytesMax <= Math.min(large.bytesPerAddressMax, inflated.bytesPerAddressMax),
+    'the largest body must find room',
+  );
+  relation(
+    [small, large, inflated].every((room) => room.bytesPerAddressMax < room.bytesMax),
+    'no address takes all room',
+  );
+  relation(
+    small.bytesMax + large.bytesMax + inflated.bytesMax + commits.waitingBytesMax <= 240 * MiB,
+    'with 110 MiB at rest and one large document, a process stays below 400 MiB',
   );
   relation(bodies.singleBytesMax <= commits.bytesMax, 'a single request must fit one commit');
   relation(
@@ -222,15 +654,33 @@ function assertRelations(): void {
     deletions.targetsPerRoundMax >= counts.deletionTargetsMax,
     'one round must be able to take the largest request',
   );
+  relation(
+    counts.exportUsersMax * lengths.identityMax * 12 + KiB <= bodies.singleBytesMax,
+    'the largest list of an export, every character escaped as a surrogate pair, must fit the body',
+  );
+  relation(
+    userExports.downloadsPerAccountMax < userExports.downloadsMax,
+    'the downloads of one account leave room for another one',
+  );
   relation(60_000 / deletions.roundEveryMs <= 20, 'requests share at most 20 mutations a minute and table');
   relation(
     counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
     'the largest list, every character escaped as a surrogate pair, must fit the body',
   );
   relation(
+    counts.lookupUsersMax * lengths.identityMax * 12 + MiB <= bodies.lookupBytesMax,
+    'so must the largest look-up',
+  );
+  // The codes have 30 bits. All waiting devices and all pages of a process, for as long as a code waits.
+  relation(
+    (visualizer.pagesMax / visualizer.guessMs) * visualizer.waitingMsMax * visualizer.waitingMax < 2 ** 30,
+    'guessing must not find as much as one code in the time that a code waits',
+  );
+  relation(
     visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
     'a live pairing must survive two renewals that fail',
   );
+  relation(3 * retention.runEveryMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
   relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');
   relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
 }

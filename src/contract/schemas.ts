@@ -1,26 +1,9 @@
-// The TypeBox schemas of the requests: types, required fields and lengths (in code points). What a schema
-// cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in `ingest/event.ts` and its neighbours.
+// The TypeBox schemas of the requests, made of the fields of `records.ts`: types, required fields and lengths (in code
+// points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in `ingest/event.ts` and its neighbours.
 
-import Type, { type Static } from 'typebox';
-import { counts, lengths } from './limits.js';
-
-/** A property's value. Arrays are joined into one string. A number that a double does not hold comes as its digits. */
-const eventPropertyValue = Type.Union([
-  Type.Number(),
-  Type.String({ maxLength: lengths.propertyValueMax }),
-  Type.Array(Type.Union([Type.Number(), Type.String()])),
-]);
-
-// An object with additionalProperties, not a Record: a Record lets the value of a key that contains a line
-// break pass unchecked.
-const eventProperties = Type.Object(
-  {},
-  {
-    additionalProperties: eventPropertyValue,
-    description: `At most ${counts.propertiesMax} key-value pairs; keys of at most ${lengths.propertyKeyMax} characters, values numbers or strings of at most ${lengths.propertyValueMax} characters. An array of these is stored as one string: its elements joined with ||, cut after ${lengths.joinedArrayMax} characters. The keys user_id, session_id and screen_name are reserved.`,
-    examples: [{ amount: 12.5, currency: 'EUR', tags: ['gift', 'express'] }],
-  },
-);
+import { counts, deletions, lengths } from './limits.js';
+import { eventFields, identifyFields, identity, userPropertiesFields } from './records.js';
+import { type Static, Type } from './typebox.js';
 
 const appId = Type.String({
   minLength: 1,
@@ -28,62 +11,11 @@ const appId = Type.String({
   examples: ['1000000001'],
 });
 
-const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
-
-const eventFields = {
-  event: Type.String({
-    minLength: 1,
-    maxLength: lengths.eventMax,
-    description: `Name of the event, at most ${lengths.eventMax} characters. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.`,
-    examples: ['Order Completed'],
-  }),
-  identity: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.identityMax,
-      description: `${identityAdvice} A user is created for an identity that is new. Give exactly one of identity and user_id.`,
-      examples: ['ada@example.com'],
-    }),
-  ),
-  user_id: Type.Optional(
-    Type.String({
-      description:
-        'An anonymous user: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made. Give exactly one of identity and user_id.',
-      examples: ['4503599627370496'],
-    }),
-  ),
-  session_id: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.sessionIdMax,
-      description: "The user's session.",
-      examples: ['5629499534213120'],
-    }),
-  ),
-  properties: Type.Optional(eventProperties),
-  timestamp: Type.Optional(
-    Type.String({
-      description:
-        'When it happened: RFC 3339 with offset and seconds, up to 9 fraction digits (stored to the millisecond), from 1970 to one day ahead. Default: the time of acceptance.',
-      examples: ['2026-03-01T12:30:00.250+01:00'],
-    }),
-  ),
-  idempotency_key: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.idempotencyKeyMax,
-      description:
-        'Unique within the environment. A later event with the same key is answered like the first and changes nothing, whatever is in it; so a request without an answer can be repeated.',
-      examples: ['order-1001-completed'],
-    }),
-  ),
-};
-
 /** One event, without the app_id that a bulk request gives once. */
 export const eventSchema = Type.Object(eventFields);
 export type EventInput = Static<typeof eventSchema>;
 
-/** What every ingestion request has beside its records. */
+/** What every ingestion request has besides its records. */
 export const envelopeSchema = Type.Object({ app_id: appId });
 
 /** `POST /api/track` with many events; each element is then checked by itself against `eventSchema`. */
@@ -91,30 +23,8 @@ export const bulkEventsSchema = Type.Object({
   events: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.bulkEventsMax }),
 });
 
-const identity = Type.String({
-  minLength: 1,
-  maxLength: lengths.identityMax,
-  description: identityAdvice,
-  examples: ['ada@example.com'],
-});
-
 /** One call that sets user properties, without the app_id. */
-export const userPropertiesSchema = Type.Object({
-  identity,
-  properties: Type.Optional(
-    Type.Object(
-      {},
-      {
-        additionalProperties: Type.Union([
-          Type.Number(),
-          Type.String({ maxLength: lengths.userPropertyValueMax }),
-        ]),
-        description: `Key-value pairs of the user, for all past and future activity; of each key the latest value stands. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
-        examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
-      },
-    ),
-  ),
-});
+export const userPropertiesSchema = Type.Object(userPropertiesFields);
 export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
 
 /** `POST /api/add_user_properties` for many users; each element is then checked by itself. */
@@ -123,21 +33,7 @@ export const bulkUsersSchema = Type.Object({
 });
 
 /** One identification, without the app_id. */
-export const identifySchema = Type.Object({
-  user_id: Type.String({
-    description:
-      'The anonymous user: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made.',
-    examples: ['4503599627370496'],
-  }),
-  identity,
-  timestamp: Type.Optional(
-    Type.String({
-      description:
-        'When it happened: RFC 3339 with offset and seconds. Checked only: the order of acceptance counts.',
-      examples: ['2026-03-01T12:30:00Z'],
-    }),
-  ),
-});
+export const identifySchema = Type.Object(identifyFields);
 export type IdentifyInput = Static<typeof identifySchema>;
 
 const messageUserId = Type.String({
@@ -209,7 +105,7 @@ export type IdentifyMessage = Static<typeof identifyMessageSchema>;
 export const userPropertiesMessageSchema = Type.Object({
   type: Type.Literal('user_properties'),
   ...messageFields,
-  properties: userPropertiesSchema.properties.properties,
+  properties: userPropertiesFields.properties,
 });
 export type UserPropertiesMessage = Static<typeof userPropertiesMessageSchema>;
 
@@ -224,26 +120,89 @@ export const collectSchema = Type.Object({
 });
 export type CollectInput = Static<typeof collectSchema>;
 
-/** `POST /api/public/v0/user_deletion`. */
-export const deletionSchema = Type.Object({
-  users: Type.Array(
-    Type.Object({
-      identity: Type.Optional(identity),
-      user_id: Type.Optional(
-        Type.Union([Type.Number(), Type.String()], {
-          description: 'An integer from 0 to 2^53 - 1, or its plain decimal form as a string.',
-          examples: [4503599627370496],
-        }),
-      ),
+/** A user of a list, by exactly one of the three. */
+const namedUser = Type.Object({
+  identity: Type.Optional(identity),
+  user_id: Type.Optional(
+    Type.Union([Type.Number(), Type.String()], {
+      description: 'An integer from 0 to 2^53 - 1, or its plain decimal form as a string.',
+      examples: [4503599627370496],
     }),
-    {
-      minItems: 1,
-      maxItems: counts.deletionTargetsMax,
-      description: 'The users to delete, each by exactly one of identity and user_id.',
-    },
+  ),
+  anonymous_id: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        "The anonymousId of Segment's libraries, or of an import: the user of the user_id that it maps to.",
+      examples: ['5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'],
+    }),
   ),
 });
+
+/** `POST /api/public/v0/user_deletion`. */
+export const deletionSchema = Type.Object({
+  users: Type.Array(namedUser, {
+    minItems: 1,
+    maxItems: counts.deletionTargetsMax,
+    description: 'The users to delete, each by exactly one of identity, user_id and anonymous_id.',
+  }),
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description:
+        'Nothing is stored and nothing deleted: the answer is 200 with what would be found. The reference then says nothing.',
+    }),
+  ),
+  reference: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: deletions.referenceMax,
+      description:
+        'Your own name for the request, at most 255 characters. The same reference with the same users, in any order, again within 30 days answers the same request and stores nothing; with other users it is refused. It stays with the request, so it must not name a user.',
+      examples: ['ticket-4711'],
+    }),
+  ),
+  suppress: Type.Optional(
+    Type.Boolean({
+      description:
+        'true: the users are suppressed too, before they are deleted, so nothing that is sent about them later is stored. As user_suppression does.',
+    }),
+  ),
+});
+
 export type DeletionInput = Static<typeof deletionSchema>;
+
+/** `POST /api/public/v0/user_suppression`. */
+export const suppressionSchema = Type.Object({
+  users: Type.Array(deletionSchema.properties.users.items, {
+    minItems: 1,
+    maxItems: counts.deletionTargetsMax,
+    description: 'The users, each by exactly one of identity, user_id and anonymous_id.',
+  }),
+  suppress: Type.Boolean({
+    description:
+      'true: from the answer on no record of them is stored. false: their records are stored again.',
+  }),
+});
+
+/** `POST /api/public/v0/deletion_status/ID/lookup`. */
+export const lookupSchema = Type.Object({
+  users: Type.Array(namedUser, {
+    minItems: 1,
+    maxItems: counts.lookupUsersMax,
+    description: 'The users to look up, each as the deletion named it.',
+  }),
+});
+export type LookupInput = Static<typeof lookupSchema>;
+
+/** `POST /api/public/v0/user_export`. */
+export const exportSchema = Type.Object({
+  users: Type.Array(namedUser, {
+    minItems: 1,
+    maxItems: counts.exportUsersMax,
+    description: 'Whose records to export, each user by exactly one of identity, user_id and anonymous_id.',
+  }),
+});
+export type ExportInput = Static<typeof exportSchema>;
 
 const pairedAppId = Type.String({ description: 'Environment ID of one of your environments.' });
 

@@ -1,5 +1,5 @@
-// The requests of the next round, as Redis has them: those of which every record acknowledged before them is stored, in
-// turns by account (round-choice.ts), with the environments that they reach.
+// The requests of the next round, as Redis has them, with the environments that they reach. A request is ready when every
+// record acknowledged before it is stored. Accounts take turns (round-choice.ts).
 
 import type { Environment } from '../accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -8,23 +8,23 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { readOldestOutstanding } from './outstanding.js';
 import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
-import { fillRound, idsInTurns } from './round-choice.js';
+import { fillRound, requestIdsInTurns } from './round-choice.js';
 
 export type ChooseOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
-export type Chosen = {
+export type ChosenRequests = {
   /** In the order of submission. */
   readonly requests: readonly DeletionRequest[];
   /** All environments of their accounts. */
   readonly environments: readonly Environment[];
 };
 
-/** Chooses the requests of a round; the others say what they wait for. Throws StateNotLoaded when Redis was emptied. */
-export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): Promise<Chosen> {
+/** Chooses the requests of a round and notes in the others what they wait for. Throws StateNotLoaded when Redis was emptied. */
+export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): Promise<ChosenRequests> {
   const members = await readPendingMembers(redis, epoch);
-  const ids = idsInTurns(members, deletions.requestsPerRoundMax);
+  const ids = requestIdsInTurns(members, deletions.requestsPerRoundMax);
   const pending = await readDeletions(redis, ids.flat());
-  // After the requests were read: whatever was acknowledged before one of them is stored, or found outstanding here.
+  // Read after the requests: whatever was acknowledged before one of them is stored, or is found outstanding here.
   const oldest = await readOldestOutstanding(redis, epoch, shards);
   const isStoredIn = (request: DeletionRequest, shard: number) => {
     const number = oldest[shard];
@@ -34,7 +34,7 @@ export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): P
   };
   const mayBeReady = (request: DeletionRequest) =>
     request.verified_at !== undefined || oldest.some((_, shard) => isStoredIn(request, shard));
-  // The registry is read whole, so not while all requests wait.
+  // The registry is read as a whole, so not if all requests wait.
   const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
   const shardsOf = new Map<string, Set<number>>();
   for (const { app_id, account_id } of environments) {

@@ -1,34 +1,33 @@
-// Sending a failed row again and deleting its user exclude each other: between being read from the one table
-// and being stored in the other, a row would be in no place where a deletion looks. The lock ends under a process that
-// stands still; what it has sent, or sends then, ClickHouse takes from the failed rows that are left.
+// Sending a failed row again and deleting its user exclude each other. Otherwise, between being read from one table and
+// stored in the other, a row would be in no place where a deletion looks. Restoring a backup excludes both: it replaces the
+// tables. If the process that holds the lock stands
+// still, the lock expires. That is safe: ClickHouse takes each row that is sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { isAskedInsertRunning } from '../clickhouse/store.js';
+import { isExemptInsertRunning } from '../clickhouse/store.js';
+import { failedRows } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 
-const lockMs = 60_000;
-const renewEveryMs = 10_000;
-
-/** Asks Redis whether the lock is still held, and renews it. */
+/** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
 
-/** Runs `work` while nobody else moves failed rows; settles with `locked`, without running it, when somebody does. */
+/** Runs `work` while nobody else moves failed rows. If somebody does, settles with `locked` without running it. */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
-  kind: 'round' | 'retry',
+  kind: 'round' | 'retry' | 'restore',
   work: (isHeld: IsHeld) => Promise<T>,
 ): Promise<T | 'locked'> {
   const owner = `${kind} ${randomBytes(9).toString('base64url')}`;
   const lock = registryKeys.failedRowsLock;
-  const taken = await runScript(redis, scripts.lockFailedRows, [lock], [kind, owner, lockMs]);
+  const taken = await runScript(redis, scripts.lockFailedRows, [lock], [kind, owner, failedRows.lockMs]);
   if (Number(taken) === 0) return 'locked';
   const isHeld = async () =>
-    Number(await runScript(redis, scripts.renewFailedRowsLock, [lock], [owner, lockMs])) === 1;
-  // A renewal that fails is followed by the next one; whether the lock is lost, `work` asks by itself.
-  const renewal = setInterval(() => void Promise.allSettled([isHeld()]), renewEveryMs);
+    Number(await runScript(redis, scripts.renewFailedRowsLock, [lock], [owner, failedRows.lockMs])) === 1;
+  // If a renewal fails, the next one follows. `work` itself asks whether the lock is lost.
+  const renewal = setInterval(() => void Promise.allSettled([isHeld()]), failedRows.renewEveryMs);
   try {
     return await work(isHeld);
   } finally {
@@ -38,17 +37,15 @@ export async function withFailedRowsLocked<T>(
 }
 
 /**
- * Settles when no failed row is being sent again. Whoever has lost the lock may have begun to before the row was
- * deleted; what begins afterwards finds no row.
+ * Settles when no failed row is being sent again. A process that has lost the lock may have begun to send a row before
+ * the row was deleted; a statement that begins later finds no row.
  */
 export async function untilNoRetryRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + retryMsMax;
-  while (await isAskedInsertRunning(clickhouse)) {
+  const giveUpAt = performance.now() + failedRows.insertMsMax;
+  while (await isExemptInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) throw new Error('a failed row is still being sent again');
-    await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
+    await new Promise((resolve) => setTimeout(resolve, retryCheckEveryMs));
   }
 }
 
-/** Longer than the sender of a row waits for its insert. */
-const retryMsMax = 150_000;
-const lookEveryMs = 50;
+const retryCheckEveryMs = 50;

@@ -1,5 +1,5 @@
-// The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved from:
-// keeping them, removing those of requests that are verified, and those that a stopped worker left behind.
+// The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
+// them, and removes those of verified requests and those that a stopped worker left behind.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { deletions } from '../contract/limits.js';
@@ -7,27 +7,29 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { targetTable } from './places.js';
+import { keepReferences } from './references.js';
 import {
   type DeletionRequest,
-  loseTargets,
+  markTargetsLost,
+  type PlacedTarget,
   pendingMember,
   readDeletions,
   readDeletionTargets,
   targetsOfText,
 } from './request.js';
-import type { Target } from './targets.js';
 
 type TargetRow = {
   readonly request_id: string;
-  /** Empty in what was asked for; a resolved user stands under its environment. */
+  /** Empty for a named user; a resolved user has its environment here. */
   readonly app_id: '';
   readonly identity: string;
   readonly user_id: string | null;
+  readonly place: number;
 };
 
 /**
- * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. When
- * neither Redis nor ClickHouse has them any more, the request is lost: it is not pending any longer. May be repeated.
+ * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. If neither
+ * Redis nor ClickHouse has them any more, the request is lost and no longer pending. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
@@ -42,29 +44,30 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
   let rows: TargetRow[] = [];
   const endBatch = async () => {
     await insertTargets(clickhouse, rows);
+    await keepReferences(redis, clickhouse, batch);
     await Promise.all(batch.map((request) => noteKept(redis, request)));
     batch = [];
     rows = [];
   };
   for (const request of await readDeletions(redis, ids)) {
-    // Nobody needs the targets of a verified one, and they may be gone already.
+    // Nobody needs the targets of a verified request, and they may be gone already.
     const isKept =
       request.verified_at !== undefined ||
       (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
     const text = isKept ? '' : await readDeletionTargets(redis, request.deletion_request_id);
     const missing = isKept ? [] : targetsOfText(request, text);
     if (missing === undefined) {
-      await loseTargets(redis, request, text);
+      await markTargetsLost(redis, request, text);
       continue;
     }
     if (rows.length + missing.length > deletions.targetsPerRoundMax) await endBatch();
     batch.push(request);
-    for (const target of missing) rows.push(rowOf(request, target));
+    for (const placed of missing) rows.push(rowOf(request, placed));
   }
   await endBatch();
 }
 
-/** How many distinct targets of these requests ClickHouse has. */
+/** How many distinct targets ClickHouse has of each of these requests. */
 async function countTargets(
   clickhouse: ClickHouseClient,
   ids: readonly string[],
@@ -102,16 +105,17 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
   );
 }
 
-function rowOf({ deletion_request_id }: DeletionRequest, target: Target): TargetRow {
+function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: PlacedTarget): TargetRow {
   return {
     request_id: deletion_request_id,
     app_id: '',
     identity: target.startsWith('i') ? target.slice(1) : '',
     user_id: target.startsWith('u') ? target.slice(1) : null,
+    place,
   };
 }
 
-/** Removes the targets of requests that are verified; settles when none is left. */
+/** Removes the targets of verified requests; settles when none is left. */
 export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
   for (let first = 0; first < ids.length; first += idsPerStatementMax) {
     const those = `request_id IN (${quoteIds(ids.slice(first, first + idsPerStatementMax))})`;
@@ -129,9 +133,9 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
 }
 
 /**
- * Removes targets of requests that are not pending: a worker that had stopped may have kept them too late.
- * `readPendingIds` is asked after the targets are listed, so that those of a new request are not taken for it, and
- * rejects when it cannot tell.
+ * Removes targets of requests that are not pending: a worker that stood still may have kept them too late.
+ * `readPendingIds` is called after the targets are listed, so that a new request's targets do not look stray. It rejects
+ * when it cannot know.
  */
 export async function purgeStrayTargets(
   clickhouse: ClickHouseClient,
@@ -150,11 +154,11 @@ export async function purgeStrayTargets(
   );
 }
 
-/** So many ids fit the text of a statement (262,144 bytes). */
+/** This many ids fit the text of a statement (262,144 bytes). */
 const idsPerStatementMax = 1_000;
 
-/** Ids are ours, and of one form; anything else never reaches a statement. */
+/** We make the ids, in one form; nothing else reaches a statement. */
 function quoteIds(ids: readonly string[]): string {
-  for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id has another form');
+  for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id is malformed');
   return ids.map((id) => `'${id}'`).join(', ');
 }

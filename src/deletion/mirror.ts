@@ -2,22 +2,24 @@
 // emptied. The targets of pending ones are copied by the first round that sees them.
 
 import { createHash } from 'node:crypto';
-import { inCalls, type Loading } from '../accounts/loading.js';
+import { inScriptCalls, type Loading } from '../accounts/loading.js';
 import { readUnmirrored, type Unmirrored } from '../accounts/mirror.js';
+import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { loads } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { listedMember } from './listed.js';
 import { targetTable } from './places.js';
-import { type DeletionRequest, pendingMember } from './request.js';
-import type { Target } from './targets.js';
+import { restoreReferences } from './references.js';
+import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
+import type { TargetList } from './targets.js';
 
 /**
- * Copies the requests that changed since; settles with how many. When it settles, ClickHouse has every change that was
- * made before the call. May be called at once by several. Throws StateNotLoaded when Redis does not hold the
- * deployment.
+ * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
+ * the call. Several processes may call it at once. Throws StateNotLoaded when Redis does not hold the deployment.
  */
 export async function mirrorDeletions(
   redis: Redis,
@@ -34,6 +36,7 @@ export async function mirrorDeletions(
     'raise',
   );
   if (documents.length === 0) return 0;
+  await mirrorAudit(redis, clickhouse);
   await insertDocuments(clickhouse, documents, Number(version));
   crash('deletions_copied');
   await runScript(
@@ -45,7 +48,7 @@ export async function mirrorDeletions(
   return documents.length;
 }
 
-/** Copies requests that are about to be marked complete in Redis, so that nobody is told what could be forgotten. */
+/** Copies requests that are about to be marked complete in Redis, so that nobody is told of a completion that could be lost. */
 export async function mirrorCompleted(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -76,7 +79,7 @@ async function insertDocuments(
   });
 }
 
-/** A completed request stands over every pending form of it, whichever of two workers copied last. */
+/** A completed form of a request takes precedence over every pending one, whichever of two workers copied last. */
 function versionOf(document: string, version: number): number {
   return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
 }
@@ -88,17 +91,21 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   const open: DeletionRequest[] = [];
   let count = 0;
   let highest = 0n;
-  // Written while it is read: these are all requests that there ever were, and to parse them all at once would take
-  // longer than the right to load lasts without a renewal.
-  for await (const call of inCalls(readRequests(clickhouse), ({ document }) => document.length)) {
+  // Written while it is read: these are all requests that ever were. Parsing them all at once would take longer than the
+  // right to load lasts without a renewal.
+  for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
     const args: string[] = [];
+    const listed: string[] = [];
+    const due: string[] = [];
     for (const { document, counted } of call) {
       const request = JSON.parse(document) as DeletionRequest;
       const kind = kindOf(request);
-      // A worker looks once more whether all targets are there.
+      // A worker checks again whether all targets are there.
       const { targets_kept: _, ...unkept } = request;
       args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
       if (kind !== 'over') open.push(request);
+      listed.push(listedMember(request));
+      if (request.callback?.state === 'pending') due.push(request.deletion_request_id);
       if (counted > highest) highest = counted;
     }
     count += call.length;
@@ -107,15 +114,18 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
       [registryKeys.deletions, registryKeys.deletionVersion],
       [highest.toString(), ...args],
     );
+    await loading.write(scripts.loadListedDeletions, [registryKeys.listedDeletions], listed);
+    if (due.length > 0) await loading.write(scripts.loadDueCallbacks, [registryKeys.dueCallbacks], due);
   }
   open.sort(byFences);
   await restoreOpen(clickhouse, loading, open);
+  await restoreReferences(clickhouse, loading);
   return count;
 }
 
 type MirroredRequest = { readonly document: string; readonly counted: bigint };
 
-/** The second copy: every request's latest form, with its version, one after another. */
+/** The second copy: the latest form of every request, with its version, one after another. */
 async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
   const result = await clickhouse.query({
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
@@ -130,14 +140,14 @@ async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<Mirro
   }
 }
 
-/** How a request is restored that is not over, as the script names it. */
+/** How a request that is not over is restored, in the script's words. */
 function kindOf({ status, state, verified_at }: DeletionRequest): 'unkept' | 'pending' | 'lost' | 'over' {
   if (status === 'complete' || state === 'ended') return 'over';
   if (state === 'targets_lost') return 'lost';
   return verified_at === undefined ? 'unkept' : 'pending';
 }
 
-/** Restores who waits, the oldest first, and the targets of all but the lost ones. */
+/** Restores the waiting requests, the oldest first, and the targets of all but the lost ones. */
 async function restoreOpen(
   clickhouse: ClickHouseClient,
   loading: Loading,
@@ -148,10 +158,10 @@ async function restoreOpen(
     const targetsOf = await readKeptTargets(clickhouse, requests);
     const entries = requests.map((request) => {
       const id = request.deletion_request_id;
-      const targets = JSON.stringify(targetsOf.get(id) ?? []);
+      const targets = JSON.stringify(listOf(targetsOf.get(id) ?? []));
       return [id, pendingMember(request), placeOf.get(request) ?? 0, kindOf(request), targets] as const;
     });
-    for await (const call of inCalls(entries, ([, , , , targets]) => targets.length)) {
+    for await (const call of inScriptCalls(entries, ([, , , , targets]) => targets.length)) {
       await loading.write(
         scripts.loadPendingDeletions,
         [
@@ -166,7 +176,7 @@ async function restoreOpen(
   }
 }
 
-/** Divides requests, in the order of their ids, into those whose targets one query asks for. */
+/** Divides requests, in the order of their ids, into groups whose targets one query asks for. */
 function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
   let group: DeletionRequest[] = [];
   let targets = 0;
@@ -186,16 +196,16 @@ function byId(a: DeletionRequest, b: DeletionRequest): number {
   return a.deletion_request_id < b.deletion_request_id ? -1 : 1;
 }
 
-/** The targets of requests that are sorted by their ids; the table is sorted so too. */
+/** The targets of requests. The requests are sorted by id, as the table is. */
 async function readKeptTargets(
   clickhouse: ClickHouseClient,
   sorted: readonly DeletionRequest[],
-): Promise<ReadonlyMap<string, Target[]>> {
+): Promise<ReadonlyMap<string, PlacedTarget[]>> {
   const waiting = sorted.filter((request) => kindOf(request) !== 'lost');
-  const targetsOf = new Map<string, Target[]>(waiting.map(({ deletion_request_id: id }) => [id, []]));
+  const targetsOf = new Map<string, PlacedTarget[]>(waiting.map(({ deletion_request_id: id }) => [id, []]));
   if (waiting.length === 0) return targetsOf;
   const result = await clickhouse.query({
-    query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id FROM ${targetTable}
+    query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id, place FROM ${targetTable}
       WHERE request_id BETWEEN {first:String} AND {last:String} AND app_id = ''`,
     query_params: {
       first: waiting[0]?.deletion_request_id,
@@ -203,14 +213,34 @@ async function readKeptTargets(
     },
     format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request_id: string; identity: string; user_id: string | null }>();
-  for (const { request_id: id, identity, user_id: userId } of rows) {
-    targetsOf.get(id)?.push(userId === null ? `i${identity}` : `u${userId}`);
+  const rows = await result.json<{
+    request_id: string;
+    identity: string;
+    user_id: string | null;
+    place: number;
+  }>();
+  for (const { request_id: id, identity, user_id: userId, place } of rows) {
+    targetsOf.get(id)?.push({ target: userId === null ? `i${identity}` : `u${userId}`, place });
   }
   return targetsOf;
 }
 
-/** The order of submission, as the fences tell it: clocks of API processes differ. */
+/** Targets at their places again. An earlier version kept none; what finds its place taken follows the others. */
+function listOf(placed: readonly PlacedTarget[]): TargetList {
+  const list: TargetList[number][] = [];
+  const unplaced: PlacedTarget[] = [];
+  for (const each of placed.toSorted((a, b) => a.place - b.place)) {
+    if (list.length > each.place) {
+      unplaced.push(each);
+      continue;
+    }
+    while (list.length < each.place) list.push('');
+    list.push(each.target);
+  }
+  return [...list, ...unplaced.map(({ target }) => target)];
+}
+
+/** The order of submission, by the fences: the clocks of API processes differ. */
 function byFences(a: DeletionRequest, b: DeletionRequest): number {
   for (const [shard, fence] of Object.entries(a.fences)) {
     const other = b.fences[shard] ?? '0';

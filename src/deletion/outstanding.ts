@@ -1,13 +1,13 @@
-// What ClickHouse does not have yet, as a deletion looks at it: a record that was acknowledged before it may still be on
-// its way.
+// What ClickHouse does not have yet, from a deletion's point of view: a record that was acknowledged before it may still
+// be on its way.
 
 import type { Redis } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 
 /**
- * By shard, the lowest segment number that ClickHouse does not have; `none` when it has all; undefined when the shard
- * cannot tell now: its server is away, or was emptied, and then inserts of what it held may be under way.
+ * For each shard the lowest segment number that ClickHouse does not have; `none` when it has all. Undefined when that is
+ * unknown: the shard's server is away, or was emptied, and then inserts of what it held may be under way.
  */
 export async function readOldestOutstanding(
   redis: Redis,

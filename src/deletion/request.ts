@@ -1,38 +1,46 @@
-// Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so
-// that it can stay as the evidence when the data is gone.
+// Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so it can stay
+// as the evidence when the data is gone.
 
 import { StateNotLoaded } from '../accounts/registry.js';
+import type { DeletionState } from '../contract/deletion-states.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { valuesOf } from '../redis/transactions.js';
-import type { Target } from './targets.js';
+import { transactionValues } from '../redis/transactions.js';
+import type { CallbackProgress } from './callbacks.js';
+import type { Target, TargetList } from './targets.js';
 
 export type DeletionRequest = {
   readonly deletion_request_id: string;
   readonly account_id: string;
-  /** Which key asked: its environment and when it was created. */
+  /** The key of the caller: its environment, and when it was created. */
   readonly app_id: string;
   readonly key_created_at: string;
   readonly submitted_at: string;
+  /** The caller's own name for it. */
+  readonly reference?: string;
   /** How many distinct users were named. */
   readonly targets: number;
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
-  /** Counts the writes of its progress, so that a worker that another one overtook writes nothing. */
+  /** Counts the writes of its progress, so that a worker writes nothing after another one has overtaken it. */
   readonly revision?: number;
   /** What a pending request is doing or waiting for. */
   readonly state: DeletionState;
-  /** ClickHouse has the targets, so that they outlive an emptied Redis. */
+  /** ClickHouse has the targets, so they outlive an emptied Redis. */
   readonly targets_kept?: true;
-  /** The users are resolved and kept; they are not resolved again. */
+  /** The users are resolved and kept, and will not be resolved again. */
   readonly resolved: boolean;
-  /** Rows found, by environment and table, before any was deleted; undefined until they were counted. */
+  /** Rows found before any was deleted, by environment and table; undefined until they are counted. */
   readonly found?: readonly FoundRows[];
-  /** Rows of those that are left, by environment and table, while it runs. */
+  /** How many of the named users had rows; known with `found`. */
+  readonly users_found?: number;
+  /** Until then the counts of each named user are kept; known with `found`. */
+  readonly evidence_until?: string;
+  /** How many of those rows are left while it runs, by environment and table. */
   readonly left?: readonly FoundRows[];
-  /** Every mutation that was issued, by the mark in its text; its id once it is known. */
+  /** Every issued mutation, with the mark in its text, and its id once that is known. */
   readonly mutations: readonly {
     readonly table: string;
     readonly mark: string;
@@ -40,36 +48,23 @@ export type DeletionRequest = {
   }[];
   /** When every place was counted and held nothing. */
   readonly verified_at?: string;
+  /** The tables that were counted then. */
+  readonly verified_tables?: readonly string[];
   readonly completed_at?: string;
-  /** When an administrator ended it, not carried out. */
+  /** Only if its account wanted to be called when it was complete. */
+  readonly callback?: CallbackProgress;
+  /** When an administrator ended it without it being carried out. */
   readonly ended_at?: string;
 };
 
 export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
-
-/**
- * `waiting_for_backlog`: records acknowledged before it are not in ClickHouse yet. `targets_lost`: Redis was
- * emptied before ClickHouse had them; it is never carried out, and its caller has to submit again. `ended`: so it was,
- * and an administrator ended it. The last three say why the last attempt ended; another one follows.
- */
-export type DeletionState =
-  | 'submitted'
-  | 'waiting_for_backlog'
-  | 'deleting'
-  | 'verifying'
-  | 'complete'
-  | 'targets_lost'
-  | 'ended'
-  | 'clickhouse_unavailable'
-  | 'mutation_failed'
-  | 'failed';
 
 export function pendingMember(request: DeletionRequest): string {
   return `${request.account_id} ${request.deletion_request_id}`;
 }
 
 /**
- * A request by its id. Throws StateNotLoaded when Redis was emptied: then it knows none, and that one is unknown means
+ * A request by its id. Throws StateNotLoaded when Redis was emptied: then it knows no request, and an unknown id means
  * nothing.
  */
 export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
@@ -78,12 +73,12 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
     .exists(registryKeys.epoch)
     .hget(registryKeys.deletions, requestId)
     .exec();
-  const [isLoaded, text] = valuesOf(replies);
+  const [isLoaded, text] = transactionValues(replies);
   if (isLoaded === 0) throw new StateNotLoaded();
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 
-/** Requests by their ids, in their order; one that Redis does not have is left out. */
+/** Requests by their ids, in the order of the ids, without those that Redis does not have. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
   if (ids.length === 0) return [];
   const texts = await redis.hmget(registryKeys.deletions, ...ids);
@@ -93,8 +88,8 @@ export async function readDeletions(redis: Redis, ids: readonly string[]): Promi
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and
- * whoever took that for the truth would forget whom they name. Throws StateNotLoaded when the epoch is another one.
+ * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and whoever
+ * relied on that would forget whom the requests name. Throws StateNotLoaded when the epoch is another one.
  */
 export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
   const replies = await redis
@@ -102,7 +97,7 @@ export async function readPendingMembers(redis: Redis, epoch: string): Promise<P
     .get(registryKeys.epoch)
     .zrange(registryKeys.pendingDeletions, '0', '-1')
     .exec();
-  const [found, members] = valuesOf(replies);
+  const [found, members] = transactionValues(replies);
   if (found !== epoch) throw new StateNotLoaded();
   return (members as string[]).map(memberOfText);
 }
@@ -112,7 +107,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** What an observer sees of the pending requests; nobody decides by it. */
+/** The pending requests for observers. Nothing is decided by it. */
 export async function observePending(
   redis: Redis,
 ): Promise<{ pending: DeletionRequest[]; lostCount: number }> {
@@ -125,30 +120,39 @@ export async function observePending(
 }
 
 /** All requests, the newest first. */
-export async function listDeletions(redis: Redis, countMax: number): Promise<DeletionRequest[]> {
+export async function listDeletions(
+  redis: Redis,
+  countMax: number,
+  accountId?: string,
+): Promise<DeletionRequest[]> {
   const texts = await redis.hvals(registryKeys.deletions);
   return texts
     .map((text) => JSON.parse(text) as DeletionRequest)
+    .filter((request) => accountId === undefined || request.account_id === accountId)
     .sort((a, b) => b.submitted_at.localeCompare(a.submitted_at))
     .slice(0, countMax);
 }
 
-/** The text of a pending request's targets; empty when Redis does not have them (any more). */
+/** The text of a pending request's list of users; empty if Redis does not have it (any more). */
 export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
   return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
 }
 
-/** The targets that a text of them tells; undefined unless they are as many as the request has. */
-export function targetsOfText(request: DeletionRequest, text: string): Target[] | undefined {
+/** The targets in such a text, each with its place in the list; undefined unless there are as many as the request has. */
+export function targetsOfText(request: DeletionRequest, text: string): PlacedTarget[] | undefined {
   if (text === '') return undefined;
-  const targets = JSON.parse(text) as Target[];
-  return targets.length === request.targets ? targets : undefined;
+  const placed = (JSON.parse(text) as TargetList).flatMap((target, place) =>
+    target === '' ? [] : [{ target, place }],
+  );
+  return placed.length === request.targets ? placed : undefined;
 }
 
-/** Somebody else has written the progress of a request, or ended it, since it was read. */
+export type PlacedTarget = { readonly target: Target; readonly place: number };
+
+/** Since a request was read, somebody else has written its progress or ended it. */
 export class Overtaken extends Error {}
 
-/** Writes progress. Settles with the changed document; throws Overtaken, having written nothing. */
+/** Writes progress. Settles with the changed document, or throws Overtaken and has written nothing. */
 export async function updateDeletion(
   redis: Redis,
   request: DeletionRequest,
@@ -165,7 +169,7 @@ export async function updateDeletion(
   return changed;
 }
 
-/** Marks a request complete, which ClickHouse knows by now, and forgets its targets. */
+/** Marks a request complete and forgets its targets. ClickHouse must know already that it is complete. */
 export async function completeDeletion(redis: Redis, request: DeletionRequest): Promise<void> {
   await runScript(
     redis,
@@ -175,13 +179,19 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.pendingDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.rewriteWanted,
+      registryKeys.dueCallbacks,
     ],
-    [request.deletion_request_id, JSON.stringify(request), pendingMember(request)],
+    [
+      request.deletion_request_id,
+      JSON.stringify(request),
+      pendingMember(request),
+      request.callback === undefined ? '' : '1',
+    ],
   );
 }
 
-/** Notes that nobody has the targets of a request; it is not pending any longer. `seen`: what Redis has of them. */
-export async function loseTargets(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
+/** Notes that nobody has the targets of a request, which is then no longer pending. `seen`: what Redis has of them. */
+export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(
     redis,
@@ -198,7 +208,7 @@ export async function loseTargets(redis: Redis, request: DeletionRequest, seen: 
   );
 }
 
-/** Ends a request whose targets are lost; settles with it, or with undefined when they are not lost. */
+/** Ends a request whose targets are lost. Settles with the request, or with undefined if they are not lost. */
 export async function endDeletion(
   redis: Redis,
   request: DeletionRequest,

@@ -1,27 +1,28 @@
-// From the users that requests name to the merged users whom they reach: in each environment, an identity with all
-// user_ids that were identified by it, and a user_id with its identity and that one's others, as merged up to the
-// request's fence.
+// From the users that requests name to the merged users that they reach, in each environment. An identity reaches all
+// user_ids that were identified by it. A user_id reaches its identity and the other user_ids of that identity. Both as
+// merged up to the request's fence.
 //
-// What an earlier request takes is not there for a later one, whether or not it is carried out yet: else whom the later
-// one reaches would depend on when it was submitted. Between rounds the rows are gone. Within one, requests are resolved
-// in passes: of those that may look at one identification the earliest first, the others without what it takes.
+// A later request does not see what an earlier one takes, whether or not that one has been carried out. Otherwise whom the
+// later one reaches would depend on the time between them. Between rounds the rows are gone. Within a round, requests are
+// resolved in passes: of those that may look at one identification the earliest first, then the others without what it
+// takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { targetTable } from './places.js';
-import { fillKeys, inEnvironments, rowsReached } from './round-keys.js';
+import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
 import { noteSizes, type RoundTables } from './round-tables.js';
 
-/** Of the requests that may look at one identification a round resolves so many; the others wait for the next. */
+/** How many requests that may look at one identification a round resolves; the others wait for the next round. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');
 const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
- * Resolves the requests that were not, and keeps whom they reach in the target table. `accounts` are those of the
- * round's requests, by number; nothing is done for those that are left out. Settles with the requests that have to wait
- * for the next round. Fills the keys with the users of all others. May be repeated until something was deleted.
+ * Resolves the unresolved requests, and keeps whom they reach in the target table. `accounts` are the accounts of the
+ * round's requests, by number; requests that are missing there are left alone. Settles with the requests that have to
+ * wait for the next round. Fills the keys with the users of all others. May be repeated until something was deleted.
  */
 export async function resolveUsers(
   client: ClickHouseClient,
@@ -47,6 +48,12 @@ export async function resolveUsers(
   return new Set(open);
 }
 
+/** Resolves the only request of a preview, and fills the keys with its users. Keeps nothing. */
+export async function resolveAlone(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  await findUsers(client, tables, '1', false);
+  await fillKeys(client, tables, '1');
+}
+
 function isOneOf(requests: readonly number[]): string {
   return `request IN (${requests.join(', ')})`;
 }
@@ -55,19 +62,19 @@ function isNoneOf(requests: readonly number[]): string {
   return requests.length === 0 ? '1' : `NOT ${isOneOf(requests)}`;
 }
 
-/** Whether other requests of the round, which are resolved, are of the same account as one of these. */
+/** Whether a resolved request of the round belongs to the same account as one of these. */
 function followsOthers(open: readonly number[], accounts: readonly string[]): boolean {
   const isOpen = new Set(open);
   const others = new Set(accounts.filter((_, request) => !isOpen.has(request)));
   return open.some((request) => others.has(accounts[request] as string));
 }
 
-/** Whether two of these requests are of one account. */
+/** Whether two of these requests belong to one account. */
 function sharesAccount(open: readonly number[], accounts: readonly string[]): boolean {
   return new Set(open.map((request) => accounts[request])).size < open.length;
 }
 
-/** Notes the identifications that requests which are resolved take, each with the first that does. */
+/** Notes the identifications that resolved requests take, each with the first request that takes it. */
 async function fillCovered(client: ClickHouseClient, tables: RoundTables, isResolved: string): Promise<void> {
   await fillKeys(client, tables, isResolved);
   await client.command({ query: `TRUNCATE TABLE ${tables.covered}` });
@@ -79,10 +86,10 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isReso
 }
 
 /**
- * Of the open requests those that may look at an identification which an earlier open one may take. Whatever others
- * take, a request looks at the identifications of the users that it names, and of all users that were ever identified
- * by an identity that it names or that one of those users has; and it takes no others. So nothing is followed further,
- * and all of it is linear in the names and the users found: each has the first request that may take it, not all.
+ * The open requests that may look at an identification which an earlier open request may take. Whatever other requests
+ * take, a request looks only at the identifications of the users that it names, and of all users that were ever identified
+ * by an identity that it names or that one of those users has. It takes no others. So nothing is followed further, and
+ * the cost is linear in the names and the users found: each keeps only the first request that may take it.
  */
 async function findWaiting(
   client: ClickHouseClient,
@@ -132,7 +139,7 @@ async function findWaiting(
   return new Set(rows.map(({ request }) => Number(request)));
 }
 
-/** Finds whom requests reach besides the users that they name. */
+/** Finds the users that requests reach besides those that they name. */
 async function findUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -144,10 +151,11 @@ async function findUsers(
   const names = namedBy(tables, isResolving);
   const standing = 'argMin(identity, (segment, commit_number, row_number))';
   await client.command({
-    query: `INSERT INTO ${tables.users} SELECT request, app_id, ${standing} AS merged_identity, NULL
+    query: `INSERT INTO ${tables.users} SELECT request, app_id, ${standing} AS merged_identity, NULL, ''
       FROM (${seen(names.userIds, 'user_id')}) GROUP BY request, app_id, user_id`,
   });
-  // The user_ids of all these identities: whoever was ever identified by one, if that was the first.
+  // The user_ids of all these identities: every user that was identified by one of them, if that identification was its
+  // first.
   const merged = `SELECT u.request AS request, u.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, u.identity AS identity
     FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND user_id IS NULL AND ${isResolving}) AS u
     INNER JOIN ${tables.requests} AS r ON u.request = r.request`;
@@ -155,7 +163,7 @@ async function findUsers(
   const identified = `SELECT DISTINCT s.request AS request, s.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, s.user_id AS user_id, s.identity AS identity
     FROM (${seen(identities, 'identity')}) AS s INNER JOIN ${tables.requests} AS r ON s.request = r.request`;
   await client.command({
-    query: `INSERT INTO ${tables.users} SELECT DISTINCT request, app_id, '', user_id FROM (
+    query: `INSERT INTO ${tables.users} SELECT DISTINCT request, app_id, '', user_id, merged_identity FROM (
         SELECT request, app_id, user_id, wanted_identity, ${standing} AS merged_identity
         FROM (${seen(identified, 'user_id')}) GROUP BY request, app_id, user_id, wanted_identity
       ) WHERE merged_identity = wanted_identity`,
@@ -163,7 +171,7 @@ async function findUsers(
   await noteSizes(client, tables, [tables.users]);
 }
 
-/** Whom requests name, as they ask for identifications; named users are looked for in all environments. */
+/** The users that requests name, for a search of identifications in all environments. */
 function namedBy(tables: RoundTables, isAsking: string) {
   const named = (condition: string) =>
     `SELECT u.request AS request, '' AS app_id, r.account_id AS account_id, r.fences AS fences, assumeNotNull(u.user_id) AS user_id, u.identity AS identity
@@ -173,10 +181,10 @@ function namedBy(tables: RoundTables, isAsking: string) {
 }
 
 /**
- * The identifications that requests see of the user_ids or identities that they want: up to their fences, without
- * those that an earlier request takes. `wanted` has request, app_id (or none for all of the account), account_id,
- * fences, user_id and identity. Of a few users, found by the table's key: to merge all users first took 0.6 s where
- * 200,000 were identified.
+ * The identifications that requests see of the user_ids or identities that they want: up to their fences, without those
+ * that an earlier request takes. `wanted` has request, app_id (or none for all of the account), account_id, fences,
+ * user_id and identity. The table's key finds the few users in question: merging all users first took 0.6 s where 200,000
+ * were identified.
  */
 function identificationsSeen(
   tables: RoundTables,
@@ -196,7 +204,7 @@ function identificationsSeen(
       ${afterOthers ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''}`;
 }
 
-/** The identifications that some open request may still see, as far as they meet a condition. */
+/** The identifications that some open request may still see and that meet a condition. */
 function identificationsThere(
   tables: RoundTables,
   isOpen: string,
@@ -215,27 +223,20 @@ function identificationsThere(
     WHERE c.is_covered = 0 OR c.first_request >= o.first_open`;
 }
 
-/** Account and shard of a row. */
-function environmentOf(tables: RoundTables): string {
-  return ['account_id', 'shard']
-    .map((column) => `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`)
-    .join(', ');
-}
-
 function joinCovered(tables: RoundTables): string {
   return `LEFT ANY JOIN (SELECT ${rowName}, first_request, 1 AS is_covered FROM ${tables.covered}) AS c
     ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`;
 }
 
-/** Keeps whom requests reach, so that a round that goes on after a crash need not find them again. */
+/** Keeps whom requests reach, so that a round after a crash need not find them again. */
 async function keepResolved(
   client: ClickHouseClient,
   tables: RoundTables,
   requests: readonly number[],
 ): Promise<void> {
   await client.command({
-    query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id)
-      SELECT DISTINCT r.request_id, u.app_id, u.identity, u.user_id
+    query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id, merged_identity)
+      SELECT DISTINCT r.request_id, u.app_id, u.identity, u.user_id, u.merged_identity
       FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND ${isOneOf(requests)}) AS u
       INNER JOIN ${tables.requests} AS r ON u.request = r.request`,
   });

@@ -1,18 +1,18 @@
-// Which pending requests the next round takes: accounts take turns, so that nobody waits for more of another account's
-// requests than fit one round beside theirs. Within an account the order is that of submission, always: whom a later
+// Which pending requests the next round takes. Accounts take turns, so nobody waits for more of another account's requests
+// than fit into one round beside their own. Within an account the order is always that of submission, since whom a later
 // request reaches depends on what an earlier one takes. Pure.
 
 import { deletions } from '../contract/limits.js';
 import type { DeletionRequest, PendingMember } from './request.js';
 
-/** What of a request decides whether a round takes it. */
+/** The properties of a request that decide whether a round takes it. */
 export type Candidate = Pick<DeletionRequest, 'account_id' | 'targets'>;
 
 /**
- * The ids to look at, in turns: the oldest request of every account, then the second of each, and so on. `members` are
- * the pending requests, the oldest first.
+ * The ids to look at, in turns: the oldest request of every account, then the second oldest of each, and so on. `members`
+ * are the pending requests, the oldest first.
  */
-export function idsInTurns(members: readonly PendingMember[], countMax: number): string[][] {
+export function requestIdsInTurns(members: readonly PendingMember[], countMax: number): string[][] {
   const turns: string[][] = [];
   const taken = new Map<string, number>();
   for (const { accountId, requestId } of members) {
@@ -32,9 +32,9 @@ export function idsInTurns(members: readonly PendingMember[], countMax: number):
 }
 
 /**
- * Fills a round from requests in turns. The oldest that is ready comes first, so that everybody's time comes; in each
- * turn small requests come before large ones. An account whose next request is not ready, or does not fit any more,
- * takes no further part.
+ * Fills a round from requests in turns. The oldest ready request comes first, so that every request gets its time. In each
+ * turn small requests come before large ones. An account drops out of the round when its next request is not ready or no
+ * longer fits.
  */
 export function fillRound<R extends Candidate>(
   turns: readonly (readonly R[])[],

@@ -1,14 +1,13 @@
-// Whom a round reaches, by key: a named user is one key in all environments of the account, a merged one a key in its
-// environment. Each key has the fences of its requests by shard. And what that means for a row of a table: whether the
-// round reaches it, by which requests, and the predicate of the mutations. Targets never occur in the text of a
-// statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
+// Whom a round reaches, by key. A named user is one key for all environments of the account; a merged user is a key in its
+// environment. Each key has the fences of its requests by shard. This file also says what that means for a row of a
+// table: whether the round reaches it, by which requests, and the predicate of the mutations. Targets never occur in
+// the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { type Place, placesInOrder } from './places.js';
-import type { FoundRows } from './request.js';
+import type { Place } from './places.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
 
-/** Fills the keys with the users of some requests, given by a condition on their number. */
+/** Fills the keys with the users of the requests whose number meets a condition. */
 export async function fillKeys(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -37,29 +36,7 @@ export async function fillKeys(
   await noteSizes(client, tables, filled);
 }
 
-/** Rows that the requests reach, by the number of the request, environment and table. */
-export async function countFound(
-  client: ClickHouseClient,
-  tables: RoundTables,
-): Promise<Map<number, FoundRows[]>> {
-  const found = new Map<number, FoundRows[]>();
-  for (const place of placesInOrder) {
-    const result = await client.query({
-      query: `SELECT request, app_id, count() AS rows FROM (${rowsReached(tables, place, 'app_id')})
-        GROUP BY request, app_id ORDER BY request, app_id`,
-      format: 'JSONEachRow',
-    });
-    for (const row of await result.json<{ request: number; app_id: string; rows: number | string }>()) {
-      const list = found.get(Number(row.request)) ?? [];
-      list.push({ app_id: row.app_id, table: place, rows: Number(row.rows) });
-      found.set(Number(row.request), list);
-    }
-  }
-  await assertIntact(client, tables);
-  return found;
-}
-
-/** Environments in which rows of the round are left in a table, and how many. */
+/** The environments in which a table still has rows of the round, and how many. */
 export async function countLeft(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -75,15 +52,15 @@ export async function countLeft(
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
-/** More of them than this do not fit the text of a statement (262,144 bytes). */
+/** No more environments than this fit the text of a statement (262,144 bytes). */
 const namedEnvironmentsMax = 5_000;
 
-/** The predicate of a mutation: rows of these environments that the round reaches. */
+/** The predicate of a mutation: the rows of these environments that the round reaches. */
 export function mutationPredicate(tables: RoundTables, appIds: readonly string[], fenceMax: string): string {
   for (const text of [...appIds, fenceMax])
     if (!/^\d+$/.test(text)) throw new Error('an app_id or fence is not decimal');
   if (appIds.length === 0) throw new Error('a mutation must name its environments');
-  // Their names let whole parts and granules pass.
+  // Naming the environments lets ClickHouse skip whole parts and granules.
   const list =
     appIds.length > namedEnvironmentsMax
       ? inEnvironments(tables)
@@ -91,7 +68,7 @@ export function mutationPredicate(tables: RoundTables, appIds: readonly string[]
   return `${list} AND segment <= ${fenceMax} AND ${isReached(tables)}`;
 }
 
-/** Each row of a table with each request that reaches it, once, with its columns. */
+/** Each row of a table, with its columns, once for each request that reaches it. */
 export function rowsReached(tables: RoundTables, place: Place, columns: string): string {
   const requestsOf = (key: string) => `joinGet('${tables.database}.${tables.keys}', 'requests', ${key})`;
   return `SELECT ${columns}, e.request AS request FROM (
@@ -107,25 +84,40 @@ export function inEnvironments(tables: RoundTables): string {
   return `app_id IN (SELECT app_id FROM ${tables.database}.${tables.environments})`;
 }
 
+/** The account and the shard of a row. */
+export function environmentOf(tables: RoundTables): string {
+  return ['account_id', 'shard']
+    .map((column) => `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`)
+    .join(', ');
+}
+
 function isReached(tables: RoundTables): string {
-  // A key that is not there has no fences, and so the fence 0, which no segment is at or below.
+  // A missing key has no fences, and so the fence 0; every segment is above it.
   const fenceOf = (key: string) =>
     `joinGet('${tables.database}.${tables.keys}', 'fences', ${key})[${shardOfRow(tables)} + 1]`;
   const fences = keysOfRow(tables).map(fenceOf);
   return `(${isNamed(tables)} AND greatest(${fences.join(', ')}) >= segment)`;
 }
 
+/** A Bloom filter of a granule is asked about each user; for more of them than this, reading the granule is cheaper. */
+const indexedUsersMax = 1_000;
+
 /**
- * Rows that the round may reach: all that it does, and perhaps others. To make keys for every row and look
- * for their fences takes twice as long.
+ * A first filter: passes all rows that the round reaches, and perhaps others. Making keys for every row and looking up
+ * their fences takes twice as long. In this form few users are looked up in the indexes by_identity and by_user_id, which do
+ * not know what a table of the engine Set holds.
  */
-function isNamed({ database, identities, userIds }: RoundTables): string {
-  return `(identity IN ${database}.${identities} OR assumeNotNull(user_id) IN ${database}.${userIds})`;
+function isNamed({ database, users, identities, userIds, sizes }: RoundTables): string {
+  if ((sizes.get(users) ?? Number.POSITIVE_INFINITY) > indexedUsersMax)
+    return `(identity IN ${database}.${identities} OR assumeNotNull(user_id) IN ${database}.${userIds})`;
+  const named = `FROM ${database}.${users} WHERE user_id IS`;
+  return `(identity IN (SELECT identity ${named} NULL)
+    OR user_id IN (SELECT assumeNotNull(user_id) ${named} NOT NULL))`;
 }
 
 /**
- * The keys of a row. Kind first: the identity "7" and the user_id 7 are two users. Capitals are kinds of whole accounts,
- * whose ids look like those of environments.
+ * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the
+ * kinds of whole accounts, whose ids look like those of environments.
  */
 function keysOfRow(tables: RoundTables): readonly string[] {
   const account = `joinGet('${tables.database}.${tables.environments}', 'account_id', app_id)`;

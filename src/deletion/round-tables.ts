@@ -1,14 +1,15 @@
-// The tables of one round of deletions, in ClickHouse's memory only, so that no copy of a target is left on its disk:
-// which requests it takes, which environments it reaches, whom it was asked for and whom it found, and the same by key
-// for the predicate of the mutations. Their size is that of the lists of targets, however many environments an account
-// has: who was named is named in all of them. Checked after every use, since a restart empties them and an empty one
-// finds nothing.
+// The tables of one round of deletions, in ClickHouse's memory only, so that no copy of a target is left on its disk. They
+// hold the round's requests, the environments that it reaches, the users that were named and those that were found, and
+// the same users by key for the predicate of the mutations. They are as large as the lists of targets, however many
+// environments an account has, since a named user is named for all of them. They are checked after every use: a restart
+// empties them, and an empty table finds nothing.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { killMutations } from '../clickhouse/mutate.js';
 import { targetTable } from './places.js';
+import type { Target } from './targets.js';
 
-/** A request of a round. Its place in the list is its number, from 0: the order of submission in each account. */
+/** A request of a round. Its number is its place in the list, from 0. Within an account that is the order of submission. */
 export type RoundRequest = {
   readonly requestId: string;
   readonly accountId: string;
@@ -27,44 +28,57 @@ export type RoundEnvironment = {
 
 export type RoundTables = {
   readonly database: string;
-  /** Name that occurs in the texts of this round's mutations only. */
+  /** A name that occurs only in the texts of this round's mutations. */
   readonly mark: string;
   readonly requests: string;
   readonly environments: string;
-  /** Whom the requests reach: as they were asked (app_id empty), and who was found in single environments. */
+  /**
+   * Whom the requests reach: the named users (with an empty app_id), and the users found in single environments, with the
+   * identity that a user_id was merged into there.
+   */
   readonly users: string;
-  /** Identities that requests ask for while it is found out which of them have to wait for others. */
+  /** What is counted before anything is deleted: rows by request, environment, table and the user in the row. */
+  readonly reached: string;
+  /** Identities that look like named ones, each with the first segment in which it stands, by account and shard. */
+  readonly alike: string;
+  /** Identities that requests ask about, to find out which requests have to wait for others. */
   readonly asked: string;
-  /** User_ids whose identifications requests may look at, each with the first that does. */
+  /** The user_ids whose identifications requests may look at, each with the first such request. */
   readonly linked: string;
-  /** Identifications that requests of the round take, each with the first that does. */
+  /** The identifications that requests of the round take, each with the first such request. */
   readonly covered: string;
-  /** By key: its fences by shard, and the requests that reach it. */
+  /** For each key: its fences by shard, and the requests that reach it. */
   readonly keys: string;
-  /** Whoever is reached in any environment up to any fence: they let all other rows pass for the price of a look. */
+  /** Every user that is reached in any environment up to any fence: one lookup rules out all other rows. */
   readonly identities: string;
   readonly userIds: string;
-  /** Rows that the tables must have; a restart of ClickHouse empties them. */
+  /** How many rows the tables must have; a restart of ClickHouse empties them. */
   readonly sizes: Map<string, number>;
 };
 
-const namePrefix = 'deletion_round_';
+/** Begins the names of all tables of rounds. */
+export const namePrefix = 'deletion_round_';
+/** Begins the names of the tables of previews, which no round drops. */
+export const previewPrefix = 'deletion_preview_';
 
-/** Makes the tables of a round and fills in what it is about. `round` is letters and digits. */
+/** Makes the tables of a round and fills in its requests and environments. `round` is letters and digits. */
 export async function createRoundTables(
   client: ClickHouseClient,
   database: string,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
+  prefix = namePrefix,
 ): Promise<RoundTables> {
-  const name = (table: string) => `${namePrefix}${round}_${table}`;
+  const name = (table: string) => `${prefix}${round}_${table}`;
   const tables: RoundTables = {
     database,
     mark: name('keys'),
     requests: name('requests'),
     environments: name('environments'),
     users: name('users'),
+    reached: name('reached'),
+    alike: name('alike'),
     asked: name('asked'),
     linked: name('linked'),
     covered: name('covered'),
@@ -73,7 +87,7 @@ export async function createRoundTables(
     userIds: name('user_ids'),
     sizes: new Map(),
   };
-  // Not persistent: nothing of it ever reaches the disk, and one lost in a crash matches nothing.
+  // Not persistent: nothing of it ever reaches the disk, and a table that a crash emptied matches nothing.
   const inMemory = 'SETTINGS persistent = 0';
   const structures: readonly [table: string, structure: string][] = [
     [
@@ -86,8 +100,13 @@ export async function createRoundTables(
     ],
     [
       tables.users,
-      '(request UInt32, app_id String, identity String, user_id Nullable(UInt64)) ENGINE = Memory',
+      '(request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String) ENGINE = Memory',
     ],
+    [
+      tables.reached,
+      '(request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64) ENGINE = Memory',
+    ],
+    [tables.alike, '(account_id String, shard UInt16, identity String, since UInt64) ENGINE = Memory'],
     [tables.asked, '(request UInt32, app_id String, identity String) ENGINE = Memory'],
     [tables.linked, '(app_id String, user_id UInt64, first_request UInt32) ENGINE = Memory'],
     [
@@ -122,10 +141,10 @@ export async function createRoundTables(
     tables.environments,
     environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
   );
-  // What a round that was cut off had found is found again; a crash may have left only some of it.
+  // Finds again what a round that was cut off had found: a crash may have left only a part of it.
   await client.command({
     query: `INSERT INTO ${tables.users}
-      SELECT DISTINCT r.request, t.app_id, t.identity, t.user_id
+      SELECT DISTINCT r.request, t.app_id, t.identity, t.user_id, t.merged_identity
       FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
       WHERE t.app_id = '' OR r.resolved = 1`,
   });
@@ -133,22 +152,59 @@ export async function createRoundTables(
   return tables;
 }
 
+/** Names users for the only request of a preview, whose users are not in the table of targets. */
+export async function nameUsers(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  targets: readonly Target[],
+): Promise<void> {
+  await client.insert({
+    table: tables.users,
+    values: targets.map((target) => ({
+      request: 0,
+      app_id: '',
+      identity: target.startsWith('i') ? target.slice(1) : '',
+      user_id: target.startsWith('u') ? target.slice(1) : null,
+      merged_identity: '',
+    })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  tables.sizes.set(tables.users, targets.length);
+}
+
 /** Drops the tables of all rounds, and ends the mutations that need them. */
 export async function dropRoundTables(client: ClickHouseClient): Promise<void> {
+  // Without its table a mutation is stuck for ever.
+  await dropTables(client, namePrefix, () => killMutations(client, namePrefix));
+}
+
+/** Drops the tables of previews whose process has ended: no preview takes as long as these are old. */
+export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin: number): Promise<void> {
+  await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
+}
+
+/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first if there are any. */
+export async function dropTables(
+  client: ClickHouseClient,
+  prefix: string,
+  before: () => Promise<void> = async () => undefined,
+  ageSecondsMin = 0,
+): Promise<void> {
   const result = await client.query({
-    query:
-      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
-    query_params: { prefix: namePrefix },
+    query: `SELECT name FROM system.tables
+      WHERE database = currentDatabase() AND startsWith(name, {prefix:String})
+        AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
+    query_params: { prefix, ageSecondsMin },
     format: 'JSONEachRow',
   });
   const names = (await result.json<{ name: string }>()).map(({ name }) => name);
   if (names.length === 0) return;
-  // A mutation that loses its table is stuck for ever.
-  await killMutations(client, namePrefix);
+  await before();
   for (const name of names) await client.command({ query: `DROP TABLE IF EXISTS ${name} SYNC` });
 }
 
-/** How many distinct users each request of the round was asked for, by its number. */
+/** How many distinct users each request of the round names, by number of the request. */
 export async function countNamed(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -163,8 +219,8 @@ export async function countNamed(
 }
 
 /**
- * Rejects when a table of the round is not what it was filled with. A count that was taken before this call
- * was taken over whole tables: an emptied one is never filled again.
+ * Rejects when a table of the round does not have the rows that it was filled with. If it settles, every count before this
+ * call saw complete tables, since an emptied table is never filled again.
  */
 export async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const sizes = await readSizes(client, [...tables.sizes.keys()]);
@@ -173,7 +229,7 @@ export async function assertIntact(client: ClickHouseClient, tables: RoundTables
   }
 }
 
-/** Remembers how many rows tables have now, having checked that the others lost none. */
+/** Checks that the other tables lost no rows, then remembers how many rows these tables have now. */
 export async function noteSizes(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -186,7 +242,7 @@ export async function noteSizes(
   }
 }
 
-/** Rows of tables that are in memory. They are asked for together: a statement costs ten milliseconds. */
+/** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
   const result = await client.query({
     query: `SELECT name, toString(total_rows) AS rows FROM system.tables

@@ -1,41 +1,45 @@
-// Submitting a deletion: the fence first, then the request is stored durably, then it may be answered. Every
-// record acknowledged before lies below the fence, every one acknowledged after the answer above it; no
-// clocks are compared.
+// Submitting a deletion: first the fence, then the request is stored durably, then it may be answered. Every record
+// acknowledged before the submission is at or below the fence, and every record acknowledged after the answer is above
+// it. No clocks are compared.
 
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../accounts/registry.js';
 import type { Caller } from '../accounts/tokens.js';
-import { tables } from '../clickhouse/tables.js';
 import { deletions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
-import { registryKeys, shardKeys } from '../redis/keys.js';
+import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { takeFences } from './fences.js';
+import { digestOfReference, hashOfList } from './references.js';
 import type { DeletionRequest } from './request.js';
-import type { Target } from './targets.js';
+import { type Submission, targetsOf } from './targets.js';
 
 export type SubmitOptions = {
   readonly redis: Redis;
   readonly epoch: string;
   readonly shards: number;
+  /** Of the deployment, for keyed hashes. */
+  readonly secret: string;
   readonly crash: CrashPoint;
 };
 
 /**
- * Stores a request. Settles with it when it is in Redis's append-only file, or with `too_many` when the
- * account has too many pending ones. Throws StateNotLoaded while Redis is not the deployment's.
+ * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users by the same reference
+ * before. `reference_taken`: other users. `too_many`: the account has too many pending requests.
  */
+export type Submitted =
+  | { readonly how: 'stored' | 'known'; readonly requestId: string }
+  | { readonly how: 'reference_taken' | 'too_many'; readonly requestId?: never };
+
+/** Stores a request. Throws StateNotLoaded while Redis does not belong to the deployment. */
 export async function submitDeletion(
-  { redis, epoch, shards, crash }: SubmitOptions,
+  { redis, epoch, shards, secret, crash }: SubmitOptions,
   caller: Caller,
-  targets: readonly Target[],
-): Promise<DeletionRequest | 'too_many'> {
-  const fences: Record<string, string> = {};
-  for (let shard = 0; shard < shards; shard++) {
-    const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [epoch, ...tables]);
-    if (fence === null) throw new StateNotLoaded();
-    fences[shard] = String(fence);
-  }
+  { list, reference }: Submission,
+): Promise<Submitted> {
+  const targets = targetsOf(list);
+  const fences = Object.fromEntries((await takeFences(redis, epoch, shards)).entries());
   crash('fence_taken');
   const request: DeletionRequest = {
     deletion_request_id: randomUUID(),
@@ -43,6 +47,7 @@ export async function submitDeletion(
     app_id: caller.appId,
     key_created_at: caller.keyCreatedAt,
     submitted_at: new Date().toISOString(),
+    ...(reference === undefined ? {} : { reference }),
     targets: targets.length,
     fences,
     status: 'pending',
@@ -60,17 +65,25 @@ export async function submitDeletion(
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.unmirroredDeletions,
       registryKeys.unkeptDeletions,
+      registryKeys.listedDeletions,
+      registryKeys.deletionReference(
+        reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
+      ),
     ],
     [
       epoch,
       request.deletion_request_id,
       JSON.stringify(request),
-      JSON.stringify(targets),
+      JSON.stringify(list),
       caller.accountId,
       deletions.pendingPerAccountMax,
+      reference === undefined ? '' : hashOfList(secret, targets),
+      deletions.referenceMs,
     ],
   );
   crash('deletion_stored');
-  if (Number(stored) === -2) throw new StateNotLoaded();
-  return Number(stored) === 1 ? request : 'too_many';
+  if (stored === -2) throw new StateNotLoaded();
+  if (stored === 1) return { how: 'stored', requestId: request.deletion_request_id };
+  if (typeof stored === 'string') return { how: 'known', requestId: stored };
+  return { how: stored === 0 ? 'too_many' : 'reference_taken' };
 }

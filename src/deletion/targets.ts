@@ -1,49 +1,84 @@
-// The targets of a deletion request: who is to be deleted, checked and without repeats.
+// What a submission asks for: the users to delete, checked and without repeats, and the caller's reference.
 
-import { Compile } from 'typebox/compile';
+import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { type DeletionInput, deletionSchema } from '../contract/schemas.js';
+import { type DeletionInput, deletionSchema, type LookupInput, lookupSchema } from '../contract/schemas.js';
+import { Compile } from '../contract/typebox.js';
 import type { Document } from '../ingest/document.js';
 import { explain, refuseLoneSurrogates } from '../ingest/explain.js';
 import { isUserId } from '../ingest/user-id.js';
 
-/** `i` and an identity, or `u` and a user_id in decimal digits. */
+/** `i` followed by an identity, or `u` followed by a user_id in decimal digits. */
 export type Target = `i${string}` | `u${string}`;
 
-const validator = Compile(deletionSchema);
+/** The users as they were listed. A user who was named before leaves an empty place, so that the others keep theirs. */
+export type TargetList = readonly (Target | '')[];
 
-/** The distinct targets of a submission's document, or why it is refused. */
-export function readTargets(document: Document): Target[] | Rejection {
+export type Submission = {
+  readonly list: TargetList;
+  readonly reference: string | undefined;
+  /** Only what would be found is asked for. */
+  readonly dryRun: boolean;
+  /** The users are suppressed too. */
+  readonly suppress: boolean;
+};
+
+type User = DeletionInput['users'][number];
+
+const oneOfThem = 'Exactly one of identity, user_id and anonymous_id must be given.';
+const validator = Compile(deletionSchema);
+const lookupValidator = Compile(lookupSchema);
+
+/** What a submission's document asks for, or the reason to refuse it. */
+export function readSubmission(document: Document): Submission | Rejection {
   const reason = explain(validator, document.value);
   if (reason !== undefined) return reason;
-  const { users } = document.value as DeletionInput;
+  const { users, reference, dry_run: dryRun = false, suppress = false } = document.value as DeletionInput;
+  if (document.surrogates) {
+    const unreadable = refuseLoneSurrogates({ users, ...(reference === undefined ? {} : { reference }) });
+    if (unreadable !== undefined) return unreadable;
+  }
+  const list: (Target | '')[] = [];
+  const named = new Set<Target>();
+  for (const [index, user] of users.entries()) {
+    const target = targetOf(user, `users.${index}`);
+    if (typeof target !== 'string') return target;
+    list.push(named.has(target) ? '' : target);
+    named.add(target);
+  }
+  return { list, reference, dryRun, suppress };
+}
+
+/** The users whom a look-up's document asks for, in its order and with repeats, or the reason to refuse it. */
+export function readLookup(document: Document): Target[] | Rejection {
+  const reason = explain(lookupValidator, document.value);
+  if (reason !== undefined) return reason;
+  const { users } = document.value as LookupInput;
   if (document.surrogates) {
     const unreadable = refuseLoneSurrogates({ users });
     if (unreadable !== undefined) return unreadable;
   }
-  const targets = new Set<Target>();
-  for (let index = 0; index < users.length; index++) {
-    const { identity, user_id: userId } = users[index] as DeletionInput['users'][number];
-    const field = `users.${index}`;
-    if (identity === undefined && userId === undefined) {
-      return rejection('missing_user', 'Exactly one of identity and user_id must be given.', field);
-    }
-    if (identity !== undefined && userId !== undefined) {
-      return rejection('ambiguous_user', 'identity and user_id must not both be given.', field);
-    }
-    if (identity !== undefined) {
-      targets.add(`i${identity}`);
-      continue;
-    }
-    const text = Object.is(userId, -0) ? '-0' : String(userId);
-    if (!isUserId(text)) {
-      return rejection(
-        'invalid_user_id',
-        'user_id must be an integer from 0 to 2^53 - 1.',
-        `${field}.user_id`,
-      );
-    }
-    targets.add(`u${text}`);
+  const targets: Target[] = [];
+  for (const [index, user] of users.entries()) {
+    const target = targetOf(user, `users.${index}`);
+    if (typeof target !== 'string') return target;
+    targets.push(target);
   }
-  return [...targets];
+  return targets;
+}
+
+export function targetOf(user: User, field: string): Target | Rejection {
+  const { identity, user_id: userId, anonymous_id: anonymousId } = user;
+  const given = [identity, userId, anonymousId].filter((name) => name !== undefined).length;
+  if (given !== 1) return rejection(given === 0 ? 'missing_user' : 'ambiguous_user', oneOfThem, field);
+  if (identity !== undefined) return `i${identity}`;
+  if (anonymousId !== undefined) return `u${userIdOfAnonymousId(anonymousId)}`;
+  const text = Object.is(userId, -0) ? '-0' : String(userId);
+  if (isUserId(text)) return `u${text}`;
+  return rejection('invalid_user_id', 'user_id must be an integer from 0 to 2^53 - 1.', `${field}.user_id`);
+}
+
+/** The different users of a list. */
+export function targetsOf(list: TargetList): Target[] {
+  return list.filter((target) => target !== '');
 }

@@ -11,7 +11,7 @@ export function codePoints(text: string): number {
   return count;
 }
 
-/** Whether a string has more than `max` code points; nearly free for short ones. */
+/** Whether a string has more than `max` code points. Nearly free for short strings. */
 export function isLongerThan(text: string, max: number): boolean {
   return text.length > max && codePoints(text) > max;
 }

@@ -1,62 +1,74 @@
-// A request of the client library: its messages to groups for one commit, in their order, and what became of
-// the groups back to an answer a message. Messages without a limit share groups; each that counts against one
-// has its own, so that it can be limited alone. Pure.
+// A request of the client library. Turns its messages into groups for one commit, in their order, and the results of the
+// groups into one answer per message. Messages that are limited alike share groups: some events of one user, or everything
+// where nothing is limited. Pure.
 
-import { Compile } from 'typebox/compile';
 import type { LiveEnvironment } from '../accounts/environments.js';
 import type { MessageAnswer } from '../contract/answers.js';
-import { flattened } from '../contract/limits.js';
+import { collectEventsTogetherMax, flattened, type LimitName } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type CollectInput, collectSchema } from '../contract/schemas.js';
+import { Compile } from '../contract/typebox.js';
+import type { Suppressions } from '../suppression/suppressions.js';
 import type { CommitResult } from './commit.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
+import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './ignored-fields.js';
 import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
-import { encodedRecords, type Group, type IngestRecord, packedBytesMax } from './pack.js';
+import { encodedRecords, type Group, packedBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
+import type { NamedLimit } from './request-limits.js';
+import type { Steps } from './steps.js';
+import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 import { readInstant } from './timestamp.js';
 
-/** What the Event Visualizer is told of a request that carried a pairing. */
+/** What the Event Visualizer gets of a request that carried a pairing. */
 export type Collected = {
   readonly appId: string;
-  /** As the request has it; nobody has looked whether it exists. */
+  /** As the request has it; not checked. */
   readonly pairing: string;
-  /** As they were sent. Each may be anything that JSON can say. */
+  /** As they were sent. Each may be any JSON value. */
   readonly messages: readonly unknown[];
-  /** One a message, in their order. */
+  /** One per message, in their order. */
   readonly answers: readonly MessageAnswer[];
 };
 
 /**
- * Called once with each request that carries a pairing and is answered 200, before the answer is sent. Answers
- * whether the pairing lives. The request waits for a promise; one that fails counts as a living pairing.
+ * Called once with each request that carries a pairing and is answered 200, before the answer is sent. Returns whether the
+ * pairing lives. The request waits for a returned promise; if it fails, the pairing counts as living.
  */
 export type OnCollected = (collected: Collected) => boolean | Promise<boolean>;
 
 export type CollectContext = {
   readonly environment: LiveEnvironment;
+  readonly suppressions: Suppressions;
   readonly limitKeys: LimitKeys;
   /** When the request was received, by this process's clock. */
   readonly receivedMs: number;
 };
 
+type MessageGroup = Group & { readonly limits: readonly NamedLimit[] };
+
 export type PreparedMessages = {
-  /** To be submitted together; empty when every message is rejected. */
-  readonly groups: readonly Group[];
+  readonly submission: Submission<MessageGroup>;
+  /** The index of each accepted message; none if every message is rejected. */
+  readonly accepted: readonly number[];
   readonly messages: readonly unknown[];
-  /** The rejected messages, by their index, ascending. */
+  /** The rejected messages, by ascending index. */
   readonly errors: readonly ElementError[];
   readonly mendings: ReadonlyMap<Mending, number>;
+  readonly ignored: IgnoredFields;
 };
 
 const validator = Compile(collectSchema);
-/** Of the limit: every endpoint has its own counters. */
-const counter = 'collect user_properties';
+const fields = fieldNames(collectSchema, 'app_id', 'pairing');
 
-/** Prepares a request, whose document is an object with the app_id of the environment. */
-export function prepareMessages(document: Document, context: CollectContext): PreparedMessages | Rejection {
+/** Prepares a request, in steps of a message. Its document is an object with the app_id of the environment. */
+export function* prepareMessages(
+  document: Document,
+  context: CollectContext,
+): Steps<PreparedMessages | Rejection> {
   const { environment, receivedMs } = context;
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
@@ -67,24 +79,38 @@ export function prepareMessages(document: Document, context: CollectContext): Pr
   const sentMs = readInstant(sentAt);
   if (sentMs === undefined) return badSentAt;
 
+  const ignored = noIgnoredFields();
+  noteIgnored(value, fields, ignored);
   const checks = {
     appId: environment.appId,
     lenient: environment.lenient,
+    keyspace: environment.needsWriteKey ? ('messages' as const) : ('shared' as const),
     surrogates: document.surrogates,
     allowedIdentities: environment.allowedIdentities,
     sentMs,
     receivedMs,
+    ignored,
   };
   const { longNumerals } = document;
   const mending = { note, longNumerals, flattenedBytesLeft: flattened.collectBytesMax };
   const accepted: CheckedMessage[] = [];
+  const indexes: number[] = [];
   const errors: ElementError[] = [];
   for (let index = 0; index < messages.length; index++) {
+    if (document.isLarge) yield;
     const checked = checkMessage(messages[index], checks, mending);
-    if ('code' in checked) errors.push({ index, ...checked });
-    else accepted.push(checked);
+    if ('code' in checked) {
+      errors.push({ index, ...checked });
+      continue;
+    }
+    accepted.push(checked);
+    indexes.push(index);
   }
-  return { groups: groupMessages(accepted, context), messages, errors, mendings };
+  const submission = createSubmission(context, selectUsers(accepted.map(({ named }) => named)), (kept) => {
+    const groups = groupMessages(pickKept(accepted, kept), context);
+    return groups.length > 0 ? groups : [emptyGroup];
+  });
+  return { submission, accepted: indexes, messages, errors, mendings, ignored };
 }
 
 function mendRequest(value: object, note: (mending: Mending) => void): object {
@@ -99,65 +125,119 @@ const badSentAt = rejection(
   'sent_at',
 );
 
+const noRecords = encodedRecords([]);
+/** What is committed when no message is left: only the script knows whether its users are still suppressed. */
+const emptyGroup: MessageGroup = { limits: [], records: noRecords, bytes: packedBytesMax([], noRecords) };
+
+/**
+ * Divides the messages into groups that are limited apart. All costs but those of events are 1, and in one commit the room of
+ * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too.
+ */
 function groupMessages(
   accepted: readonly CheckedMessage[],
   { environment, limitKeys }: CollectContext,
-): Group[] {
-  const limit = environment.limits.user_properties;
-  const groups: Group[] = [];
-  let run: IngestRecord[] = [];
-  const endRun = () => {
-    const records = encodedRecords(run);
-    if (run.length > 0) groups.push({ limits: [], records, bytes: packedBytesMax([], records) });
-    run = [];
-  };
-  for (const { record, user, setsUserProperties } of accepted) {
-    if (!setsUserProperties || limit === undefined) {
-      run.push(record);
-      continue;
+): MessageGroup[] {
+  const { appId, limits } = environment;
+  const { collect_app: ofApp, collect_user: ofUser, user_properties: ofProperties } = limits;
+  const appDigest = ofApp === undefined ? '' : limitKeys.ofApp('collect', appId);
+  const isLimited = ofApp !== undefined || ofUser !== undefined;
+  // No group may cost more than a limit allows at all.
+  const eventsMax = isLimited
+    ? Math.min(collectEventsTogetherMax, ofApp?.max ?? Infinity, ofUser?.max ?? Infinity)
+    : Infinity;
+  const groups: MessageGroup[] = [];
+  let run: CheckedMessage[] = [];
+
+  function limitsOf({ user, type }: CheckedMessage, cost: number): NamedLimit[] {
+    const found: NamedLimit[] = [];
+    if (type === 'user_properties' && ofProperties !== undefined) {
+      const digest = limitKeys.ofUser('collect user_properties', appId, user);
+      found.push({ name: 'user_properties', digest, cost, limit: ofProperties });
     }
-    endRun();
-    const limits = [{ digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
-    const records = encodedRecords([record]);
+    if (ofUser !== undefined) {
+      const digest = limitKeys.ofUser('collect', appId, user);
+      found.push({ name: 'collect_user', digest, cost, limit: ofUser });
+    }
+    if (ofApp !== undefined) found.push({ name: 'collect_app', digest: appDigest, cost, limit: ofApp });
+    return found;
+  }
+
+  function endRun(): void {
+    const [first] = run;
+    if (first === undefined) return;
+    const limits = limitsOf(first, run.length);
+    const records = encodedRecords(run.map(({ record }) => record));
     groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
+    run = [];
+  }
+
+  for (const message of accepted) {
+    const last = run.at(-1);
+    if (last !== undefined && !(run.length < eventsMax && areLimitedAlike(last, message))) endRun();
+    run.push(message);
   }
   endRun();
   return groups;
+
+  function areLimitedAlike(a: CheckedMessage, b: CheckedMessage): boolean {
+    const areProperties = a.type === 'user_properties' || b.type === 'user_properties';
+    if (areProperties && ofProperties !== undefined) return false;
+    if (!isLimited) return true;
+    if (a.type !== 'event' || b.type !== 'event') return false;
+    return ofUser === undefined || (a.user.identity === b.user.identity && a.user.userId === b.user.userId);
+  }
 }
 
-/** The answers of a request whose groups were all committed or limited, and how many there are of each. */
+/** The answers of a request whose groups were all committed or limited, and how many of each status there are. */
 export function answerMessages(
-  { groups, messages, errors }: PreparedMessages,
+  { submission, accepted, messages, errors }: PreparedMessages,
   results: readonly CommitResult[],
-): { answers: MessageAnswer[]; stored: number; repeated: number; limited: number } {
+): {
+  answers: MessageAnswer[];
+  stored: number;
+  repeated: number;
+  /** Of suppressed users: answered as stored. */
+  suppressed: number;
+  /** By the limit that had no room. */
+  limited: ReadonlyMap<LimitName, number>;
+} {
   const answers = new Array<MessageAnswer | undefined>(messages.length);
   for (const { index, ...reason } of errors) {
     answers[index] = { ...idOf(messages[index]), status: 'rejected', ...reason };
   }
+  const leftOut = submission.leftOut() ?? [];
+  for (const place of leftOut) {
+    const index = accepted[place] as number;
+    answers[index] = { ...idOf(messages[index]), status: 'stored' };
+  }
 
-  let [repeated, limited, index] = [0, 0, 0];
+  const groups = submission.groups();
+  let [stored, repeated, index] = [0, 0, 0];
+  const limited = new Map<LimitName, number>();
   for (let i = 0; i < groups.length; i++) {
-    const { length } = (groups[i] as Group).records;
+    const { limits, records } = groups[i] as MessageGroup;
+    const { length } = records;
     const result = results[i] as CommitResult;
     for (let j = 0; j < length; j++) {
       while (answers[index] !== undefined) index++;
-      // Only a message with an id comes so far.
+      // Only a message with an id gets this far.
       const { id } = messages[index] as { id: string };
       if (result.kind === 'limited') {
-        limited += 1;
+        const { name } = limits[result.limitIndex] as NamedLimit;
+        limited.set(name, (limited.get(name) ?? 0) + 1);
         answers[index] = { id, status: 'limited', code: 'rate_limited', retry_after: seconds(result.waitMs) };
       } else {
         const repeat = result.kind === 'committed' && result.letters[j] === 'r';
         if (repeat) repeated += 1;
+        else stored += 1;
         answers[index] = { id, status: repeat ? 'repeat' : 'stored' };
       }
     }
   }
-  const stored = messages.length - errors.length - limited - repeated;
-  return { answers: answers as MessageAnswer[], stored, repeated, limited };
+  return { answers: answers as MessageAnswer[], stored, repeated, suppressed: leftOut.length, limited };
 }
 
-/** The id of a message, if it is a text, so that its sender knows which message is meant. */
+/** The id of a message, if it is a text, to tell its sender which message is meant. */
 function idOf(message: unknown): { id?: string } {
   if (typeof message !== 'object' || message === null) return {};
   const { id } = message as { id?: unknown };

@@ -1,22 +1,32 @@
-// Group commit: everything that arrived while the last commit was under way goes to Redis in one script
-// call. One committer a shard and process, one commit in flight, so that commits have an order and a late
-// copy of an older one can be told and refused.
+// Group commit: everything that arrived while the last commit was under way goes to Redis in one script call. There is one
+// committer per shard and process, with one commit in flight. So commits have an order, and a late copy of an older one
+// is recognised and refused. A commit also tells what this process knows of the suppressions. If a shard knows more, the script
+// stores nothing, and the commit is made again without the records of those who were suppressed meanwhile.
 
 import { randomBytes } from 'node:crypto';
-import { markerRows, tables } from '../clickhouse/tables.js';
+import { markerRows } from '../clickhouse/tables.js';
 import { commits } from '../contract/limits.js';
+import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
 import { leaveSilent, type Redis, reachOf } from '../redis/client.js';
+import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { type Group, packGroups } from './pack.js';
+import type { Join, Suppressions } from '../suppression/suppressions.js';
+import { packGroups } from './pack.js';
+import type { Submission } from './submission.js';
 
-/** What became of a group. */
+/** The result of a group. */
 export type CommitResult =
-  /** One letter a record: `s` stored, `r` repeat. It is in Redis's append-only file. */
-  | { readonly kind: 'committed'; readonly letters: string }
+  /** One letter per record: `s` stored, `r` repeat. The record is in Redis's append-only file. */
+  | {
+      readonly kind: 'committed';
+      readonly letters: string;
+      /** How many of the repeats say something else than the first record with their key, if any do. */
+      readonly differing?: number;
+    }
   /** Refused by the limit at this index of the group's limits; nothing stored or consumed. */
   | { readonly kind: 'limited'; readonly limitIndex: number; readonly waitMs: number }
   /** Nothing stored. */
@@ -32,23 +42,23 @@ export type OverloadReason =
   | 'backlog_full'
   | 'too_much_waiting'
   | 'state_not_loaded'
+  | 'suppressions_unread'
   | 'stopping';
 
 export type Committer = {
-  /** Takes a group; `settle` is called once, before the deadline of `commits.deadlineMs` is much past. */
-  submit(group: Group, settle: (result: CommitResult) => void): void;
   /**
-   * Takes groups that go in one commit, in their order: all or none of them are overloaded or unknown.
-   * `settle` is called once with a result for each.
+   * Takes a request, whose groups go in one commit, in their order: either all of them are overloaded or unknown, or none
+   * is. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
+   * `commits.deadlineMs` from now.
    */
-  submitTogether(groups: readonly Group[], settle: (results: readonly CommitResult[]) => void): void;
-  /** Settles when all that was submitted is answered. Later groups are refused as overloaded. */
+  submit(submission: Submission, settle: (results: readonly CommitResult[]) => void): void;
+  /** Settles when every submitted group is answered. Later groups are refused as overloaded. */
   close(): Promise<void>;
 };
 
-/** What goes into one commit: groups, their records and bytes. */
+/** A part of a commit, and the number of its records and bytes. */
 type Waiting = {
-  readonly groups: readonly Group[];
+  readonly submission: Submission;
   readonly records: number;
   readonly bytes: number;
   readonly settle: (results: readonly CommitResult[]) => void;
@@ -58,18 +68,19 @@ type Waiting = {
 export type CommitterOptions = {
   readonly redis: Redis;
   readonly shard: number;
-  /** Epoch of the deployment; a Redis with another one, or none, refuses. */
+  readonly suppressions: Suppressions;
+  /** The epoch of the deployment. A Redis with another epoch or none refuses commits. */
   readonly epoch: string;
   readonly backlogBytesMax: number;
   readonly segmentBytesMax: number;
-  /** Age at which a tick seals a segment. */
+  /** The age at which a tick seals a segment. */
   readonly segmentAgeMsMax: number;
   readonly crash: CrashPoint;
   readonly log: Log;
 };
 
 export function createCommitter(options: CommitterOptions): Committer {
-  const { redis, shard, crash, log } = options;
+  const { redis, shard, suppressions, crash, log } = options;
   const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
   const processId = randomBytes(9).toString('base64url');
   const reach = reachOf(redis, shardKeys.state(shard));
@@ -81,7 +92,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   let sequence = 0;
   const idle: (() => void)[] = [];
 
-  function submitTogether(groups: readonly Group[], settle: Waiting['settle']): void {
+  function submit(submission: Submission, settle: Waiting['settle']): void {
+    const groups = submission.groups();
     let records = 0;
     let bytes = 0;
     for (const group of groups) {
@@ -91,11 +103,11 @@ export function createCommitter(options: CommitterOptions): Committer {
     const refuse = (reason: OverloadReason) => settle(groups.map(() => ({ kind: 'overloaded', reason })));
     if (closed) return refuse('stopping');
     if (waitingBytes + bytes > commits.waitingBytesMax) return refuse('too_much_waiting');
-    waiting.push({ groups, records, bytes, settle, sinceMs: performance.now() });
+    waiting.push({ submission, records, bytes, settle, sinceMs: performance.now() });
     waitingBytes += bytes;
     if (!busy) {
       busy = true;
-      // All requests that are parsed in this turn of the event loop go together.
+      // All requests that are parsed in this turn of the event loop go into one commit.
       setImmediate(() => void drain());
     }
   }
@@ -108,12 +120,12 @@ export function createCommitter(options: CommitterOptions): Committer {
       commitSeconds.observe((performance.now() - started) / 1000);
       let index = 0;
       crash('commit_answered');
-      for (const { groups, settle } of batch) {
-        const its = groups.map(() => results(index++));
+      for (const { submission, settle } of batch) {
+        const its = submission.groups().map(() => results(index++));
         try {
           settle(its);
         } catch (error) {
-          // Its own answer is lost; those of all others are not.
+          // Only this group's answer is lost.
           log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
         }
         crash('group_answered');
@@ -142,10 +154,53 @@ export function createCommitter(options: CommitterOptions): Committer {
     return batch;
   }
 
-  /** Makes one commit, repeating it under its number until it is answered or its deadline is past. */
+  /** Makes a commit, and makes it again as long as Redis says that more is known of the suppressions than was applied. */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
+    const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
+    const joined = new Set<string>();
+    for (;;) {
+      for (const { submission } of batch) submission.renew();
+      const joins = newJoins(batch, joined);
+      if (joins.length > 0) {
+        if (!(await inTime(suppressions.join(joins), deadline))) return always(suppressionsUnread);
+        continue;
+      }
+      const result = await commitOnce(batch, deadline);
+      if (typeof result === 'function') return result;
+      if (!(await inTime(suppressions.reach(result.version), deadline))) return always(suppressionsUnread);
+    }
+  }
+
+  /** Whether work is done before the deadline. Before it, work that fails is a reason to give up, too. */
+  async function inTime(work: Promise<void>, deadline: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((settle) => {
+      timer = setTimeout(settle, Math.max(0, deadline - performance.now()), false);
+    });
+    const done = work.then(
+      () => true,
+      (error: unknown) => {
+        log.warn({ shard, error: describeError(error) }, 'the suppressions cannot be brought up to date');
+        return false;
+      },
+    );
+    try {
+      return await Promise.race([done, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Makes one commit. Repeats it under its number until it is answered or its deadline has passed. Settles with the version
+   * of the suppressions if Redis wants that one applied first; nothing is stored then.
+   */
+  async function commitOnce(
+    batch: Waiting[],
+    deadline: number,
+  ): Promise<((index: number) => CommitResult) | { readonly version: number }> {
     sequence += 1;
-    const groups = batch.flatMap((waits) => waits.groups);
+    const groups = batch.flatMap(({ submission }) => submission.groups());
     const packed = packGroups(groups);
     const args = [
       options.epoch,
@@ -155,10 +210,10 @@ export function createCommitter(options: CommitterOptions): Committer {
       processId,
       packed.decisions,
       options.segmentAgeMsMax + commits.overdueSegmentMsMax,
-      ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
+      suppressions.version(),
+      ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
     ];
     crash('commit_packed');
-    const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
       if (await reach.reaches()) {
@@ -166,7 +221,8 @@ export function createCommitter(options: CommitterOptions): Committer {
         const reply = await attempt(args, left);
         if (reply.kind !== 'answer') reach.doubt();
         if (reply.kind === 'answer') {
-          // An earlier copy may still arrive, when there is room.
+          if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
+          // An earlier copy may still arrive at a time when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
           return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text, groups.length);
         }
@@ -179,12 +235,12 @@ export function createCommitter(options: CommitterOptions): Committer {
     return always(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
   }
 
-  /** One sending of a commit, given up after `leftMs` at the latest. */
+  /** Sends a commit once. Gives up after `leftMs` at the latest. */
   async function attempt(args: (string | number | Buffer)[], leftMs: number): Promise<Reply> {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
-      // Timers come before what has arrived: a process that was stopped for a while first looks at its replies.
+      // Timers run before replies that have arrived. So a process that stood still looks at its replies before it gives up.
       timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commits.attemptMs));
     });
     try {
@@ -192,19 +248,12 @@ export function createCommitter(options: CommitterOptions): Committer {
       crash('commit_sent');
       return { kind: 'answer', text: String(await Promise.race([reply, silence])) };
     } catch (error) {
-      // A reply of Redis that begins with a code comes before the script's first write; anything else
-      // (a drop, a time-out, a script that broke) may have come after it.
-      const message = error instanceof Error ? error.message : '';
-      if (
-        /^(?:OOM|MISCONF|LOADING|READONLY|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|Too many Cluster redirections)\b/.test(
-          message,
-        )
-      ) {
+      const kind = classifyRedisFault(error);
+      if (kind === 'full' || kind === 'refused') {
         log.warn({ shard, error: describeError(error) }, 'redis refuses commits');
         return { kind: 'refused' };
       }
-      if (message.startsWith('ERR'))
-        log.error({ shard, error: describeError(error) }, 'the commit script failed');
+      if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
       // A connection that stays silent may stay so; a new one gets another chance within the deadline.
       else leaveSilent(redis);
       return { kind: 'lost' };
@@ -214,8 +263,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   return {
-    submit: (group, settle) => submitTogether([group], ([result]) => settle(result as CommitResult)),
-    submitTogether,
+    submit,
     close: async () => {
       closed = true;
       if (busy) await new Promise<void>((resolve) => idle.push(resolve));
@@ -223,10 +271,32 @@ export function createCommitter(options: CommitterOptions): Committer {
   };
 }
 
+const suppressionsUnread: CommitResult = { kind: 'overloaded', reason: 'suppressions_unread' };
+
+/** The joins of submissions that are not in `known` yet, to which they are added. */
+function newJoins(batch: readonly Waiting[], known: Set<string>): Join[] {
+  const joins: Join[] = [];
+  for (const { submission } of batch) {
+    for (const join of submission.joins()) {
+      const name = `${join.environment.appId} ${join.userId} ${join.identity}`;
+      if (known.has(name)) continue;
+      known.add(name);
+      joins.push(join);
+    }
+  }
+  return joins;
+}
+
 type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
 
 function always(result: CommitResult): () => CommitResult {
   return () => result;
+}
+
+function committed(answer: string): CommitResult {
+  if (!answer.includes('d')) return { kind: 'committed', letters: answer };
+  const letters = answer.replaceAll('d', 'r');
+  return { kind: 'committed', letters, differing: answer.split('d').length - 1 };
 }
 
 function readAnswer(text: string, groupCount: number): (index: number) => CommitResult {
@@ -242,7 +312,7 @@ function readAnswer(text: string, groupCount: number): (index: number) => Commit
   if (answers.length !== groupCount) throw new Error('the commit script answered for other groups');
   return (index) => {
     const answer = answers[index] as string;
-    if (!answer.startsWith('l')) return { kind: 'committed', letters: answer };
+    if (!answer.startsWith('l')) return committed(answer);
     const colon = answer.indexOf(':');
     return {
       kind: 'limited',

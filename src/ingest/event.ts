@@ -1,42 +1,44 @@
-// Events: the schema first (types, required fields, lengths), then what a schema cannot say; and the event's
-// row, in the order of columns of `clickhouse/tables.ts`. On the path of every event.
+// Events: the schema first (types, required fields, lengths), then what a schema cannot say; and the event's row. On
+// the path of every event.
 
-import { Compile } from 'typebox/compile';
-import { tableIndex } from '../clickhouse/tables.js';
-import { reservedEventPropertyKeys } from '../contract/limits.js';
+import { counts, reservedEventPropertyKeys } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import { tables } from '../contract/records.js';
 import { bulkEventsSchema, type EventInput, eventSchema } from '../contract/schemas.js';
-import { eventIdOfKey, uniqueEventId } from './event-id.js';
+import { Compile } from '../contract/typebox.js';
+import { eventIdOfKey, type Keyspace, uniqueEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';
+import { fieldNames } from './ignored-fields.js';
 import { mendEvent } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { readPlainEvents } from './plain-events.js';
-import { checkProperties, encodeProperties, type Properties } from './properties.js';
+import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
+import { type RowFields, rowEncoder } from './row.js';
 import { readTimestamp, timestampAdvice } from './timestamp.js';
 import { isUserId } from './user-id.js';
 
 export type CheckedEvent = Checked & {
-  readonly event: string;
-  readonly sessionId: string;
-  readonly properties: Properties | undefined;
+  readonly fields: RowFields;
   /** Whether some property is an array and has to be joined. */
   readonly arrays: boolean;
-  /** UTC, as ClickHouse reads it; undefined: the time of acceptance. */
+  /** UTC in ClickHouse's format; undefined: the time of acceptance. */
   readonly time: string | undefined;
   readonly idempotencyKey: string | undefined;
+  readonly keyspace: Keyspace;
 };
 
 const validator = Compile(eventSchema);
 
 export const eventKind: RecordKind<CheckedEvent> = {
   name: 'track',
+  fields: fieldNames(eventSchema),
   mend: mendEvent,
   check: checkEvent,
   encode: encodeEvent,
   readPlain: readPlainEvents,
   singleLimit: 'track',
-  bulk: { field: 'events', validator: Compile(bulkEventsSchema) },
+  bulk: { field: 'events', recordsMax: counts.bulkEventsMax, validator: Compile(bulkEventsSchema) },
 };
 
 function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): CheckedEvent | Rejection {
@@ -64,18 +66,17 @@ function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): Checke
   if (typeof arrays !== 'boolean') return arrays;
 
   return {
-    event: input.event,
     identity: identity ?? '',
     userId,
-    sessionId: input.session_id ?? '',
-    properties,
+    fields: input as RowFields,
     arrays,
     time,
     idempotencyKey: input.idempotency_key,
+    keyspace: 'shared',
   };
 }
 
-const notAsDescribed = rejection('invalid_type', 'The event is not as described.');
+const notAsDescribed = rejection('invalid_type', 'The event does not match its description.');
 const missingUser = rejection(
   'missing_user',
   'Exactly one of identity and user_id must be given.',
@@ -88,16 +89,17 @@ export const invalidUserId = rejection(
   'user_id',
 );
 
+const table = tables.indexOf('events');
+const encodeRow = rowEncoder('events');
+
 /** The row lacks its number in the commit and the stamps of the commit script. */
 function encodeEvent(appId: string, event: CheckedEvent): IngestRecord {
-  const { idempotencyKey } = event;
-  const eventId = idempotencyKey === undefined ? uniqueEventId() : eventIdOfKey(appId, idempotencyKey);
-  const time = event.time === undefined ? 'null' : `"${event.time}"`;
-  const user = `${event.userId ?? 'null'},${JSON.stringify(event.identity)},${JSON.stringify(event.sessionId)}`;
-  const properties = encodeProperties(event.properties, event.arrays);
+  const { fields, arrays, time, idempotencyKey, keyspace } = event;
+  const eventId =
+    idempotencyKey === undefined ? uniqueEventId() : eventIdOfKey(appId, idempotencyKey, keyspace);
   return {
-    table: tableIndex.events,
-    row: `["${appId}","${eventId}",${JSON.stringify(event.event)},${user},${time},${properties},`,
+    table,
+    row: encodeRow(appId, fields, arrays, eventId, time),
     claim: idempotencyKey === undefined ? undefined : eventId,
   };
 }

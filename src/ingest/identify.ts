@@ -1,30 +1,40 @@
-// Identification: an anonymous user_id gets its identity. Cannot be undone, so identities under which strangers
-// would be merged are refused, unless the environment allows them.
+// Identification: an anonymous user_id gets its identity. It cannot be undone, so identities that would merge strangers
+// are refused, unless the environment allows them.
 
-import { Compile } from 'typebox/compile';
-import { tableIndex } from '../clickhouse/tables.js';
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import { tables } from '../contract/records.js';
 import { type IdentifyInput, identifySchema } from '../contract/schemas.js';
+import { Compile } from '../contract/typebox.js';
 import { invalidUserId } from './event.js';
+import { noEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';
+import { fieldNames } from './ignored-fields.js';
 import { mendEvent } from './mend.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
+import { rowEncoder } from './row.js';
 import { readTimestamp, timestampAdvice } from './timestamp.js';
 import { isUserId } from './user-id.js';
 
-type CheckedIdentify = Checked & { readonly userId: string };
+type CheckedIdentify = Checked & {
+  readonly userId: string;
+  /** Of a message of the client library: the id of its key. */
+  readonly claim?: string | undefined;
+};
 
 const validator = Compile(identifySchema);
+const table = tables.indexOf('user_identities');
+const encodeRow = rowEncoder('user_identities');
 
 export const identifyKind: RecordKind<CheckedIdentify> = {
   name: 'identify',
+  fields: fieldNames(identifySchema),
   mend: mendEvent,
   check: checkIdentify,
-  encode: (appId, { identity, userId }) => ({
-    table: tableIndex.user_identities,
-    row: `["${appId}",${userId},${JSON.stringify(identity)},`,
-    claim: undefined,
+  encode: (appId, { identity, userId, claim }) => ({
+    table,
+    row: encodeRow(appId, { user_id: userId, identity }, false, claim ?? noEventId),
+    claim,
   }),
   singleLimit: undefined,
   bulk: undefined,
@@ -52,7 +62,7 @@ export function refuseStrangers(identity: string, allowed: ReadonlySet<string>):
   return wouldMergeStrangers(identity) && !allowed.has(identity) ? mergesStrangers : undefined;
 }
 
-const notAsDescribed = rejection('invalid_type', 'The identification is not as described.');
+const notAsDescribed = rejection('invalid_type', 'The identification does not match its description.');
 const mergesStrangers = rejection(
   'merges_strangers',
   'This identity is a word that many users would share; identifying by it would merge them for ever.',

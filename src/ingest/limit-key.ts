@@ -1,10 +1,10 @@
-// What a rate limit counts: an endpoint, an environment, and a user by kind and exact bytes, hashed with the
+// The key of what a rate limit counts: an endpoint, an environment, and a user by kind and exact bytes, hashed with the
 // deployment's secret, so that Redis holds no identity.
 
 import { hash } from 'node:crypto';
 import type { Checked } from './record-kind.js';
 
-/** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what counts. */
+/** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */
 export function createLimitKeys(secret: string) {
   const digest = (text: string) => hash('sha256', `${secret}\0${text}`, 'hex').slice(0, 24);
   return {

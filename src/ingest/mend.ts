@@ -1,6 +1,6 @@
-// What a lenient environment forgives: turns what real producers send into what the contract says, before
-// the same check that strict environments use. Every mending has a reason from a closed set, so that it can
-// be counted. Pure; never changes the value it was given, and never touches an identity's text.
+// What a lenient environment forgives: turns what real producers send into what the contract says. The same check as in
+// strict environments follows. Every mending has a reason from a closed set, so that it can be counted. Pure; never
+// changes the value that it gets, and never touches the text of an identity.
 
 import {
   counts,
@@ -10,6 +10,7 @@ import {
   reservedUserPropertyKeys,
 } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import { eventSchema } from '../contract/schemas.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
 import { joinArray } from './properties.js';
 import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';
@@ -34,18 +35,18 @@ export type Mending = (typeof mendings)[number];
 /** Counts one mending. */
 export type Note = (mending: Mending) => void;
 
-/** Of one request, shared by its records. */
+/** The state of one request, shared by its records. */
 export type MendContext = {
   readonly note: Note;
-  /** The document's, which are refused and not cut. */
+  /** The document's long numbers, which are refused and not cut. */
   readonly longNumerals: ReadonlySet<string>;
-  /** What is left of the bytes that flattening may add to the request; negative once it was not enough. */
+  /** The bytes that flattening may still add to the request; negative once they were not enough. */
   flattenedBytesLeft: number;
 };
 
 /**
- * Mends a value of a document. Refuses it when flattening it takes more bytes than are left; from then on it refuses
- * whatever has to be flattened, so that the work for a request is bounded too.
+ * Mends a value of a document. Refuses it if flattening takes more bytes than are left. From then on it refuses every value
+ * that has to be flattened, which limits the work for a request too.
  */
 export type Mend = (value: unknown, context: MendContext) => { readonly value: unknown } | Rejection;
 
@@ -66,7 +67,9 @@ const eventRules: RecordRules = {
   valueMax: lengths.propertyValueMax,
   arrays: true,
   timeField: 'timestamp',
-  nullable: new Set(['identity', 'user_id', 'session_id', 'properties', 'timestamp', 'idempotency_key']),
+  nullable: new Set(
+    Object.keys(eventSchema.properties).filter((name) => !(eventSchema.required as string[]).includes(name)),
+  ),
 };
 const userRules: RecordRules = {
   ...eventRules,
@@ -75,7 +78,7 @@ const userRules: RecordRules = {
   arrays: false,
 };
 
-/** Messages of the client library name their time in another way, and always have an id. */
+/** Messages of the client library have another name for their time, and always have an id. */
 const ofMessages = {
   timeField: 'time',
   nullable: new Set(['identity', 'user_id', 'session_id', 'properties', 'time', 'autocaptured']),
@@ -84,17 +87,17 @@ const eventMessageRules: RecordRules = { ...eventRules, ...ofMessages };
 const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reservedAutocapturedPropertyKeys };
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
-/** The event as the contract would have it, as far as mending goes; what is beyond it stays as it was. */
+/** The event as the contract wants it, as far as mending can do that. Everything else stays as it was. */
 export function mendEvent(value: unknown, context: MendContext): ReturnType<Mend> {
   return mendRecord(value, eventRules, context);
 }
 
-/** The same for a call that sets user properties, where arrays are joined here. */
+/** The same for a call that sets user properties. Its arrays are joined here. */
 export function mendUserProperties(value: unknown, context: MendContext): ReturnType<Mend> {
   return mendRecord(value, userRules, context);
 }
 
-/** An event of the client library; one that it captured by itself may name its screen. */
+/** An event of the client library. An autocaptured event may name its screen. */
 export function mendEventMessage(value: unknown, context: MendContext): ReturnType<Mend> {
   const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
   return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, context);
@@ -137,7 +140,7 @@ const tooMuchFlattened = rejection(
   'properties',
 );
 
-/** A time in the form that strict environments take. */
+/** A time in the form that strict environments accept. */
 export function mendTimestamp(value: unknown, note: Note): unknown {
   if (typeof value === 'number') {
     const timestamp = timestampOfEpochMs(value);
@@ -152,7 +155,7 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
-/** Undefined when flattening takes more bytes than are left. */
+/** Undefined if flattening takes more bytes than are left. */
 function mendProperties(
   properties: object,
   rules: PropertyRules,
@@ -162,11 +165,11 @@ function mendProperties(
   const mended: Record<string, unknown> = Object.create(null);
   let count = 0;
   /**
-   * Whether the record will be refused, for the number of its properties or a key that is too long: then it is flattened
-   * no further.
+   * Whether the record will be refused for the number of its properties or for a key that is too long. Then flattening
+   * stops.
    */
   let refused = false;
-  /** Whether the bytes that are left were not enough. */
+  /** Whether the remaining bytes were not enough. */
   let exceeded = false;
   const keep = (key: string, keyBytes: number, value: unknown): void => {
     if (keyBytes > 0) {
@@ -178,7 +181,7 @@ function mendProperties(
     mended[key] = value;
     refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
   };
-  /** `keyBytes`: what a key that flattening made has as JSON; 0 for a key of the document. */
+  /** `keyBytes`: the size, as JSON, of a key that flattening made; 0 for a key of the document. */
   const put = (key: string, keyBytes: number, value: unknown): void => {
     if (refused || exceeded) return;
     if (value === null) {
@@ -203,7 +206,7 @@ function mendProperties(
       keep(key, keyBytes, value);
     }
   };
-  /** Keeps an array of scalars one value; one that holds objects or arrays is flattened by index. */
+  /** Keeps an array of scalars as one value. An array that holds objects or arrays is flattened by index. */
   const putArray = (key: string, keyBytes: number, array: unknown[]): void => {
     if (array.some((element) => typeof element === 'object' && element !== null)) {
       note('nested_property');
@@ -217,7 +220,7 @@ function mendProperties(
       keep(key, keyBytes, scalars);
       return;
     }
-    // As text it would be neither infinite nor, once cut, the number that was sent: it is refused as it is.
+    // As text it would no longer be infinite or, once cut, not the number that was sent. So it stays as it is and is refused.
     const unfit = scalars.find((element) =>
       typeof element === 'number'
         ? !Number.isFinite(element)
@@ -237,12 +240,12 @@ function mendProperties(
   return exceeded ? undefined : mended;
 }
 
-/** Bytes of a key as JSON without its quotes: a control character has six. */
+/** The bytes of a key as JSON without its quotes. A control character takes six. */
 function jsonBytes(key: string): number {
   return Buffer.byteLength(JSON.stringify(key)) - 2;
 }
 
-/** In a loop: an array for each of 8 million elements would take more than a second. */
+/** Written as a loop: making an array for each of 8 million elements would take more than a second. */
 function mendElements(array: readonly unknown[], note: Note): (string | number)[] {
   const scalars: (string | number)[] = [];
   for (const element of array) {

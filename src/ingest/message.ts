@@ -1,8 +1,7 @@
-// One message of the client library: mended in a lenient environment, checked, its time corrected, and encoded
-// as a row. Its id is its idempotency key, whatever its type. What was said by an identified user is stored
-// under the identity, else under the device's user_id. Pure.
+// One message of the client library: mended in a lenient environment, checked, its time corrected, and encoded as a row.
+// Its id is its idempotency key, whatever its type. A message of an identified user is stored under the identity, any
+// other under the device's user_id. Pure.
 
-import { Compile } from 'typebox/compile';
 import {
   reservedAutocapturedPropertyKeys,
   reservedEventPropertyKeys,
@@ -17,12 +16,15 @@ import {
   type UserPropertiesMessage,
   userPropertiesMessageSchema,
 } from '../contract/schemas.js';
+import { Compile } from '../contract/typebox.js';
 import { eventKind, invalidUserId } from './event.js';
-import { eventIdOfKey } from './event-id.js';
+import { eventIdOfKey, type Keyspace } from './event-id.js';
 import { explain, refuseLoneSurrogates, type Validator } from './explain.js';
 import { identifyKind, refuseStrangers } from './identify.js';
+import { fieldNames, type IgnoredFields, noteIgnored } from './ignored-fields.js';
 import { type Mend, type MendContext, mendEventMessage, mendUserPropertiesMessage } from './mend.js';
 import type { IngestRecord } from './pack.js';
+import { printWithoutTime } from './print.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { Checked } from './record-kind.js';
 import { readInstant, textOfEpochMs } from './timestamp.js';
@@ -32,27 +34,32 @@ import { userPropertiesKind } from './user-properties.js';
 export type MessageContext = {
   readonly appId: string;
   readonly lenient: boolean;
+  readonly keyspace: Keyspace;
   /** Whether the document may hold lone surrogates. */
   readonly surrogates: boolean;
   readonly allowedIdentities: ReadonlySet<string>;
   /** When the request was sent, by the client's clock, and when it was received, by this process's. */
   readonly sentMs: number;
   readonly receivedMs: number;
+  /** The unknown fields of the request; those of its messages are added. */
+  readonly ignored: IgnoredFields;
 };
 
 export type CheckedMessage = {
   readonly record: IngestRecord;
   readonly user: Checked;
-  /** Whether it counts against the limit of calls that set user properties. */
-  readonly setsUserProperties: boolean;
+  /** The user, with both names of an identification. */
+  readonly named: Checked;
+  readonly type: Message['type'];
 };
 
 type Message = EventMessage | IdentifyMessage | UserPropertiesMessage;
 
 type MessageKind = {
   readonly validator: Validator;
+  readonly fields: ReadonlySet<string>;
   readonly mend: Mend;
-  /** The record of a message whose fields are as described. `time` is corrected. */
+  /** The record of a message whose fields match the schema. `time` is corrected. */
   readonly encode: (
     message: Message,
     user: Checked,
@@ -62,19 +69,36 @@ type MessageKind = {
 };
 
 const kinds = new Map<unknown, MessageKind>([
-  ['event', { validator: Compile(eventMessageSchema), mend: mendEventMessage, encode: encodeEvent }],
-  ['identify', { validator: Compile(identifyMessageSchema), mend: mendEventMessage, encode: encodeIdentify }],
+  [
+    'event',
+    {
+      validator: Compile(eventMessageSchema),
+      fields: fieldNames(eventMessageSchema),
+      mend: mendEventMessage,
+      encode: encodeEvent,
+    },
+  ],
+  [
+    'identify',
+    {
+      validator: Compile(identifyMessageSchema),
+      fields: fieldNames(identifyMessageSchema),
+      mend: mendEventMessage,
+      encode: encodeIdentify,
+    },
+  ],
   [
     'user_properties',
     {
       validator: Compile(userPropertiesMessageSchema),
+      fields: fieldNames(userPropertiesMessageSchema),
       mend: mendUserPropertiesMessage,
       encode: encodeUserProperties,
     },
   ],
 ]);
 
-/** Checks and encodes a message. `mending` is of the request. */
+/** Checks and encodes a message. `mending` belongs to the request. */
 export function checkMessage(
   value: unknown,
   context: MessageContext,
@@ -85,6 +109,7 @@ export function checkMessage(
   const kind = kinds.get(type);
   if (kind === undefined) return type === undefined ? missingType : unknownType;
 
+  noteIgnored(value, kind.fields, context.ignored);
   const mended = context.lenient ? kind.mend(value, mending) : { value };
   if ('code' in mended) return mended;
   const message = mended.value as Message;
@@ -101,10 +126,11 @@ export function checkMessage(
   const user = identity === undefined ? { identity: '', userId } : { identity, userId: undefined };
   const record = kind.encode(message, user, time, context);
   if ('code' in record) return record;
-  return { record, user, setsUserProperties: type === 'user_properties' };
+  const named = message.type === 'identify' ? { identity: user.identity, userId } : user;
+  return { record, user, named, type: message.type };
 }
 
-const notAnObject = rejection('invalid_type', 'A message is an object.');
+const notAnObject = rejection('invalid_type', 'A message must be an object.');
 const missingType = rejection('missing_field', 'type is required.', 'type');
 const unknownType = rejection(
   'unknown_message_type',
@@ -118,9 +144,9 @@ const invalidTime = rejection(
 );
 
 /**
- * The time of a call as it would have been by the service's clock: as long before the request was received as
- * it was before the request was sent. Only a difference of the client's clock counts, so that it may be years
- * off. What was called after it was sent was called then; what comes to lie before 1970, in 1970.
+ * The time of a call by the service's clock: as long before the request was received as the call was before the request was
+ * sent. Only a difference of the client's clock counts, so that clock may be years off. A call after the sending counts as
+ * made then, and a time before 1970 becomes 1970.
  */
 function correctTime(
   time: string | undefined,
@@ -136,51 +162,56 @@ function encodeEvent(
   message: Message,
   user: Checked,
   time: string | undefined,
-  { appId }: MessageContext,
+  { appId, keyspace }: MessageContext,
 ): IngestRecord | Rejection {
-  const { id, event, session_id: sessionId, autocaptured, properties } = message as EventMessage;
+  const { id, event, session_id, autocaptured, properties } = message as EventMessage;
   const reserved = autocaptured === true ? reservedAutocapturedPropertyKeys : reservedEventPropertyKeys;
   const arrays = properties !== undefined && checkProperties(properties as Properties, reserved);
   if (typeof arrays !== 'boolean') return arrays;
-  // Field by field: to spread the user here takes ten microseconds, more than all the rest.
-  return eventKind.encode(appId, {
+  // Field by field: spreading the user here takes ten microseconds, more than everything else.
+  const { table, row, claim } = eventKind.encode(appId, {
     identity: user.identity,
     userId: user.userId,
-    event,
-    sessionId: sessionId ?? '',
-    properties: properties as Properties | undefined,
+    fields: {
+      event,
+      user_id: user.userId,
+      identity: user.identity,
+      session_id,
+      properties: properties as Properties | undefined,
+    },
     arrays,
     time,
     idempotencyKey: id,
+    keyspace,
   });
+  return time === undefined
+    ? { table, row, claim }
+    : { table, row, claim, print: printWithoutTime(row, time) };
 }
 
 function encodeIdentify(
   message: Message,
   _user: Checked,
   _time: string | undefined,
-  { appId, allowedIdentities }: MessageContext,
+  { appId, allowedIdentities, keyspace }: MessageContext,
 ): IngestRecord | Rejection {
   const { id, user_id: userId, identity } = message as IdentifyMessage;
   const stranger = refuseStrangers(identity, allowedIdentities);
   if (stranger !== undefined) return stranger;
-  return claimed(identifyKind.encode(appId, { identity, userId }), appId, id);
+  return identifyKind.encode(appId, { identity, userId, claim: eventIdOfKey(appId, id, keyspace) });
 }
 
 function encodeUserProperties(
   message: Message,
   user: Checked,
   _time: string | undefined,
-  { appId }: MessageContext,
+  { appId, keyspace }: MessageContext,
 ): IngestRecord | Rejection {
   const { id, properties } = message as UserPropertiesMessage;
   const given = properties as Properties | undefined;
   const checked = given === undefined ? false : checkProperties(given, reservedUserPropertyKeys);
   if (typeof checked === 'object') return checked;
   const { identity, userId } = user;
-  return claimed(userPropertiesKind.encode(appId, { identity, userId, properties: given }), appId, id);
-}
-
-function claimed({ table, row }: IngestRecord, appId: string, id: string): IngestRecord {
-  return { table, row, claim: eventIdOfKey(appId, id) };
+  const claim = eventIdOfKey(appId, id, keyspace);
+  return userPropertiesKind.encode(appId, { identity, userId, properties: given, claim });
 }

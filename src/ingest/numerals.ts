@@ -1,44 +1,47 @@
-// Numbers of a JSON text that a double would store as other numbers: more digits than it keeps, or an exponent beyond
-// its own. As properties they are stored as text, so their digits are kept as text. Anywhere else they name nothing:
+// Numbers of a JSON text that a double would change: they have more digits than it keeps, or too large an exponent.
+// Properties are stored as text, so there the digits are kept as text. Anywhere else such a number names nothing:
 // `1.00000000000000000001` is not the user 1. Pure.
 
 import { randomBytes } from 'node:crypto';
-import { counts, lengths } from '../contract/limits.js';
+import { lengths } from '../contract/limits.js';
 import { beginsNumeral, endOfNumeral, endOfText } from './json-text.js';
 
 export type Read = {
   readonly value: unknown;
-  /** Digits of numbers that are longer than some property's value may be: a part of them would be another number. */
+  /** The digits of numbers that are too long for some property. They are not cut: a part would be another number. */
   readonly longNumerals: ReadonlySet<string>;
+  /** How many long numbers there are. */
+  readonly longCount: number;
 };
 
-/** No other text begins with it: nobody outside this process knows it. */
+/** No other text begins with it, since nobody outside this process knows it. */
 const marker = randomBytes(15).toString('base64url');
 
-/** Numbers below this are taken as ids or times somewhere; beyond it all are refused as they are. */
+/** Some field may accept numbers below this as ids or times. All numbers beyond it are refused anyway. */
 const nameable = 2 ** 53;
-/** A number that no field takes, neither as an integer nor as a time. */
+/** A number that no field accepts, neither as an integer nor as a time. */
 const takenNowhere = 0.5;
 
 const none: ReadonlySet<string> = new Set();
 const quote = 0x22;
 
 /**
- * Reads a JSON text whose parsed value is `parsed`, so that no number of its properties is another one. Numbers that a
- * double prints as the same decimal value stay as they are parsed, such as 1.50, which becomes 1.5. Undefined when it
- * has more long numbers than a document may have.
+ * Reads a JSON text, whose parsed value is `parsed`, without changing a number of its properties. Numbers that a double
+ * prints as the same decimal value stay as parsed: 1.50 becomes 1.5. Undefined if it has more than `longMax` long
+ * numbers.
  */
-export function keepNumerals(json: string, parsed: unknown): Read | undefined {
-  const marked = markNumerals(json);
-  if (marked === undefined) return undefined;
-  if (marked === json) return { value: parsed, longNumerals: none };
+export function keepNumerals(json: string, parsed: unknown, longMax: number): Read | undefined {
+  const found = markNumerals(json, longMax);
+  if (found === undefined) return undefined;
+  const { marked, longCount } = found;
+  if (marked === json) return { value: parsed, longNumerals: none, longCount };
   const longNumerals = new Set<string>();
-  return { value: unmark(JSON.parse(marked), false, longNumerals), longNumerals };
+  return { value: unmark(JSON.parse(marked), false, longNumerals), longNumerals, longCount };
 }
 
-/** The same JSON with a marked text in the place of each number that a double does not hold; undefined when it has too many. */
-function markNumerals(json: string): string | undefined {
-  let long = 0;
+/** The same JSON with a marked text for each number that a double cannot hold; undefined if there are too many. */
+function markNumerals(json: string, longMax: number): { marked: string; longCount: number } | undefined {
+  let longCount = 0;
   let marked = '';
   let copied = 0;
   for (let at = 0; at < json.length; at++) {
@@ -53,18 +56,18 @@ function markNumerals(json: string): string | undefined {
       const numeral = json.slice(start, end);
       const decimal = decimalOf(numeral);
       if (isShort(decimal)) continue;
-      long++;
-      if (long > counts.documentLongNumeralsMax) return undefined;
+      longCount++;
+      if (longCount > longMax) return undefined;
       if (!isHeld(numeral, decimal)) {
         marked += `${json.slice(copied, start)}"${marker}${numeral}"`;
         copied = end;
       }
     }
   }
-  return copied === 0 ? json : marked + json.slice(copied);
+  return { marked: copied === 0 ? json : marked + json.slice(copied), longCount };
 }
 
-/** Puts digits in the place of marked texts. Objects are changed as they are, whatever keys they have. */
+/** Replaces marked texts by their digits. Changes objects in place, whatever their keys. */
 function unmark(value: unknown, isProperty: boolean, longNumerals: Set<string>): unknown {
   if (typeof value === 'string' && value.startsWith(marker)) {
     const numeral = value.slice(marker.length);
@@ -84,7 +87,7 @@ function unmark(value: unknown, isProperty: boolean, longNumerals: Set<string>):
   return value;
 }
 
-/** By index: the keys of an array of 8 million elements would be as many texts. */
+/** By index: the keys of an array of 8 million elements would be 8 million texts. */
 function unmarkArray(array: unknown[], isProperty: boolean, longNumerals: Set<string>): unknown {
   for (let index = 0; index < array.length; index++) {
     const inner = array[index];
@@ -92,7 +95,7 @@ function unmarkArray(array: unknown[], isProperty: boolean, longNumerals: Set<st
     const changed = unmark(inner, isProperty, longNumerals);
     if (changed !== inner) array[index] = changed;
   }
-  // An array is joined and cut. A number that does not fit by itself stands for it, and is refused.
+  // An array is joined and cut. If one number in it is too long, that number replaces the array and is refused.
   return isProperty ? (array.find((element) => isTooLong(element, longNumerals)) ?? array) : array;
 }
 
@@ -102,11 +105,11 @@ function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean
   );
 }
 
-/** A double holds every decimal number of so many digits, between such powers of ten. */
+/** A double holds every decimal number with this many digits, between these powers of ten. */
 const digitsHeld = 15;
 const [powerHeldMin, powerHeldMax] = [-307, 308];
 
-/** Whether a numeral may be one that a double does not hold: it has an exponent, or more digits, signs and points. */
+/** Whether a double may be unable to hold a numeral: it has an exponent, or too many characters. */
 export function mayChange(json: string, start: number, end: number): boolean {
   if (end - start > digitsHeld) return true;
   for (let at = start; at < end; at++) if (json.charCodeAt(at) > 0x39) return true;
@@ -115,15 +118,15 @@ export function mayChange(json: string, start: number, end: number): boolean {
 
 type Decimal = { readonly digits: string; readonly exponent: number };
 
-/** Whether a double holds a decimal value for its few digits alone. */
+/** Whether a double holds a decimal value simply because it has few digits. */
 function isShort({ digits, exponent }: Decimal): boolean {
   const power = exponent + digits.length;
   return digits.length <= digitsHeld && ((power > powerHeldMin && power <= powerHeldMax) || digits === '');
 }
 
 /**
- * Whether a double holds the decimal value of a numeral, as it is printed. Its sign it always holds. What is beyond all
- * doubles is left to JSON.parse, and refused as infinite: as text it would make a sum infinite.
+ * Whether a double holds the decimal value of a numeral, as it is printed. The sign is always held. Numbers beyond all
+ * doubles are left to JSON.parse and refused as infinite: as text they would make a sum infinite.
  */
 function isHeld(numeral: string, { digits, exponent }: Decimal): boolean {
   const double = Number(numeral);
@@ -133,13 +136,13 @@ function isHeld(numeral: string, { digits, exponent }: Decimal): boolean {
 }
 
 /**
- * The decimal value of a numeral without its sign: digits without zeros at either end, times a power of ten; zero has
- * no digits.
+ * The decimal value of a numeral without its sign: digits without zeros at either end, and a power of ten. Zero has no
+ * digits.
  */
 function decimalOf(numeral: string): Decimal {
   let first = -1;
   let last = -1;
-  /** Digits behind the last one that is not zero, and behind the point. */
+  /** The zeros at the end, and the digits after the point. */
   let zeros = 0;
   let fraction = 0;
   let point = -1;

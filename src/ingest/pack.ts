@@ -1,22 +1,24 @@
-// The binary layout in which groups of records travel to the commit script: one argument of what is to be
-// decided, since Redis and Lua pay for each argument, and one of rows a table, since Lua pays for every byte of
-// every string that it makes. All integers are big-endian. What the script has to look up comes first, so that
-// it asks for all of it at once.
+// The binary layout in which groups of records travel to the commit script. One argument holds what has to be decided,
+// since Redis and Lua pay for each argument. One argument per table holds its rows, since Lua pays for every byte of every
+// string that it makes. All integers are big-endian. What the script has to look up comes first, so that it can look up
+// everything at once.
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
-//   u16 claims, { 14 B of the event id } …
+//   u16 claims, { 13 B of the event id, its next byte xor the record's print, that byte } …
 //   groups:
-//     u16 limits (+32768 when its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …,
-//     u16 runs, { u8 table (+128 when it takes the next claim), u16 records, u32 bytes of their rows } …
+//     u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …,
+//     u16 runs, { u8 rows argument from 0 (+128 if it takes the next claim), u16 records, u32 bytes of their rows } …
 //
-// A run is of records of one table without a claim, or of one record with its claim. Its rows are the next of
-// its table's argument.
+// A run is either several records of one table without claims, or one record with its claim. Its rows are the next ones
+// in its table's argument; a table without rows has no argument.
 
 import type { RateLimit } from '../contract/limits.js';
+import { type TableName, tables } from '../contract/records.js';
+import { printOfRow } from './print.js';
 
 /** One rate limit that a group must pass. */
 export type LimitCheck = {
-  /** 24 hexadecimal digits: what is limited, hashed. Wherever it occurs, window and granularity are the same. */
+  /** 24 hexadecimal digits: a hash of what is limited. Each digest always has the same window and granularity. */
   readonly digest: string;
   readonly cost: number;
   readonly limit: RateLimit;
@@ -24,26 +26,30 @@ export type LimitCheck = {
 
 /** One row on its way to a table. */
 export type IngestRecord = {
-  /** Index in `tables` of `clickhouse/tables.ts`. */
+  /** Index in `tables` of `contract/records.ts`. */
   readonly table: number;
   /** The encoded row, which ends with the comma before its number in the commit. */
   readonly row: string;
-  /** The event id to claim (32 hexadecimal digits), or undefined when nothing is claimed. */
+  /** The event id to claim (32 hexadecimal digits); undefined if nothing is claimed. */
   readonly claim: string | undefined;
+  /** Its print, if that is not the one of its row. */
+  readonly print?: number;
 };
 
-/** Records in their order, as far as packing looks at them. */
+/** Records in their order: the part of them that packing needs. */
 export type Records = {
   readonly length: number;
-  /** Upper bound of the bytes that `write` writes for all of them. */
+  /** An upper bound of the bytes that `write` writes for all of them. */
   readonly rowBytesMax: number;
-  /** Index in `tables` of `clickhouse/tables.ts`. */
+  /** Index in `tables` of `contract/records.ts`. */
   tableOf(index: number): number;
-  /** The event id to claim (32 hexadecimal digits), or undefined when nothing is claimed. */
+  /** The event id to claim (32 hexadecimal digits); undefined if nothing is claimed. */
   claimOf(index: number): string | undefined;
+  /** The print of a record, if that is not the one of its row. */
+  printOf?(index: number): number | undefined;
   /**
-   * Writes the rows of some records one after another, each ended by its number in the commit and a line feed;
-   * answers where they end.
+   * Writes the rows of some records one after another, each followed by its number in the commit and a line feed. Returns
+   * where they end.
    */
   write(into: Buffer, at: number, first: number, end: number, firstNumber: number): number;
 };
@@ -51,22 +57,23 @@ export type Records = {
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
   readonly limits: readonly LimitCheck[];
-  /** When all its records are repeats, the limits neither refuse nor count it. */
+  /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
   readonly records: Records;
   /** Upper bound of its packed size, for the bounds of commits. */
   readonly bytes: number;
 };
 
-/** Of the log and of the reference to it. */
+/** Bytes of a log and of the reference to it. */
 const limitBytesMax = 20 + 10;
 const groupBytes = 4;
-const claimBytes = 14;
-/** Of a run with a claim; every record may be one. */
+const claimBytes = 15;
+const claimedBytes = 14;
+/** Bytes of a run with a claim; every record may be one. */
 const runBytesMax = 7 + claimBytes;
-/** Of the counts of logs and claims. */
+/** Bytes of the counts of logs and claims. */
 const headBytes = 4;
-/** The number in the commit and the line feed. */
+/** Bytes of a row's number in the commit and of the line feed. */
 const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes. */
@@ -79,7 +86,7 @@ export function recordBytesMax({ row }: IngestRecord): number {
   return runBytesMax + rowEndBytesMax + Buffer.byteLength(row);
 }
 
-/** Records whose rows are encoded. */
+/** Makes records from encoded rows. */
 export function encodedRecords(records: readonly IngestRecord[]): Records {
   let rowBytesMax = 0;
   for (const { row } of records) rowBytesMax += rowEndBytesMax + Buffer.byteLength(row);
@@ -88,6 +95,7 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
     rowBytesMax,
     tableOf: (index) => (records[index] as IngestRecord).table,
     claimOf: (index) => (records[index] as IngestRecord).claim,
+    printOf: (index) => (records[index] as IngestRecord).print,
     write: (into, at, first, end, firstNumber) => {
       let text = '';
       for (let i = first; i < end; i++)
@@ -100,8 +108,8 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
 export type Packed = {
   /** What is to be decided. */
   readonly decisions: Buffer;
-  /** Rows by number of their table; undefined where it has none. */
-  readonly rows: readonly (Buffer | undefined)[];
+  /** The tables that get rows, in the order of the arguments. */
+  readonly rows: readonly { readonly table: TableName; readonly text: Buffer }[];
 };
 
 /** Packs groups, numbering the rows from 0 in the order given. */
@@ -113,12 +121,13 @@ export function packGroups(groups: readonly Group[]): Packed {
     decisionBytesMax += groupBytes + group.limits.length * limitBytesMax + group.records.length * runBytesMax;
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
-  const rows: Buffer[] = [];
-  const rowsAt: number[] = [];
+  const rows: { readonly table: number; readonly into: Buffer; readonly view: DataView; end: number }[] = [];
+  const argumentOf: number[] = [];
   let rowNumber = 0;
 
   const { logs, end } = writeLogs(packed, 0, groups);
   let at = writeClaims(packed, end, groups);
+  let claimAt = end + 2;
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const { digest, cost, limit } of group.limits) {
@@ -134,26 +143,40 @@ export function packGroups(groups: readonly Group[]): Packed {
       const table = records.tableOf(first);
       const hasClaim = records.claimOf(first) !== undefined;
       const end = hasClaim ? first + 1 : endOfRun(records, first);
-      rows[table] ??= Buffer.allocUnsafe(bytesMax);
-      const start = rowsAt[table] ?? 0;
-      const rowsEnd = records.write(rows[table] as Buffer, start, first, end, rowNumber);
-      rowsAt[table] = rowsEnd;
+      argumentOf[table] ??= rows.push(newRows(table, bytesMax)) - 1;
+      const argument = argumentOf[table];
+      const its = rows[argument] as (typeof rows)[number];
+      const start = its.end;
+      its.end = records.write(its.into, start, first, end, rowNumber);
+      if (hasClaim) {
+        const print = records.printOf?.(first) ?? printOfRow(its.view, start, its.end);
+        packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ print;
+        claimAt += claimBytes;
+      }
       rowNumber += end - first;
       runs += 1;
-      at = packed.writeUInt8(hasClaim ? table + 128 : table, at);
+      at = packed.writeUInt8(hasClaim ? argument + 128 : argument, at);
       at = packed.writeUInt16BE(end - first, at);
-      at = packed.writeUInt32BE(rowsEnd - start, at);
+      at = packed.writeUInt32BE(its.end - start, at);
       first = end;
     }
     packed.writeUInt16BE(runs, runsAt);
   }
   return {
     decisions: packed.subarray(0, at),
-    rows: rows.map((text, table) => text.subarray(0, rowsAt[table])),
+    rows: rows.map(({ table, into, end }) => ({
+      table: tables[table] as TableName,
+      text: into.subarray(0, end),
+    })),
   };
 }
 
-/** Writes each log once; answers their numbers by digest, and where they end. */
+function newRows(table: number, bytesMax: number) {
+  const into = Buffer.allocUnsafe(bytesMax);
+  return { table, into, view: new DataView(into.buffer, into.byteOffset, into.length), end: 0 };
+}
+
+/** Writes each log once. Returns their numbers by digest, and where they end. */
 function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
   const logs = new Map<string, number>();
   let end = from + 2;
@@ -170,12 +193,16 @@ function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
   return { logs, end };
 }
 
+/** Writes all claims but their prints, which follow from the rows. */
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   let at = from + 2;
   for (const { records } of groups) {
     for (let i = 0; i < records.length; i++) {
       const claim = records.claimOf(i);
-      if (claim !== undefined) at += packed.write(claim, at, claimBytes, 'hex');
+      if (claim === undefined) continue;
+      packed.write(claim, at, claimedBytes, 'hex');
+      packed[at + claimedBytes] = packed[at + claimedBytes - 1] as number;
+      at += claimBytes;
     }
   }
   packed.writeUInt16BE((at - from - 2) / claimBytes, from);

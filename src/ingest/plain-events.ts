@@ -1,56 +1,53 @@
-// Events as nearly all producers send them, read straight from the bytes of a body: known fields, each once, texts
-// without escapes, properties that are texts or plain numbers. Whatever is not so, and everything that is wrong, is
-// left to `document.ts` and `event.ts`, which know all rules and say what is at fault: this is no second opinion,
-// only a shorter way to the same rows. On the path of every event.
+// Plain events, as nearly all producers send them, read straight from the bytes of a body: known fields, each at most once,
+// texts without escapes, properties that are texts or plain numbers. All other events, and all that are wrong, are left
+// to `document.ts` and `event.ts`, which know all rules and say what is wrong. This is only a shorter way to the same
+// rows, not a second set of rules. On the path of every event.
 
 import { isUtf8 } from 'node:buffer';
 import { bodies, counts, lengths, reservedEventPropertyKeys } from '../contract/limits.js';
+import { eventFields } from '../contract/records.js';
 import { endOfNumber, endOfText, haveSameBytes, nowhere, skipBlanks, standsAt } from './plain-json.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
 import { isUserId } from './user-id.js';
 
-/** The fields of an event and of its request, by their place in `spans`. */
-export const fields = {
-  event: 0,
-  identity: 1,
-  userId: 2,
-  sessionId: 3,
-  timestamp: 4,
-  idempotencyKey: 5,
-  properties: 6,
-  appId: 7,
-} as const;
+type FieldName = keyof typeof eventFields | 'app_id';
+const fieldNames = [...Object.keys(eventFields), 'app_id'] as readonly FieldName[];
+
+/** The fields of an event, and last that of its request, by their place in `spans`. */
+export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
+  Record<FieldName, number>
+>;
 /** Beside them, in a bulk request: its list. */
-const listOfEvents = 8;
+const listOfEvents = fieldNames.length;
 
 /** Numbers that an object takes in `spans`: where each field begins and where it ends, 0 and 0 without it. */
-export const spansEach = 16;
+export const spansEach = 2 * fieldNames.length;
 
-/** The events of a request; each holds to the contract, so that lenient environments have nothing to mend. */
+/** The events of a request. Each meets the contract, so lenient environments have nothing to mend. */
 export type PlainEvents = {
   readonly appId: string;
   readonly isBulk: boolean;
   readonly count: number;
   readonly body: Buffer;
-  /** Of the events one after another. Of texts without their quotes, of properties with their braces. */
+  /** The spans of the events, one after another: texts without their quotes, properties with their braces. */
   readonly spans: Int32Array;
-  /** UTC, as ClickHouse reads it, of timestamps that have not the common form. */
+  /** UTC in ClickHouse's format, for timestamps that do not have the common form. */
   readonly times: readonly (string | undefined)[];
 };
 
 /**
- * Reads a body, single event or bulk; undefined unless all of it is plain. A body that is not `owned` is copied, since
- * its memory may die when the caller returns. `nowMs` bounds timestamps in the future.
+ * Reads a body with one event or many; undefined unless all of it is plain. A body that is not `owned` is copied, since its
+ * memory may be freed when the caller returns. `nowMs` limits how far ahead timestamps may be.
  */
 export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): PlainEvents | undefined {
   listed = nowhere;
   const end = isUtf8(body) ? readObject(body, skipBlanks(body, 0), 0, true) : nowhere;
   if (end === nowhere || skipBlanks(body, end) !== body.length) return undefined;
-  const appId = textOf(body, spans, 0, fields.appId);
+  const appId = textOf(body, spans, 0, fields.app_id);
   const isBulk = listed !== nowhere;
   if (appId === undefined || (!isBulk && body.length > bodies.singleBytesMax)) return undefined;
   // A request with a list has no fields of an event beside it.
-  for (let field = 0; isBulk && field < fields.appId; field++) if (has(0, field)) return undefined;
+  for (let field = 0; isBulk && field < fields.app_id; field++) if (has(0, field)) return undefined;
 
   const count = isBulk ? listed : 1;
   const first = isBulk ? spansEach : 0;
@@ -69,15 +66,15 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
   return { appId, isBulk, count, body: owned ? body : Buffer.from(body), spans: kept, times };
 }
 
-/** The text of a field; undefined when it is not there. */
+/** The text of a field; undefined if it is absent. */
 export function textOf(body: Buffer, spans: Int32Array, base: number, field: number): string | undefined {
   const start = spans[base + 2 * field] as number;
   return start === 0 ? undefined : body.toString('utf8', start, spans[base + 2 * field + 1]);
 }
 
-/** Of the request, and behind it of the events of its list. Read by the turn that wrote it. */
+/** The spans of the request, followed by those of the events in its list. Read in the same turn in which they are written. */
 const spans = new Int32Array((1 + counts.bulkEventsMax) * spansEach);
-/** Events in the list of the request, or `nowhere`. */
+/** The number of events in the list of the request, or `nowhere`. */
 let listed: number = nowhere;
 
 const quote = 0x22;
@@ -88,7 +85,7 @@ const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
-/** Reads the object that opens here into the spans from `base` on; answers where it ended. */
+/** Reads the object that begins here into the spans from `base` on. Returns where it ended. */
 function readObject(body: Buffer, at: number, base: number, isRequest: boolean): number {
   if (body[at] !== openBrace) return nowhere;
   for (let i = base; i < base + spansEach; i++) spans[i] = 0;
@@ -100,7 +97,7 @@ function readObject(body: Buffer, at: number, base: number, isRequest: boolean):
     at = skipBlanks(body, nameEnd + 1);
     if (body[at] !== colon) return nowhere;
     at = skipBlanks(body, at + 1);
-    if (field >= fields.appId && !isRequest) return nowhere;
+    if (field >= fields.app_id && !isRequest) return nowhere;
     if (field === listOfEvents) {
       at = listed === nowhere ? readList(body, at) : nowhere;
       if (at === nowhere) return nowhere;
@@ -140,24 +137,19 @@ function fieldOf(body: Buffer, start: number, end: number): number {
 }
 
 const fieldsByLength: { readonly name: Uint8Array; readonly field: number }[][] = [];
-for (const [text, field] of [
-  ['event', fields.event],
-  ['app_id', fields.appId],
-  ['events', listOfEvents],
-  ['user_id', fields.userId],
-  ['identity', fields.identity],
-  ['timestamp', fields.timestamp],
-  ['session_id', fields.sessionId],
-  ['properties', fields.properties],
-  ['idempotency_key', fields.idempotencyKey],
-] as const) {
+for (const [field, text] of [...fieldNames, 'events'].entries()) {
   fieldsByLength[text.length] ??= [];
   fieldsByLength[text.length]?.push({ name: Buffer.from(text), field });
 }
 
+/** Texts that have a length of their own. */
+const boundedFields = Object.values(eventFields).flatMap((schema, field) =>
+  'maxLength' in schema ? [{ field, lengthMax: Number(schema.maxLength) }] : [],
+);
+
 /**
- * A key is compared with all before it, so an object with more of them, or longer ones, is not read here: 32 keys of
- * 500 bytes, alike but for their ends, in each of 1,000 events took 0.4 s.
+ * Each key is compared with all earlier ones, so an object with more keys, or longer ones, is not read here: 32 keys of 500
+ * bytes that differ only at their ends, in each of 1,000 events, took 0.4 s.
  */
 const keysMax = 32;
 const keyBytesMax = 64;
@@ -165,7 +157,7 @@ const keyStarts = new Int32Array(keysMax);
 const keyEnds = new Int32Array(keysMax);
 const reservedKeys = Array.from(reservedEventPropertyKeys, (key) => Buffer.from(key));
 
-/** The byte after the properties that open here. */
+/** The byte after the properties that begin here. */
 function endOfProperties(body: Buffer, at: number): number {
   if (body[at] !== openBrace) return nowhere;
   const empty = skipBlanks(body, at + 1);
@@ -188,7 +180,7 @@ function endOfProperties(body: Buffer, at: number): number {
   return nowhere;
 }
 
-/** Whether a key is new in its object, allowed and short enough. JavaScript would sort those that are numbers. */
+/** Whether a key is new in its object, allowed and short enough, and not a number: JavaScript would sort such keys. */
 function isUsable(body: Buffer, start: number, end: number, keysBefore: number): boolean {
   const length = end - start;
   if (length > keyBytesMax || isDigit(body[start])) return false;
@@ -210,18 +202,16 @@ function endOfValue(body: Buffer, at: number): number {
 }
 
 /**
- * Whether the fields of an event, but for its time, are as they must be. Their lengths are compared in bytes, of
- * which no text has fewer than characters.
+ * Whether the fields of an event, except its time, are valid. Lengths are compared in bytes: no text has fewer bytes than
+ * characters.
  */
 function isValid(body: Buffer, base: number): boolean {
-  if (!has(base, fields.event) || has(base, fields.identity) === has(base, fields.userId)) return false;
-  return (
-    isShort(base, fields.event, lengths.eventMax) &&
-    isShort(base, fields.identity, lengths.identityMax) &&
-    isShort(base, fields.sessionId, lengths.sessionIdMax) &&
-    isShort(base, fields.idempotencyKey, lengths.idempotencyKeyMax) &&
-    (!has(base, fields.userId) || isUserId(textOf(body, spans, base, fields.userId) as string))
-  );
+  if (!has(base, fields.event) || has(base, fields.identity) === has(base, fields.user_id)) return false;
+  for (let i = 0; i < boundedFields.length; i++) {
+    const { field, lengthMax } = boundedFields[i] as (typeof boundedFields)[number];
+    if (!isShort(base, field, lengthMax)) return false;
+  }
+  return !has(base, fields.user_id) || isUserId(textOf(body, spans, base, fields.user_id) as string);
 }
 
 function has(base: number, field: number): boolean {

@@ -1,6 +1,6 @@
-// Plain JSON: texts without escapes, and numbers as `JSON.stringify` writes them, read from bytes that are known
-// to be UTF-8. Each function is given where to begin and answers where it ended, or `nowhere`: what is there is
-// something else, perhaps JSON all the same. Bytes past the end are undefined, which equals nothing.
+// Plain JSON: texts without escapes, and numbers as `JSON.stringify` writes them, read from bytes that are known to be
+// UTF-8. Each function gets where to begin and returns where it ended, or `nowhere` if something else is there, which may
+// still be JSON. Bytes past the end are undefined, which equals no byte.
 
 export const nowhere = -1;
 
@@ -11,19 +11,19 @@ const point = 0x2e;
 const zero = 0x30;
 const nine = 0x39;
 
-/** Of each byte, whether it stands for itself in a text: not quotes, backslashes and control characters. */
+/** For each byte, whether it stands for itself in a text: quotes, backslashes and control characters do not. */
 const standsForItself = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte >= blank && byte !== quote && byte !== 0x5c ? 1 : 0,
 );
 
-/** The first byte from here that is no white space. */
+/** The first byte from here on that is not white space. */
 export function skipBlanks(bytes: Uint8Array, at: number): number {
   let byte = bytes[at];
   while (byte === blank || byte === 0x0a || byte === 0x0d || byte === 0x09) byte = bytes[++at];
   return at;
 }
 
-/** The closing quote of the text that opens here. */
+/** The closing quote of the text that begins here. */
 export function endOfText(bytes: Uint8Array, at: number): number {
   if (bytes[at] !== quote) return nowhere;
   do at++;
@@ -32,8 +32,8 @@ export function endOfText(bytes: Uint8Array, at: number): number {
 }
 
 /**
- * The byte after the number that begins here. Its digits are those that `JSON.stringify` gives for its value: up to
- * 15 are kept by a double, and there is no zero too many, no exponent, and nothing so small as to need one.
+ * The byte after the number that begins here. Its digits are those that `JSON.stringify` writes for its value: at most 15,
+ * which a double keeps, with no superfluous zero, no exponent, and not so small that it would need one.
  */
 export function endOfNumber(bytes: Uint8Array, at: number): number {
   const start = bytes[at] === minus ? at + 1 : at;
@@ -58,7 +58,7 @@ function skipDigits(bytes: Uint8Array, at: number): number {
   return at;
 }
 
-/** Whether these bytes stand here. */
+/** Whether these bytes are here. */
 export function standsAt(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
   for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
   return true;
@@ -70,7 +70,7 @@ export function haveSameBytes(bytes: Uint8Array, one: number, other: number, len
   return true;
 }
 
-/** Copies JSON without escapes, leaving out white space between its tokens; answers where the copy ends. */
+/** Copies JSON without escapes, without the white space between its tokens. Returns where the copy ends. */
 export function copyCompact(
   from: Uint8Array,
   start: number,

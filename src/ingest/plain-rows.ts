@@ -1,30 +1,49 @@
-// The rows of plain events, copied from the body that they came in to the commit that they go in.
+// The rows of plain events, copied from the body to the commit.
 
-import { tableIndex } from '../clickhouse/tables.js';
+import { type ColumnType, recordColumns, tables } from '../contract/records.js';
+import type { SuppressedUsers } from '../suppression/suppressions.js';
 import { eventIdOfKey, writeUniqueEventId } from './event-id.js';
 import type { Records } from './pack.js';
 import { fields, type PlainEvents, spansEach, textOf } from './plain-events.js';
 import { copyCompact } from './plain-json.js';
 import type { Checked } from './record-kind.js';
+import type { Selection } from './submission.js';
 
-/**
- * What a row has beside its app_id and the bytes of its event: an id (32), a time (23), at most `null` for
- * a user_id and `{}` for properties, its number, and what stands between.
- */
-const rowBytesMax = 32 + 23 + 'null'.length + '{}'.length + 4 + '["","","",,"","","",,\n'.length;
+/** What a value has in a row beside the bytes of its field, at most. */
+const addedBytesMax: Readonly<Record<ColumnType, number>> = {
+  text: '""'.length,
+  event_id: '""'.length + 32,
+  user_id: 0,
+  optional_user_id: 'null'.length,
+  time: '"2026-03-01 12:30:00.250"'.length,
+  properties: '{}'.length,
+};
 
-/** The records of plain events: the same rows and claims as `encodeEvent` gives for them. */
+/** What a row has beside its app_id and the bytes of its event: the same of its values, its number, and what stands between. */
+const rowBytesMax = Object.values(recordColumns.events).reduce(
+  (bytes, type) => bytes + addedBytesMax[type] + ','.length,
+  '['.length + '9999\n'.length,
+);
+
+/** The columns behind the event's id, with the places of their fields in the spans of an event. */
+const [, , ...fieldColumns] = Object.entries(recordColumns.events).map(([name, type]) => ({
+  type,
+  span: 2 * fields[name === 'time' ? 'timestamp' : (name as keyof typeof fields)],
+}));
+const eventsTable = tables.indexOf('events');
+
+/** The records of plain events, with the same rows and claims as from `encodeEvent`. */
 export function recordsOf({ appId, body, spans, times, count }: PlainEvents): Records {
   const head = Buffer.from(`["${appId}","`);
   const eventIds = new Array<string | undefined>(count);
   for (let i = 0; i < count; i++) {
-    const key = textOf(body, spans, i * spansEach, fields.idempotencyKey);
-    if (key !== undefined) eventIds[i] = eventIdOfKey(appId, key);
+    const key = textOf(body, spans, i * spansEach, fields.idempotency_key);
+    if (key !== undefined) eventIds[i] = eventIdOfKey(appId, key, 'shared');
   }
   return {
     length: count,
     rowBytesMax: body.length + count * (head.length + rowBytesMax),
-    tableOf: () => tableIndex.events,
+    tableOf: () => eventsTable,
     claimOf: (index) => eventIds[index],
     write: (into, at, first, end, firstNumber) => {
       for (let i = first; i < end; i++) {
@@ -40,7 +59,7 @@ export function recordsOf({ appId, body, spans, times, count }: PlainEvents): Re
   };
 }
 
-/** From the end of the event's id to the comma before its number. */
+/** Writes a row from the end of the event's id to the comma before its number. */
 function writeFields(
   body: Buffer,
   spans: Int32Array,
@@ -51,34 +70,36 @@ function writeFields(
 ): number {
   into[at++] = quote;
   into[at++] = comma;
-  at = copyText(body, spans, base + 2 * fields.event, into, at);
-  into[at++] = comma;
-  if (spans[base + 2 * fields.userId] === 0) at = copyBytes(nullBytes, 0, 4, into, at);
-  else at = copySpan(body, spans, base + 2 * fields.userId, into, at);
-  into[at++] = comma;
-  at = copyText(body, spans, base + 2 * fields.identity, into, at);
-  into[at++] = comma;
-  at = copyText(body, spans, base + 2 * fields.sessionId, into, at);
-  into[at++] = comma;
-  at = writeTime(body, spans[base + 2 * fields.timestamp] as number, time, into, at);
-  into[at++] = comma;
-  const properties = base + 2 * fields.properties;
-  if (spans[properties] === 0) {
-    into[at++] = 0x7b;
-    into[at++] = 0x7d;
-  } else {
-    at = copyCompact(body, spans[properties] as number, spans[properties + 1] as number, into, at);
+  for (let i = 0; i < fieldColumns.length; i++) {
+    const column = fieldColumns[i] as (typeof fieldColumns)[number];
+    const span = base + column.span;
+    const start = spans[span] as number;
+    switch (column.type) {
+      case 'text':
+        at = copyText(body, spans, span, into, at);
+        break;
+      case 'time':
+        at = writeTime(body, start, time, into, at);
+        break;
+      case 'properties':
+        if (start === 0) at = copyBytes(emptyObject, 0, emptyObject.length, into, at);
+        else at = copyCompact(body, start, spans[span + 1] as number, into, at);
+        break;
+      default:
+        if (start === 0) at = copyBytes(nullBytes, 0, nullBytes.length, into, at);
+        else at = copySpan(body, spans, span, into, at);
+    }
+    into[at++] = comma;
   }
-  into[at++] = comma;
   return at;
 }
 
-/** Writes a time, that which begins at `start` unless it is given; 0 and none: there is none. */
+/** Writes the time that begins at `start`, or `time` if it is given; `start` 0 means that there is no time. */
 function writeTime(body: Buffer, start: number, time: string | undefined, into: Buffer, at: number): number {
   if (start === 0) return copyBytes(nullBytes, 0, 4, into, at);
   into[at++] = quote;
   if (time === undefined) {
-    // 2026-03-01T12:30:00.250Z, as it came but for the T and the Z.
+    // 2026-03-01T12:30:00.250Z, unchanged except for the T and the Z.
     at = copyBytes(body, start, start + 10, into, at);
     into[at++] = 0x20;
     at = copyBytes(body, start + 11, start + 23, into, at);
@@ -89,7 +110,7 @@ function writeTime(body: Buffer, start: number, time: string | undefined, into: 
   return at;
 }
 
-/** Copies a field with quotes around it; without the field they stand alone. */
+/** Copies a field with quotes around it; if the field is absent, just the quotes. */
 function copyText(body: Buffer, spans: Int32Array, span: number, into: Buffer, at: number): number {
   into[at++] = quote;
   at = copySpan(body, spans, span, into, at);
@@ -101,7 +122,7 @@ function copySpan(body: Buffer, spans: Int32Array, span: number, into: Buffer, a
   return copyBytes(body, spans[span] as number, spans[span + 1] as number, into, at);
 }
 
-// Byte by byte, since a call that copies as few as a field has costs more.
+// Byte by byte: for as few bytes as a field has, a call that copies them costs more.
 function copyBytes(from: Uint8Array, start: number, end: number, into: Uint8Array, at: number): number {
   for (let i = start; i < end; i++) into[at++] = from[i] as number;
   return at;
@@ -115,17 +136,49 @@ function writeNumber(number: number, into: Uint8Array, at: number): number {
 }
 
 const nullBytes = Buffer.from('null');
+const emptyObject = Buffer.from('{}');
 const quote = 0x22;
 const comma = 0x2c;
 const lineFeed = 0x0a;
 const zero = 0x30;
 
-/** Who the events are of, in their order. */
+/** The users of the events, in their order. */
 export function usersOf({ body, spans, count }: PlainEvents): Checked[] {
   const users: Checked[] = [];
   for (let i = 0; i < count; i++) {
     const identity = textOf(body, spans, i * spansEach, fields.identity) ?? '';
-    users.push({ identity, userId: textOf(body, spans, i * spansEach, fields.userId) });
+    users.push({ identity, userId: textOf(body, spans, i * spansEach, fields.user_id) });
   }
   return users;
+}
+
+/**
+ * Divides the events by whether their users are suppressed, from the bytes of the body; undefined if none of them is, as
+ * nearly always.
+ */
+export function selectEvents(events: PlainEvents, suppressed: SuppressedUsers): Selection | undefined {
+  const { body, spans, count } = events;
+  let first = 0;
+  while (first < count && !isSuppressed(body, spans, first, suppressed)) first += 1;
+  if (first === count) return undefined;
+  const kept: number[] = [];
+  const leftOut: number[] = [];
+  for (let i = 0; i < count; i++) (isSuppressed(body, spans, i, suppressed) ? leftOut : kept).push(i);
+  return { kept, leftOut, joins: [] };
+}
+
+function isSuppressed(body: Buffer, spans: Int32Array, index: number, suppressed: SuppressedUsers): boolean {
+  const identity = index * spansEach + 2 * fields.identity;
+  const userId = index * spansEach + 2 * fields.user_id;
+  return spans[identity] === 0
+    ? suppressed.hasUserIdBytes(body, spans[userId] as number, spans[userId + 1] as number)
+    : suppressed.hasIdentityBytes(body, spans[identity] as number, spans[identity + 1] as number);
+}
+
+/** Some of the events. */
+export function pickEvents(events: PlainEvents, kept: readonly number[]): PlainEvents {
+  const spans = new Int32Array(kept.length * spansEach);
+  for (const [i, index] of kept.entries())
+    spans.set(events.spans.subarray(index * spansEach, (index + 1) * spansEach), i * spansEach);
+  return { ...events, spans, times: kept.map((index) => events.times[index]), count: kept.length };
 }

@@ -1,9 +1,10 @@
-// From a request's document to a group for the commit: one record or many of a kind, checked, limited and
-// encoded. Pure but for the unique ids of events without a key; what it cannot accept it answers with reasons.
+// From a request's document to a group for the commit: one record or many of a kind, checked, limited and encoded. Pure,
+// except for the unique ids of events without a key. For what it cannot accept it returns reasons.
 
 import type { LiveEnvironment } from '../accounts/environments.js';
 import { commits, flattened } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
+import type { Suppressions } from '../suppression/suppressions.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
 import type { MendContext, Mending } from './mend.js';
@@ -16,27 +17,33 @@ import {
   recordBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
-import { recordsOf, usersOf } from './plain-rows.js';
+import { pickEvents, recordsOf, selectEvents, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import { bulkLimits, type LimitContext, type NamedLimit, singleLimits } from './request-limits.js';
+import { atOnce, type Steps } from './steps.js';
+import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 
-/** What a request comes to before its commit. */
+/** The result of a request before its commit. */
 export type Prepared =
   | {
       readonly kind: 'refused';
       readonly reason: Rejection;
-      /** Of a bulk request whose elements are at fault: every bad one. */
+      /** Every bad element of a bulk request that is refused for its elements. */
       readonly errors?: readonly ElementError[];
     }
   | Ready;
 
 export type Ready = {
   readonly kind: 'ready';
-  readonly group: Group & { readonly limits: readonly NamedLimit[] };
-  /** Bad elements of a bulk request, which are left out. */
+  readonly submission: Submission<LimitedGroup>;
+  /** The number of its records, with those of suppressed users. */
+  readonly records: number;
+  /** The bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
   readonly mendings: ReadonlyMap<Mending, number>;
 };
+
+export type LimitedGroup = Group & { readonly limits: readonly NamedLimit[] };
 
 export type ElementError = {
   readonly index: number;
@@ -46,8 +53,9 @@ export type ElementError = {
 };
 
 export type PrepareContext = LimitContext & {
+  readonly suppressions: Suppressions;
   readonly nowMs: number;
-  /** A bulk request with one bad element is refused whole. */
+  /** A bulk request with one bad element is refused as a whole. */
   readonly strictBulk: boolean;
 };
 
@@ -63,7 +71,18 @@ export function prepare<T extends Checked>(
   context: PrepareContext,
 ): Prepared {
   return isBulk(kind, document)
-    ? prepareBulk(kind, document, context)
+    ? atOnce(prepareBulk(kind, document, context))
+    : prepareSingle(kind, document, context);
+}
+
+/** Does the same in steps of a record, for a large document. */
+export function* prepareLarge<T extends Checked>(
+  kind: RecordKind<T>,
+  document: Document,
+  context: PrepareContext,
+): Steps<Prepared> {
+  return isBulk(kind, document)
+    ? yield* prepareBulk(kind, document, context)
     : prepareSingle(kind, document, context);
 }
 
@@ -78,16 +97,18 @@ function prepareSingle<T extends Checked>(
   const checked = checkOne(kind, document.value, checks, context.environment, mending);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
-  const limits = singleLimits(kind, checked, context);
-  const records = encodedRecords([kind.encode(context.environment.appId, checked)]);
-  return ready(records, limits, [], mendings);
+  const record = kind.encode(context.environment.appId, checked);
+  const build = (kept?: readonly number[]) =>
+    kept === undefined ? groupOf(encodedRecords([record]), singleLimits(kind, checked, context)) : nothing();
+  const submission = createSubmission(context, selectUsers([checked]), build);
+  return { kind: 'ready', submission, records: 1, errors: [], mendings };
 }
 
-function prepareBulk<T extends Checked>(
+function* prepareBulk<T extends Checked>(
   kind: RecordKind<T>,
   document: Document,
   context: PrepareContext,
-): Prepared {
+): Steps<Prepared> {
   const { field, validator } = kind.bulk as NonNullable<RecordKind['bulk']>;
   const reason = explain(validator, document.value);
   if (reason !== undefined) return { kind: 'refused', reason };
@@ -100,6 +121,7 @@ function prepareBulk<T extends Checked>(
   const checks = checkContext(document, context);
   const mending = mendContext(document, mendings, flattened.bulkBytesMax);
   for (let index = 0; index < elements.length; index++) {
+    if (document.isLarge) yield;
     const checked = checkOne(kind, elements[index], checks, environment, mending);
     if ('code' in checked) errors.push({ index, ...checked });
     else accepted.push(checked);
@@ -117,46 +139,74 @@ function prepareBulk<T extends Checked>(
   const rows: IngestRecord[] = [];
   let bytes = 0;
   for (const checked of accepted) {
+    if (document.isLarge) yield;
     const record = kind.encode(environment.appId, checked);
     bytes += recordBytesMax(record);
     if (bytes > commits.groupBytesMax)
       return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
     rows.push(record);
   }
-  return ready(encodedRecords(rows), limits, errors, mendings);
+  const build = (kept?: readonly number[]) => {
+    if (kept === undefined) return groupOf(encodedRecords(rows), limits);
+    if (kept.length === 0) return nothing();
+    const users = pickKept(accepted, kept);
+    return groupOf(
+      encodedRecords(pickKept(rows, kept)),
+      bulkLimits(kind, users.length, () => users, context),
+    );
+  };
+  const submission = createSubmission(context, selectUsers(accepted), build);
+  return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
 const tooManyBytes = `The records of the request, as they are stored, have more than ${commits.groupBytesMax} bytes; send fewer in one request.`;
 
-/** Prepares a request of plain events; undefined when one of its limits can never let it pass. */
+/** Prepares a request of plain events; undefined if it can never fit one of its limits. */
 export function preparePlain(
   kind: Pick<RecordKind, 'name' | 'singleLimit'>,
   events: PlainEvents,
   context: PrepareContext,
 ): Ready | undefined {
-  const users = () => usersOf(events);
-  const limits = events.isBulk
-    ? bulkLimits(kind, events.count, users, context)
-    : singleLimits(kind, users()[0] as Checked, context);
+  const limits = plainLimits(kind, events, context);
   if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
-  return ready(recordsOf(events), limits, [], new Map());
+  const build = (kept?: readonly number[]) => {
+    if (kept === undefined) return groupOf(recordsOf(events), limits);
+    if (kept.length === 0) return nothing();
+    const some = pickEvents(events, kept);
+    return groupOf(recordsOf(some), plainLimits(kind, some, context));
+  };
+  const submission = createSubmission(context, (suppressed) => selectEvents(events, suppressed), build);
+  return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
 }
 
-function ready(
-  records: Records,
-  limits: readonly NamedLimit[],
-  errors: Ready['errors'],
-  mendings: Ready['mendings'],
-): Ready {
-  const group = { limits, records, bytes: packedBytesMax(limits, records) };
-  return { kind: 'ready', group, errors, mendings };
+function plainLimits(
+  kind: Pick<RecordKind, 'name' | 'singleLimit'>,
+  events: PlainEvents,
+  context: PrepareContext,
+): readonly NamedLimit[] {
+  const users = () => usersOf(events);
+  return events.isBulk
+    ? bulkLimits(kind, events.count, users, context)
+    : singleLimits(kind, users()[0] as Checked, context);
+}
+
+function groupOf(records: Records, limits: readonly NamedLimit[]): readonly LimitedGroup[] {
+  return [{ limits, records, bytes: packedBytesMax(limits, records) }];
+}
+
+/**
+ * The group of a request of which no record is left. It is committed as well: only the script knows whether its users are
+ * still suppressed.
+ */
+function nothing(): readonly LimitedGroup[] {
+  return groupOf(encodedRecords([]), []);
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {
   return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
 }
 
-/** The mendings of a request, to which those of its records are added. */
+/** The mendings of a request; those of its records are added. */
 function mendingsOf(document: Document): Map<Mending, number> {
   const numeric = typeof (document.value as { app_id: unknown }).app_id === 'number';
   return new Map(numeric ? [['numeric_app_id', 1]] : []);
@@ -184,5 +234,9 @@ function checkOne<T extends Checked>(
 }
 
 function tooLargeForLimit({ name, cost, limit }: NamedLimit, field: string): Rejection {
-  return rejection('too_large_for_limit', `The request counts ${cost}; ${name} allows ${limit.max}.`, field);
+  return rejection(
+    'too_large_for_limit',
+    `The request counts ${cost}; the limit ${name} allows ${limit.max}.`,
+    field,
+  );
 }

@@ -1,5 +1,4 @@
-// Properties: the checks that a schema cannot make, and their form in a row. Pure, and on the path of every
-// record.
+// Properties: the checks that a schema cannot make, and their form in a row. Pure. On the path of every record.
 
 import { arrayDelimiter, counts, lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -8,7 +7,7 @@ import { cutToCodePoints, isLongerThan } from './code-points.js';
 /** Values are numbers, strings, or arrays of these. */
 export type Properties = Readonly<Record<string, unknown>>;
 
-/** Checks number and keys of properties; answers whether one of the values is an array. */
+/** Checks the number and the keys of properties. Returns whether one of the values is an array, or a rejection. */
 export function checkProperties(properties: Properties, reserved: ReadonlySet<string>): boolean | Rejection {
   let count = 0;
   let arrays = false;
@@ -56,8 +55,8 @@ function encodeJoined(properties: Properties): string {
 }
 
 /**
- * Joins an array's elements with `||`, cut after 1024 code points. Stops reading at the cut, so that an
- * array of a million elements costs no more than one of a thousand.
+ * Joins an array's elements with `||`, cut after 1024 code points. It stops reading at the cut, so an array of a million
+ * elements costs no more than one of a thousand.
  */
 export function joinArray(elements: readonly (string | number)[]): string {
   let joined = '';

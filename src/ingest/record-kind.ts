@@ -3,38 +3,41 @@
 import type { LimitName } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
 import type { Validator } from './explain.js';
+import type { RecordList } from './large-document.js';
 import type { Mend } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import type { readPlainEvents } from './plain-events.js';
 
-/** A record that holds to the contract. */
+/** A record that meets the contract. */
 export type Checked = {
-  /** Empty when the record came with a user_id only. */
+  /** Empty if the record came with a user_id only. */
   readonly identity: string;
-  /** Decimal digits; undefined when the record came with an identity only. */
+  /** Decimal digits; undefined if the record came with an identity only. */
   readonly userId: string | undefined;
 };
 
 export type CheckContext = {
   /** Whether the document may hold lone surrogates. */
   readonly surrogates: boolean;
-  /** Bounds timestamps in the future. */
+  /** The present, which limits timestamps in the future. */
   readonly nowMs: number;
-  /** Identities that the environment allows although they would merge strangers elsewhere. */
+  /** Identities that the environment allows although they are generic words. */
   readonly allowedIdentities: ReadonlySet<string>;
 };
 
 export type RecordKind<T extends Checked = Checked> = {
-  /** Name in metrics and in the keys of limits: every endpoint has its own counters. */
-  readonly name: 'track' | 'user_properties' | 'identify';
+  /** The name in metrics, among rejected records and in the keys of limits: every endpoint has its own counters. */
+  readonly name: string;
+  /** The names of its fields in a request, without app_id. */
+  readonly fields: ReadonlySet<string>;
   /** Turns what lenient environments forgive into what the contract says. */
   readonly mend: Mend;
   readonly check: (value: unknown, context: CheckContext) => T | Rejection;
   readonly encode: (appId: string, checked: T) => IngestRecord;
-  /** A shorter way for requests of the usual shape, if this kind has one. */
+  /** A shorter way for plain requests, if this kind has one. */
   readonly readPlain?: typeof readPlainEvents;
   /** The limit of requests with one record. */
   readonly singleLimit: LimitName | undefined;
-  /** The field that makes a request a bulk request, with the schema of the list; undefined: there is none. */
-  readonly bulk: { readonly field: string; readonly validator: Validator } | undefined;
+  /** The field that makes a request a bulk request, with the schema of its list; undefined if this kind has none. */
+  readonly bulk: (RecordList & { readonly validator: Validator }) | undefined;
 };

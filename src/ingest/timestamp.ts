@@ -1,24 +1,24 @@
-// RFC 3339 timestamps: the only forms taken, and the text ClickHouse reads fastest. `Date.parse` is not
-// asked, since it takes dates without offset and rolls 30 February over to March.
+// RFC 3339 timestamps: the only accepted forms, and the text that ClickHouse reads fastest. `Date.parse` is not used,
+// since it accepts dates without offset and turns 30 February into a day in March.
 // @see https://www.rfc-editor.org/rfc/rfc3339#section-5.6
 
 import { timestampAheadMsMax } from '../contract/limits.js';
 
-/** `YYYY-MM-DD hh:mm:ss.mmm` in UTC, or why the timestamp is refused. */
+/** `YYYY-MM-DD hh:mm:ss.mmm` in UTC, or the reason to refuse the timestamp. */
 export type TimestampResult =
   | { readonly text: string }
   | { readonly refused: 'invalid_timestamp' | 'timestamp_out_of_range' };
 
 const strictForm =
   /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$/;
-/** Also without seconds, and with offsets such as +0530 and +05. */
+/** Also accepts times without seconds, and offsets such as +0530 and +05. */
 const lenientForm =
   /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:[Zz]|([+-])(\d\d):?(\d\d)?)$/;
 
 const invalid: TimestampResult = { refused: 'invalid_timestamp' };
 const outOfRange: TimestampResult = { refused: 'timestamp_out_of_range' };
 
-/** Reads a timestamp as strict environments take it. `nowMs` bounds the future. */
+/** Reads a timestamp as strict environments do. `nowMs` limits how far ahead it may be. */
 export function readTimestamp(value: string, nowMs: number): TimestampResult {
   const commonMs = instantOfCommonForm(value);
   const epochMs = commonMs ?? readInstant(value);
@@ -28,7 +28,7 @@ export function readTimestamp(value: string, nowMs: number): TimestampResult {
   return { text: `${value.slice(0, 10)} ${value.slice(11, 23)}` };
 }
 
-/** Whether bytes have the form that most producers send, and are a time that strict environments take. */
+/** Whether bytes have the form that most producers send, and are a time that strict environments accept. */
 export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number, nowMs: number): boolean {
   if (end - start !== commonBytes) return false;
   const epochMs = instantOfCommonBytes(bytes, start);
@@ -38,7 +38,7 @@ export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number,
 export const timestampAdvice =
   'timestamp must be RFC 3339 with offset and seconds, a real date from 1970 to one day ahead.';
 
-/** The strict form of a timestamp that only lenient environments take, or undefined when it is none. */
+/** The strict form of a timestamp that only lenient environments accept; undefined if it is not one. */
 export function completeTimestamp(value: string): string | undefined {
   const match = lenientForm.exec(value);
   if (match === null) return undefined;
@@ -49,8 +49,8 @@ export function completeTimestamp(value: string): string | undefined {
 }
 
 /**
- * The RFC 3339 form of milliseconds since 1970, or undefined when they are not whole. A year that cannot be
- * written becomes the nearest one that can, which is as much out of range.
+ * The RFC 3339 form of milliseconds since 1970; undefined if they are not a whole number. A year that cannot be written
+ * becomes the nearest one that can, which is out of range too.
  */
 export function timestampOfEpochMs(epochMs: number): string | undefined {
   if (!Number.isInteger(epochMs)) return undefined;
@@ -60,7 +60,7 @@ export function timestampOfEpochMs(epochMs: number): string | undefined {
 const writableMsMin = Date.parse('0001-01-01T00:00:00Z');
 const writableMsMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-/** Milliseconds since 1970 of a strict timestamp, however far from now; undefined when it is none. */
+/** Milliseconds since 1970 of a strict timestamp, however far from now; undefined if it is not one. */
 export function readInstant(value: string): number | undefined {
   const match = strictForm.exec(value);
   return match === null ? undefined : instantOf(match);
@@ -72,13 +72,13 @@ export function textOfEpochMs(epochMs: number): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 23)}`;
 }
 
-/** Bytes of the form that most producers send, `2026-03-01T12:30:00.250Z`. */
+/** The length of the form that most producers send, `2026-03-01T12:30:00.250Z`. */
 const commonBytes = 24;
 const commonText = new Uint8Array(commonBytes);
 
 /**
- * Milliseconds since 1970 of that form; undefined when the timestamp has another one or is none. The expression
- * below and the way back through a date cost four times as much, a sixth of what a bulk load costs the API.
+ * Milliseconds since 1970 of that form; undefined if the timestamp has another form or is not one. The expression below and
+ * the way back through a date cost four times as much, a sixth of the API's cost of a bulk load.
  */
 function instantOfCommonForm(value: string): number | undefined {
   if (value.length !== commonBytes) return undefined;
@@ -110,7 +110,7 @@ function instantOfCommonBytes(bytes: Uint8Array, at: number): number | undefined
 const hyphen = 0x2d;
 const colon = 0x3a;
 
-/** The number that so many decimal digits make, or NaN. */
+/** The number that these decimal digits make, or NaN. */
 function digitsAt(bytes: Uint8Array, at: number, count: number): number {
   let number = 0;
   for (let i = at; i < at + count; i++) {
@@ -121,7 +121,7 @@ function digitsAt(bytes: Uint8Array, at: number, count: number): number {
   return number;
 }
 
-/** The calendar repeats after so many milliseconds, 400 years. */
+/** The calendar repeats after this many milliseconds, 400 years. */
 const calendarMs = 146_097 * 24 * 60 * 60 * 1000;
 
 function instantOf(match: RegExpExecArray): number | undefined {
@@ -156,7 +156,7 @@ function instant(
 ): number | undefined {
   const exists = year >= 0 && month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month);
   if (!exists || !(hour <= 23 && minute <= 59 && second <= 59 && millisecond <= 999)) return undefined;
-  // Date.UTC takes the years 0 to 99 for 1900 to 1999.
+  // Date.UTC treats the years 0 to 99 as 1900 to 1999.
   return Date.UTC(year + 400, month - 1, day, hour, minute, second, millisecond) - calendarMs;
 }
 

@@ -1,4 +1,4 @@
-// The form of a user_id: what the client library makes, as text.
+// The form of a user_id: the text that the client library makes.
 
 import { userIdMax } from '../contract/limits.js';
 

@@ -1,30 +1,40 @@
-// User properties: check and row. A call without properties creates its user all the same.
+// User properties: check and row. A call without properties still creates its user.
 
-import { Compile } from 'typebox/compile';
-import { tableIndex } from '../clickhouse/tables.js';
-import { reservedUserPropertyKeys } from '../contract/limits.js';
+import { counts, reservedUserPropertyKeys } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import { tables } from '../contract/records.js';
 import { bulkUsersSchema, type UserPropertiesInput, userPropertiesSchema } from '../contract/schemas.js';
+import { Compile } from '../contract/typebox.js';
+import { noEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';
+import { fieldNames } from './ignored-fields.js';
 import { mendUserProperties } from './mend.js';
-import { checkProperties, encodeProperties, type Properties } from './properties.js';
+import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
+import { rowEncoder } from './row.js';
 
-export type CheckedUserProperties = Checked & { readonly properties: Properties | undefined };
+export type CheckedUserProperties = Checked & {
+  readonly properties: Properties | undefined;
+  /** Of a message of the client library: the id of its key. */
+  readonly claim?: string | undefined;
+};
 
 const validator = Compile(userPropertiesSchema);
+const table = tables.indexOf('user_properties');
+const encodeRow = rowEncoder('user_properties');
 
 export const userPropertiesKind: RecordKind<CheckedUserProperties> = {
   name: 'user_properties',
+  fields: fieldNames(userPropertiesSchema),
   mend: mendUserProperties,
   check: checkUserProperties,
-  encode: (appId, { identity, userId, properties }) => ({
-    table: tableIndex.user_properties,
-    row: `["${appId}",${userId ?? 'null'},${JSON.stringify(identity)},${encodeProperties(properties, false)},`,
-    claim: undefined,
+  encode: (appId, { identity, userId, properties, claim }) => ({
+    table,
+    row: encodeRow(appId, { user_id: userId, identity, properties }, false, claim ?? noEventId),
+    claim,
   }),
   singleLimit: 'user_properties',
-  bulk: { field: 'users', validator: Compile(bulkUsersSchema) },
+  bulk: { field: 'users', recordsMax: counts.bulkUsersMax, validator: Compile(bulkUsersSchema) },
 };
 
 function checkUserProperties(
@@ -45,4 +55,4 @@ function checkUserProperties(
   return { identity: input.identity, userId: undefined, properties };
 }
 
-const notAsDescribed = rejection('invalid_type', 'The user properties are not as described.');
+const notAsDescribed = rejection('invalid_type', 'The user properties do not match their description.');

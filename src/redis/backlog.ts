@@ -1,7 +1,7 @@
 // How much a shard holds that ClickHouse does not have yet, and how long it remembers keys.
 
 import { claims } from '../contract/limits.js';
-import { backlog, claimWindowSeconds } from '../metrics.js';
+import { backlog, claimWindowSeconds, workersTicking } from '../metrics.js';
 import type { Redis } from './client.js';
 import { segmentOfMember, shardKeys } from './keys.js';
 import { runScript, scripts } from './scripts.js';
@@ -13,8 +13,8 @@ export type Backlog = {
   readonly rows: number;
   readonly bytes: number;
   /**
-   * Age of the oldest outstanding segment; 0 when there is none. By the clock of Redis or, where that makes it older,
-   * by the clock of claims, which counts in minutes: so it also rises after Redis's was set back.
+   * Age of the oldest outstanding segment; 0 if there is none. Computed by Redis's clock and by the clock of claims, which
+   * counts in minutes; the higher value counts. So it also rises after Redis's clock was set back.
    */
   readonly oldestMs: number;
   readonly claimWindowMinutes: number;
@@ -25,7 +25,7 @@ export async function readBacklog(redis: Redis, shard: number): Promise<Backlog>
     redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us'),
     redis.zcard(shardKeys.segments(shard)),
     redis.zrange(shardKeys.segments(shard), '0', '0'),
-    readTime(redis, shard),
+    readRedisClockMs(redis, shard),
   ]);
   const [bytes, rows, claimWindowMinutes, claimClockUs] = state.map((value) => value ?? undefined);
   return {
@@ -53,7 +53,7 @@ async function ageOf(
 }
 
 /** The clock of the server that holds a shard, in milliseconds since 1970. */
-export async function readTime(redis: Redis, shard: number): Promise<number> {
+export async function readRedisClockMs(redis: Redis, shard: number): Promise<number> {
   const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [
     string,
     string,
@@ -71,5 +71,6 @@ export async function observeBacklog(redis: Redis, shards: number): Promise<void
     backlog.bytes.set(labels, now.bytes);
     backlog.oldestSeconds.set(labels, now.oldestMs / 1000);
     claimWindowSeconds.set(labels, now.claimWindowMinutes * 60);
+    workersTicking.set(labels, await redis.exists(shardKeys.ticked(shard)));
   }
 }

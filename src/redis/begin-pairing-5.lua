@@ -1,5 +1,5 @@
--- Begins a pairing: a device shows a code, and nobody has entered it yet. One step, so that no code has two
--- pairings and no bound is passed by requests that come at once.
+-- Begins a pairing: a device shows a code that nobody has entered yet. One step, so that no code has two pairings, and
+-- requests that come at the same time cannot exceed a bound.
 --
 -- KEYS  1  the pairing (hash)   2  its code   3  all waiting pairings (sorted set by end, ms)
 --       4  those of the environment (the same)   5  those of the address (the same)

@@ -1,8 +1,8 @@
-// How long claims are remembered: as long as their byte budget lasts, at most a day, never shorter than a
-// quarter of an hour nor than the oldest segment is outstanding. Time passes for them by a clock of the shard that
-// only workers move (age-claims-5.lua): where none runs, nothing is forgotten.
+// How long Redis remembers claims: as long as their byte budget lasts, at most a day, at least a quarter of an hour, and
+// always until their segment is stored and their key is in the index on disk (clickhouse/key-index.ts). Claims age by a
+// clock of the shard that only workers move (age-claims-4.lua): while no worker runs, nothing is forgotten.
 
-import { claims, commits } from '../contract/limits.js';
+import { claims, commits, keyIndex } from '../contract/limits.js';
 import type { Redis } from './client.js';
 import { shardKeys } from './keys.js';
 import { runScript, scripts } from './scripts.js';
@@ -12,23 +12,28 @@ const minuteMs = 60_000;
 export type ClaimAgingOptions = {
   readonly redis: Redis;
   readonly shard: number;
-  /** Budget of the shard. */
+  /** The byte budget of the shard. */
   readonly claimBytesMax: number;
-  /** A clock that no step moves, in milliseconds; only its differences count. */
+  /** A steady clock in milliseconds, which never jumps; only differences count. */
   readonly clockMs?: () => number;
 };
 
+export type ClaimAge = {
+  readonly keptMinutes: number;
+  /** Claims wait to be forgotten, or the index is behind: more segments have to be indexed. */
+  readonly wantsIndex: boolean;
+};
+
 /**
- * Makes what a worker does for a shard's claims once a second: it moves their clock, computes the window anew and
- * drops what has expired from some buckets, a million of them in an hour. Each call settles with the minutes that
- * claims are kept, and undefined before the first commit. Several workers may do so at once.
+ * Makes the function that a worker calls for a shard's claims once a second. It moves their clock, recomputes the window
+ * and drops expired claims from some buckets, a million of them in an hour. Each call settles with undefined before the
+ * first commit. Several workers may call it at once.
  */
-export function createClaimAging(options: ClaimAgingOptions): () => Promise<number | undefined> {
+export function createClaimAging(options: ClaimAgingOptions): () => Promise<ClaimAge | undefined> {
   const { redis, shard, claimBytesMax } = options;
   const clockMs = options.clockMs ?? (() => performance.now());
   const keys = [
     shardKeys.state(shard),
-    shardKeys.segments(shard),
     shardKeys.claims(shard),
     shardKeys.claimMinutes(shard),
     shardKeys.answers(shard),
@@ -36,28 +41,31 @@ export function createClaimAging(options: ClaimAgingOptions): () => Promise<numb
   let lastMs = clockMs();
   return async () => {
     const windowMinutes = await readWindow(redis, shard, claimBytesMax);
-    // Counted from sending to sending, also of calls that fail: together they never tell more than has passed.
+    // The time from one sending to the next, including calls that fail: the sum is never more than the time that passed.
     const nowMs = clockMs();
     const passedMs = Math.max(0, Math.floor(nowMs - lastMs));
     lastMs = nowMs;
-    const kept = await runScript(redis, scripts.ageClaims, keys, [
+    const aged = await runScript(redis, scripts.ageClaims, keys, [
       passedMs,
       claims.clockStepMsMax,
       windowMinutes,
       commits.answerKeptMs / minuteMs,
       claims.bucketsPerSweep,
+      keyIndex.unindexedMsMax / minuteMs,
     ]);
-    return kept === null ? undefined : Number(kept);
+    if (aged === null) return undefined;
+    const [keptMinutes, wantsIndex] = aged as number[];
+    return { keptMinutes: Number(keptMinutes), wantsIndex: wantsIndex === 1 };
   };
 }
 
-/** The window that the budget allows by the counts of each minute; forgets those that no window reaches. */
+/** The window that the budget allows, by the counts of each minute. Forgets minutes that no window can reach. */
 async function readWindow(redis: Redis, shard: number, claimBytesMax: number): Promise<number> {
   const [counts, clockUs] = await Promise.all([
     redis.hgetall(shardKeys.claimCounts(shard)),
     redis.hget(shardKeys.state(shard), 'claim_clock_us'),
   ]);
-  // Nothing has been claimed before the clock began, or only by an older version, which the next call counts.
+  // Nothing was claimed before the clock began, or only by an older version; the next call counts that.
   if (clockUs === null) return maxMinutes;
   const nowMinute = Math.floor(Number(clockUs) / 1000 / minuteMs);
   const byMinute = new Map(Object.entries(counts).map(([minute, count]) => [Number(minute), Number(count)]));
@@ -70,9 +78,9 @@ const minMinutes = claims.windowMsMin / minuteMs;
 const maxMinutes = claims.windowMsMax / minuteMs;
 
 /**
- * So many buckets that each holds six to twelve claims when the budget is used up: fewer take more memory a
- * claim, more have to be written anew with each. At least so many that the shortest window of a thousand keys a
- * second fits whatever the budget; a power of two, which three bytes can name.
+ * The number of buckets: with the budget used up, each holds six to twelve claims. With fewer claims in a bucket each takes
+ * more memory; with more, each new claim rewrites more. Whatever the budget, there are enough buckets for the shortest
+ * window of a thousand keys a second. A power of two that three bytes can name.
  */
 export function claimBucketCount(claimBytesMax: number): number {
   const bits = Math.floor(Math.log2(claimBytesMax / claims.bytesPerClaim / 6));
@@ -80,8 +88,8 @@ export function claimBucketCount(claimBytesMax: number): number {
 }
 
 /**
- * The window for claims counted by minute. Kept are the minutes that the budget holds, and of those two are not
- * told: the one that has just begun, and one because the clock of claims lags.
+ * The window for claims counted by minute. As many minutes are kept as fit the budget. The window that is reported is two
+ * minutes shorter: the current minute has just begun, and the clock of claims lags.
  */
 export function claimWindowMinutes(
   countByMinute: ReadonlyMap<number, number>,

@@ -1,18 +1,23 @@
-// Connections to Redis: one server, or the masters of a cluster. The commit connection must never send a
-// command twice by itself: a commit whose reply was lost is repeated by its owner, under the same sequence
-// number. Redirections of a cluster are followed: they come before a command runs.
+// Connections to Redis: one server, or the masters of a cluster. The commit connection must never send a command twice by
+// itself: the owner of a commit repeats it when the reply was lost, under the same sequence number. Redirections of a
+// cluster are followed, since they come before a command runs.
 
-import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from 'ioredis';
+import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
+import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
 
+/** A connection to one server. */
+export type SingleRedis = Single;
 /** A connection to one Redis or to a cluster; both take the same commands. */
 export type Redis = Single | Cluster;
 
-/** Where Redis is, as the configuration says it. */
+/** The address of Redis, from the configuration. */
 export type RedisAddress = {
-  /** One URL, or for a cluster some of its nodes, separated by commas. */
+  /** One URL, the path of a unix socket, or for a cluster the URLs of some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
+  /** If the address does not hold it. */
+  readonly redisPassword?: string | undefined;
 };
 
 const retryMs = (attempt: number) => Math.min(50 * attempt, 500);
@@ -20,10 +25,10 @@ const retryMs = (attempt: number) => Math.min(50 * attempt, 500);
 const shared: RedisOptions = {
   lazyConnect: false,
   connectTimeout: 1_000,
-  // A connection given up is left at once: its peer may never say that it is closed.
+  // A connection that is given up is closed at once: its peer may never say that it is closed.
   disconnectTimeout: 1,
   retryStrategy: retryMs,
-  // Reconnects would otherwise run in-flight commands again: one INCR counted twice.
+  // Otherwise a reconnect would run in-flight commands again: one INCR would count twice.
   autoResendUnfulfilledCommands: false,
   autoResubscribe: false,
   enableOfflineQueue: false,
@@ -39,37 +44,37 @@ const withoutResending: ClusterOptions = {
 };
 
 /**
- * The connection of commits: fails at once when there is no connection, never queues, never resends, and
- * gives up a reply (without that a promise may never settle after a drop). That is long after `attemptMs`, when
- * whoever sends a commit gives it up, having looked at what has arrived.
+ * The connection of commits. It fails at once when there is no connection, never queues, never resends, and gives up on a
+ * reply after a time, since a promise may otherwise never settle after a drop. That time is much longer than `attemptMs`,
+ * after which the sender of a commit gives up on it, having looked at what has arrived.
  */
 export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
   const options = { ...shared, commandTimeout: 10 * attemptMs };
-  // A silent node of a cluster is left alone, so that commits of other shards go on. So there a process that stood
-  // still gives its replies up unseen, and answers `unknown`.
+  // A silent node of a cluster is left alone, so that commits of other shards go on. So on a cluster a process that stood
+  // still gives up on its replies unseen, and answers `unknown`.
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
   return open(address, options, { ...withoutResending, redisOptions }, log);
 }
 
 /**
- * A connection for everything that may be repeated: registry, worker scripts, health. A command that is not
- * answered within `commandMsMax` rejects; it may have run.
+ * A connection for everything that may be repeated: registry, worker scripts, health. A command without an answer within
+ * `commandMsMax` rejects; it may have run.
  */
-export function connect(address: RedisAddress, log: Log, commandMsMax = 5_000): Redis {
+export function connect(address: RedisAddress, log: Log, commandMsMax: number = waits.redisMsMax): Redis {
   const options = {
     ...shared,
     commandTimeout: commandMsMax,
-    // A connection that stays silent may stay so for a quarter of an hour; a new one may not.
+    // A silent connection may stay silent for a quarter of an hour; a new connection may work at once.
     socketTimeout: commandMsMax,
   };
   return open(address, options, withoutResending, log);
 }
 
-/** A connection for BullMQ, which needs blocking commands (of 10 s at most) and its own patience. */
+/** A connection for BullMQ, which needs blocking commands (of 10 s at most) and retries by its own rules. */
 export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 30_000): Redis {
   const options: RedisOptions = {
     connectTimeout: 1_000,
-    // After a drop a promise may never settle: a job would stay active for ever, its lock renewed.
+    // Otherwise a promise may never settle after a drop: a job would stay active for ever, with its lock renewed.
     commandTimeout: commandMsMax,
     disconnectTimeout: 1,
     socketTimeout: 15_000,
@@ -80,7 +85,8 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
 }
 
 function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions, log: Log): Redis {
-  if (!address.redisCluster) return logged(new Single(address.redisUrl, options), log);
+  if (!address.redisCluster)
+    return logged(new Single(address.redisUrl, { ...options, ...passwordOf(address) }), log);
   const urls = address.redisUrl.split(',');
   const first = new URL(urls[0] as string);
   const cluster = new Cluster(urls.map(nodeOf), {
@@ -99,14 +105,14 @@ function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions
 }
 
 /**
- * Connects to the masters as soon as they are known, and again when one is lost. By itself the library connects
- * with the first command, and refuses others until it is connected.
+ * Connects to the masters as soon as they are known, and again when one is lost. The library itself would connect only
+ * with the first command, and refuse others until it is connected.
  */
 function keepConnected(cluster: Cluster): void {
   cluster.on('+node', (node: Single) => {
     if (node.status !== 'wait' || node.options.readOnly) return;
     node.connect().catch(() => {
-      // The node is taken out then, and tried again below.
+      // The library then removes the node; it is tried again below.
     });
   });
   let waits = false;
@@ -125,6 +131,10 @@ function nodeOf(url: string): { readonly host: string; readonly port: number } {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 6379) };
 }
 
+function passwordOf({ redisPassword }: RedisAddress): RedisOptions {
+  return redisPassword === undefined ? {} : { password: redisPassword };
+}
+
 /** What all nodes of a cluster share, from the first one's URL. */
 function credentialsOf({ protocol, username, password }: URL): RedisOptions {
   return {
@@ -135,17 +145,18 @@ function credentialsOf({ protocol, username, password }: URL): RedisOptions {
 }
 
 /**
- * A connection that only listens to channels; after a drop it listens to the same ones again. A cluster passes
- * every message to all its nodes, so it listens to one of them, and to the next one when that is away.
+ * A connection that only listens to channels, and to the same ones again after a drop. A cluster passes every message to
+ * all its nodes, so it listens to one node, and to the next one when that node is away.
  */
 export function connectForMessages(address: RedisAddress, log: Log): Redis {
   const urls = address.redisUrl.split(',');
-  const nodes = urls.map(nodeOf);
+  const nodes = urls[0]?.startsWith('/') ? [{ path: urls[0] }] : urls.map(nodeOf);
   const redis = new Single(urls[0] as string, {
     ...shared,
+    ...passwordOf(address),
     enableOfflineQueue: true,
-    commandTimeout: 5_000,
-    socketTimeout: 5_000,
+    commandTimeout: waits.redisMsMax,
+    socketTimeout: waits.redisMsMax,
     autoResubscribe: true,
     retryStrategy: (attempt) => {
       Object.assign(redis.options, nodes[attempt % nodes.length]);
@@ -156,7 +167,7 @@ export function connectForMessages(address: RedisAddress, log: Log): Redis {
 }
 
 /** Settles when the connection is usable; rejects after `deadlineMs`. */
-export async function ready(redis: Redis, deadlineMs: number): Promise<void> {
+export async function untilReady(redis: Redis, deadlineMs: number): Promise<void> {
   const endsAt = performance.now() + deadlineMs;
   while (!isReady(redis)) {
     if (performance.now() > endsAt) throw new Error('Redis did not answer in time');
@@ -164,13 +175,18 @@ export async function ready(redis: Redis, deadlineMs: number): Promise<void> {
   }
 }
 
-/** Of a cluster: connected to all masters but those that are away. */
+/** For a cluster: connected to all masters that are not away. */
 function isReady(redis: Redis): boolean {
   if (redis.status !== 'ready') return false;
-  return redis instanceof Single || redis.nodes('master').every(({ status }) => status === 'ready');
+  return mastersOf(redis).every(({ status }) => status === 'ready');
 }
 
-/** Every server behind a connection, replicas and those that are away too. */
+/** The servers that take writes. */
+export function mastersOf(redis: Redis): readonly Single[] {
+  return redis instanceof Single ? [redis] : redis.nodes('master');
+}
+
+/** Every server behind a connection, including replicas and servers that are away. */
 export async function serversOf(redis: Redis): Promise<readonly Single[]> {
   if (redis instanceof Single) return [redis];
   await new Promise<void>((resolve, reject) => {
@@ -180,15 +196,15 @@ export async function serversOf(redis: Redis): Promise<readonly Single[]> {
 }
 
 export type Reach = {
-  /** Whether a command on the key would be sent now; costs a round trip only after a doubt. */
+  /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
   reaches(): Promise<boolean>;
-  /** Says that a command on the key failed. */
+  /** To be told when a command on the key failed. */
   doubt(): void;
 };
 
 /**
- * Whether the server of a key is there, asked before a command whose sending matters: a cluster takes commands
- * also for a master that is gone, and their failure does not tell whether they were sent.
+ * Whether the server of a key is there. Asked before a command for which it matters whether it was sent: a cluster also
+ * accepts commands for a master that is gone, and their failure does not show whether they were sent.
  */
 export function reachOf(redis: Redis, key: string): Reach {
   if (!(redis instanceof Cluster)) {
@@ -212,16 +228,16 @@ export function reachOf(redis: Redis, key: string): Reach {
   };
 }
 
-/** Gives up a connection that stays silent, so that the next attempt has a new one. */
+/** Closes a connection that stays silent, so that the next attempt gets a new one. */
 export function leaveSilent(redis: Redis): void {
-  // A cluster's connection to one node ends by its own time-out, and those to the others stay.
+  // In a cluster the connection to one node ends by its own time-out, and the others stay.
   if (redis instanceof Single && redis.status === 'ready') redis.disconnect(true);
 }
 
 function logged<Connection extends Redis>(redis: Connection, log: Log): Connection {
   let reported = '';
   const report = (error: Error & { code?: string }) => {
-    // The same fault comes with every attempt to reconnect; one line a change is enough.
+    // Every attempt to reconnect reports the same fault; one line per change is enough.
     const fault = error.code ?? error.message;
     if (fault !== reported) log.warn({ fault }, 'redis connection fails');
     reported = fault;

@@ -1,25 +1,29 @@
--- Commits checked records of one shard: rate limits, idempotency claims and appends to the open segments,
--- in one step. Atomic, since a key must never be claimed for a record that was not appended, and a repeat
--- of the commit (after a lost reply) must find what the first one did.
+-- Commits checked records of one shard: rate limits, idempotency claims and appends to the open segments, in one step.
+-- Atomic, since a key must never be claimed for a record that was not appended, and a repeat of the commit (after a lost
+-- reply) must find what the first one did.
 --
 -- Checks first, then writes: a script that fails in the middle keeps its earlier writes, so nothing that
 -- can fail comes after the first write. (A Redis out of memory refuses the first write, not later ones.)
 --
 -- KEYS
 --   1  state of the shard (hash): epoch, clock_us, limit_clock_us, limit_clock_ahead_us, last_number, bytes,
---      rows, claim_bucket_count, claim_clock_us, claims_kept_from, open.<table> = "<number> <commits> <opened_ms>"
+--      rows, claim_bucket_count, claim_clock_us, claims_kept_from, suppression_version,
+--      open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
 --   3  answers (hash): of each process's last commit, "<sequence> <minute of the clock of claims> <answer>"
 -- ARGV
 --   1  epoch of the deployment          2  sequence number of this commit in its process
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
 --   5  the calling process              6  what is to be decided (layout: src/ingest/pack.ts)
---   7  a segment this old in ms takes no further commit
---   8… of each table: its name, the marker row of its segments, the rows for it
+--   7  a segment this old in ms takes no further commit   8  the version of the suppressions that the caller has applied
+--   9… of each table that gets rows: its name, the marker row of its segments, the rows for it
 -- Returns one string:
 --   "e"  this Redis is not that deployment's    "x"  the commit is older than the last one and not repeated
---   "o"  the backlog is full                    else one answer a group, joined by commas:
---   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter a record: "s" stored, "r" repeat
+--   "o"  the backlog is full                    "v<version>"  the suppressions have this newer version; nothing is stored,
+--                                                             now or by a copy of this commit that comes later
+--                                               else one answer a group, joined by commas:
+--   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter a record: "s" stored, "r" repeat,
+--                                                             "d" repeat that says something else
 -- Cost in commands: 3, + 3 or 4 a table, + 2 where a segment is full, + 3; with limits + 4 (a window's
 -- length), with claims + 3, however many they are (up to a thousand).
 -- A repeat passes the limits of its group only where the group says so.
@@ -31,28 +35,28 @@
 local state_key, segments_key, answers_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
-local process, packed, segment_age_ms_max = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local process, packed, segment_age_ms_max, suppression_version = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local copied_bytes_min = 65536
--- Below this another command costs more than another string.
+-- Below this size another command costs more than another string.
 local joined_bytes_max = 2048
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
 local call, unpack_struct, pack_struct = redis.call, struct.unpack, struct.pack
-local sub, find = string.sub, string.find
+local sub, find, byte, char = string.sub, string.find, string.byte, string.char
 
--- 1. Is this the right Redis, and was this commit made already?
+-- 1. Is this the right Redis, and has this commit already been made?
 
 local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claims_kept_from',
-  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us' }
+  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version' }
 local first_open = #state_fields
 local bytes_to_come = #packed
-for i = 8, #ARGV, 3 do
+for i = 9, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
   bytes_to_come = bytes_to_come + #ARGV[i + 2]
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
 local state = call('HMGET', state_key, unpack(state_fields))
--- Without its buckets it was loaded by an older version, and names none by a guess.
+-- Without a number of buckets it was loaded by an older version; the number must not be guessed.
 if state[1] ~= epoch or not state[5] then return 'e' end
 local kept = call('HGET', answers_key, process)
 if kept then
@@ -60,22 +64,23 @@ if kept then
   if sequence == tonumber(last_sequence) then return last_answer end
   if sequence < tonumber(last_sequence) then return 'x' end
 end
+if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end
 local backlog_bytes = tonumber(state[4] or '0')
 if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end
 
--- A clock that was set back must not repeat numbers or bring times of acceptance back: it stands.
+-- A clock that was set back must not repeat numbers or times of acceptance, so this clock then stands still.
 local time = call('TIME')
 local time_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local time_ms = math.floor(time_us / 1000)
 local now_us = math.max(time_us, tonumber(state[2] or '0'))
 local now_ms = math.floor(now_us / 1000)
 
--- Claims and kept answers age by a clock of their own, which age-claims-5.lua moves and no jump of Redis's
--- clock does. The first commit starts it.
+-- Claims and kept answers age by a clock of their own. Only age-claims-4.lua moves it, and no jump of Redis's clock does.
+-- The first commit starts it.
 local claim_clock_us = tonumber(state[9] or now_us)
 local claim_minute = math.floor(claim_clock_us / 60000000)
 
--- Many fields of one hash cost a seventh of as many keys. Lua passes no more than some thousand at once.
+-- Many fields of one hash cost a seventh of as many keys. Lua can pass only some thousand at once.
 local fields_max = 1000
 
 local function read_fields(key, fields)
@@ -95,20 +100,20 @@ local function write_fields(key, pairs_of)
   end
 end
 
--- 2. Rate limits: a log of (time, count) entries for each of what is limited, packed, oldest first. A hash
--- holds the logs that were written within one generation, a time as long as their entries count: every entry
--- that counts is in the hash of this generation or of the one before.
+-- 2. Rate limits: for each limited user or environment a packed log of (time, count) entries, oldest first. A hash holds
+-- the logs that were written within one generation, which is as long as an entry counts. So every entry that counts is in
+-- the hash of this generation or of the one before.
 
 local entry_bytes = 12
 local kinds, kind_of_log, logs, log_starts, log_used, log_added, at = {}, {}, {}, {}, {}, {}, nil
 
--- What is limited waits for time to pass, so after a clock was set back this one goes on from where it was.
+-- Limited callers wait for time to pass, so after Redis's clock was set back this clock goes on from where it was.
 local limit_clock_us = tonumber(state[7] or '0')
 local limit_clock_ahead_us = math.max(tonumber(state[8] or '0'), limit_clock_us - time_us)
 local limit_now_us = time_us + limit_clock_ahead_us
 local limit_now_ms = math.floor(limit_now_us / 1000)
 
--- Of logs whose entries count as long: those of other windows than this one may be in the same hash.
+-- For logs whose entries count equally long: logs with other windows may be in the same hash.
 local function generation_key(kind, generation)
   return string.format('%slimits:%d:%.0f', prefix, kind.keeps_ms, generation)
 end
@@ -132,7 +137,10 @@ end
 for _, kind in pairs(kinds) do
   local newer = read_fields(generation_key(kind, kind.generation), kind.digests)
   local older = read_fields(generation_key(kind, kind.generation - 1), kind.digests)
-  for n, i in ipairs(kind.logs) do logs[i] = newer[n] or older[n] or '' end
+  for n, i in ipairs(kind.logs) do
+    logs[i] = newer[n] or older[n] or ''
+    kind.expires = kind.expires or newer[n]
+  end
 end
 
 -- Finds the first entry of a log that counts, and the sum of those that do.
@@ -159,7 +167,7 @@ local function wait_for_room(i, cost, max)
   return kind.keeps_ms
 end
 
--- The log with what this commit added to it, without what has left the window.
+-- The log with the entries of this commit and without those that have left the window.
 local function renewed_log(i)
   local log, slot, added = logs[i], kind_of_log[i].slot, log_added[i]
   local last = #log - entry_bytes + 1
@@ -172,17 +180,18 @@ local function renewed_log(i)
   return sub(log, log_starts[i]) .. pack_struct('>dI4', slot, added)
 end
 
--- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 14 bytes of event id. A
--- bucket is named by the first bits of its ids, in 3 bytes. It is written whole, so that expired entries go;
--- with few entries that is less than a command for each claim. Which ones have expired is decided by
--- age-claims-5.lua alone, which also takes them out of the buckets that are not written.
+-- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and its next byte
+-- xor the print of the record (src/ingest/print.ts), which is never 0; of an entry by an earlier version just that byte. The first bits of
+-- its ids, in 3 bytes, name a bucket. A bucket is rewritten as a whole, which drops expired entries; with few entries that
+-- costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
+-- buckets that are not written.
 
 local claims_key = prefix .. 'claims'
 local bucket_count = tonumber(state[5])
 -- Until that script has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)
-local ids, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, 0
+local ids, prints, unprinted, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, {}, {}, 0
 
 local id_count
 id_count, at = unpack_struct('>I2', packed, at)
@@ -196,26 +205,31 @@ if id_count > 0 then
       bucket = #fields + 1
       fields[bucket], bucket_of_field[field] = field, bucket
     end
-    ids[i], bucket_of_id[i] = sub(packed, at, at + 13), bucket
-    at = at + 14
+    ids[i], bucket_of_id[i] = sub(packed, at, at + 12), bucket
+    prints[i], unprinted[i] = byte(packed, at + 13, at + 14)
+    at = at + 15
   end
   buckets = read_fields(claims_key, fields)
 end
 
--- Whether an id was claimed before, also in this commit.
-local function is_claimed(i)
+-- The last byte of an id's entry if it was claimed before, including in this commit.
+local function claimed_as(i)
   local bucket = bucket_of_id[i]
   local entries, added = buckets[bucket], bucket_added[bucket]
-  return (entries and find(entries, ids[i], 1, true)) or (added and find(added, ids[i], 1, true))
+  local from = entries and find(entries, ids[i], 1, true)
+  if from then return byte(entries, from + 13) end
+  from = added and find(added, ids[i], 1, true)
+  return from and byte(added, from + 13)
 end
 
--- Claims an id in memory; false when it was claimed before.
+-- Claims an id in memory. Returns the letter of its record.
 local function claim(i)
-  if is_claimed(i) then return false end
+  local print = claimed_as(i)
+  if print then return (print == prints[i] or print == unprinted[i]) and 'r' or 'd' end
   local bucket = bucket_of_id[i]
-  bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i]
+  bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i] .. char(prints[i])
   claim_count = claim_count + 1
-  return true
+  return 's'
 end
 
 -- 4. Decide every group, in order.
@@ -226,7 +240,7 @@ local next_id = 1
 -- Whether all records of the runs packed from here are repeats.
 local function all_claimed(run_at, count)
   for i = 1, count do
-    if unpack_struct('>B', packed, run_at) < 128 or not is_claimed(next_id + i - 1) then return false end
+    if unpack_struct('>B', packed, run_at) < 128 or not claimed_as(next_id + i - 1) then return false end
     run_at = run_at + 7
   end
   return true
@@ -271,22 +285,22 @@ while at <= #packed do
   for i = 1, run_count do
     local kind, records, bytes
     kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
-    local fresh = not limited
+    local letter = limited and 'r' or 's'
     if kind >= 128 then
       kind = kind - 128
-      fresh = fresh and claim(next_id)
+      if not limited then letter = claim(next_id) end
       next_id = next_id + 1
     end
     local rows_of = tables[kind + 1]
-    if fresh then keep(rows_of, bytes, records) end
-    letters[i] = string.rep(fresh and 's' or 'r', records)
+    if letter == 's' then keep(rows_of, bytes, records) end
+    letters[i] = string.rep(letter, records)
     rows_of.at = rows_of.at + bytes
   end
   answers[#answers + 1] = limited and string.format('l%d:%.0f', wait_limit, wait_ms) or table.concat(letters)
 end
 local answer = table.concat(answers, ',')
 
--- 5. Write: rows first, then what remembers them. From here on nothing fails.
+-- 5. Write: rows first, then what records them. From here on nothing fails.
 
 local received = string.format('"%d.%03d"]\n', math.floor(now_ms / 1000), now_ms % 1000)
 local last_number = tonumber(state[3] or '0')
@@ -297,7 +311,7 @@ if not state[9] then
 end
 local backlog_rows_added = 0
 
--- The rows that are stored of a table: as they came, unless some were repeats or limited.
+-- The rows of a table to store: as they came, unless some are repeats or limited.
 local function rows_to_append(rows_of)
   local pieces, rows = rows_of.pieces, rows_of.rows
   if #pieces == 1 and pieces[1].to - pieces[1].from == #rows then return rows end
@@ -315,13 +329,13 @@ local function append_rows(index, rows_of)
     number, commits, opened_ms = string.match(open, '^(%d+) (%d+) (%d+)$')
     segment_key = prefix .. 'segment:' .. table_name .. ':' .. number
     length = call('STRLEN', segment_key)
-    -- An overdue one may be open only because a power cut took its sealing back (`appendfsync everysec`):
+    -- An overdue segment may be open only because a power cut undid its sealing (`appendfsync everysec`):
     -- ClickHouse may have it, and would not take what is appended to it now.
     local open_ms = time_ms - tonumber(opened_ms)
     -- Below zero: the clock was set back since.
     if length >= segment_bytes_max or open_ms >= segment_age_ms_max or open_ms < 0 then
       number = nil
-      -- A string that grew holds up to twice its bytes; a copy does not.
+      -- A string that grew occupies up to twice its bytes; a copy does not.
       if length >= copied_bytes_min then
         call('COPY', segment_key, segment_key .. ':copy')
         call('RENAME', segment_key .. ':copy', segment_key)
@@ -343,7 +357,7 @@ local function append_rows(index, rows_of)
   if #rows < joined_bytes_max then
     call('APPEND', segment_key, text .. rows)
   else
-    -- The far end first: what Redis refuses for its length leaves nothing behind.
+    -- The far end first: if Redis refuses the length, nothing is left behind.
     call('SETRANGE', segment_key, length + #text, rows)
     call('SETRANGE', segment_key, length, text)
   end
@@ -383,7 +397,10 @@ for _, kind in pairs(kinds) do
   if #changed > 0 then
     local key = generation_key(kind, kind.generation)
     write_fields(key, changed)
-    call('PEXPIRE', key, math.ceil((kind.generation + 2) * kind.keeps_ms - limit_now_ms))
+    -- A hash that was there expires already.
+    if not kind.expires then
+      call('PEXPIRE', key, math.ceil((kind.generation + 2) * kind.keeps_ms - limit_now_ms))
+    end
   end
 end
 
@@ -395,7 +412,9 @@ if log_count > 0 then
 end
 changes[#changes + 1], changes[#changes + 2] = 'last_number', string.format('%.0f', last_number)
 changes[#changes + 1], changes[#changes + 2] = 'bytes', string.format('%.0f', backlog_bytes)
+if backlog_rows_added > 0 then
+  changes[#changes + 1], changes[#changes + 2] = 'rows', string.format('%.0f', tonumber(state[10] or '0') + backlog_rows_added)
+end
 call('HSET', state_key, unpack(changes))
-if backlog_rows_added > 0 then call('HINCRBY', state_key, 'rows', backlog_rows_added) end
 call('HSET', answers_key, process, string.format('%d %d %s', sequence, claim_minute, answer))
 return answer

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts a compressed form in the place of a sealed segment's bytes. May be called again. Allowed when Redis is full: it
+-- Replaces a sealed segment's bytes by their compressed form. May be called again. Allowed when Redis is full, since it
 -- makes room.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  the segment
@@ -13,7 +13,7 @@ local table_name, number, length_was, compressed = ARGV[1], ARGV[2], tonumber(AR
 if not redis.call('ZSCORE', segments_key, table_name .. ':' .. number) then return 0 end
 local open = redis.call('HGET', state_key, 'open.' .. table_name)
 if open and string.match(open, '^(%d+) ') == number then return -1 end
--- Rows that are taken out leave fewer bytes, and a compressed form does not begin as rows do.
+-- Removing rows leaves fewer bytes, and a compressed form does not begin as rows do.
 if redis.call('STRLEN', segment_key) ~= length_was then return 0 end
 if redis.call('GETRANGE', segment_key, 0, 0) == 'z' then return 0 end
 redis.call('SET', segment_key, compressed)

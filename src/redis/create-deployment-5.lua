@@ -1,4 +1,4 @@
--- Makes a new deployment's document, unless a first start that was cut off left one.
+-- Creates a new deployment's document, unless an interrupted first start left one.
 --
 -- KEYS  1  epoch   2  nonce of whoever loads   3  documents (hash)   4  keys of documents to mirror (set)   5  version
 -- ARGV  1  nonce of the caller   2  key of the deployment's document   3  the document

@@ -1,4 +1,4 @@
--- Ends a deletion request whose targets are lost, by word of an administrator. Its document stays.
+-- Ends a deletion request whose targets are lost, on an administrator's command. Its document stays.
 --
 -- KEYS  1  deletion requests (hash)   2  lost requests (sorted set)   3  requests to mirror (set)
 --       4  targets of the request, of which a restore may have found some

@@ -1,4 +1,4 @@
--- Ends a pairing of an environment, waiting or live: nothing of it stays. May be called again.
+-- Ends a waiting or live pairing of an environment and removes everything of it. May be called again.
 --
 -- KEYS  1  the pairing (hash)   2  all waiting pairings (sorted set)   3  all live pairings (sorted set)
 --       The prefix of the keys of its code and of its other places is the pairing's.

@@ -1,11 +1,11 @@
--- An administrator has entered a code: the pairing lives from now on, while somebody renews it. Several may
--- enter the same code. One step, so that the pairing cannot end halfway.
+-- An administrator has entered a code: from now on the pairing lives as long as somebody renews it. Several administrators
+-- may enter the same code. One step, so that the pairing cannot end in between.
 --
 -- KEYS  1  the code   2  all waiting pairings (sorted set)   3  all live pairings (sorted set by end, ms)
 --       The prefix of the keys of the pairing is the code's.
 -- ARGV  1  ms that it lives without being renewed   2  ms that it lives at most
--- Returns the id of the pairing, its app_id and the ms that it lives at most, or nil when nobody waits with
--- this code. Cost in commands: 11.
+-- Returns the id of the pairing, its app_id and the ms that it lives at most, or nil if no pairing has this
+-- code. Cost in commands: 11.
 
 local prefix = string.match(KEYS[1], '^{%w+}:')
 local time = redis.call('TIME')

@@ -1,5 +1,5 @@
--- Forgets a segment that ClickHouse has: its bytes, its place among the outstanding ones, its share of the
--- backlog and its burnt tokens, in one step, so that the backlog's size never drifts and nothing of it stays.
+-- Forgets a segment that ClickHouse has: its bytes, its entry among the outstanding segments, its share of the backlog
+-- and its burnt tokens. One step, so that the size of the backlog stays exact and nothing of the segment is left.
 -- May be called again.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
@@ -11,7 +11,8 @@ local state_key, segments_key, rows_key, segment_key = KEYS[1], KEYS[2], KEYS[3]
 local member = ARGV[1]
 
 if redis.call('ZREM', segments_key, member) == 0 then return 0 end
--- Subtracted from zero: the negative of zero is "-0", which Redis takes for no integer, and a segment may have no rows.
+-- Subtracted from zero: a segment may have no rows, and the negative of zero is "-0", which Redis does not accept as an
+-- integer.
 redis.call('HINCRBY', state_key, 'bytes', 0 - redis.call('STRLEN', segment_key))
 redis.call('HINCRBY', state_key, 'rows', 0 - tonumber(redis.call('HGET', rows_key, member) or '0'))
 redis.call('HDEL', rows_key, member)

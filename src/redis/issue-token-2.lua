@@ -1,9 +1,9 @@
--- Stores a token's hash with what it stands for, unless as many are live that were issued for the same key: so that
--- minting cannot fill Redis, and no token that was given ends before its time.
+-- Stores a token's hash with what it stands for, unless the same key already has the most live tokens that it may have. So
+-- minting cannot fill Redis, and no issued token ends before its time.
 --
 -- KEYS  1  the token   2  live tokens issued for the same API key (sorted set, by the ms since 1970 when they end)
 -- ARGV  1  what it stands for   2  lifetime in ms   3  live tokens at most
--- Returns 0 when it is issued, else the milliseconds until one of the live ones ends.
+-- Returns 0 if it is issued, else the milliseconds until one of the live tokens ends.
 -- Cost in commands: 6.
 
 local token_key, live_key = KEYS[1], KEYS[2]

@@ -1,5 +1,5 @@
--- Notes that ClickHouse has the targets of a pending deletion request, and nothing else: its progress may be further than
--- the caller knows. The document is text of ours, which is not decoded: cjson would write empty lists as objects.
+-- Notes that ClickHouse has the targets of a pending deletion request, and changes nothing else, since the request may have
+-- progressed further than the caller knows. The document is edited as text: cjson would write empty lists as objects.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  requests to mirror (set)
 --       4  requests whose targets ClickHouse does not have yet (set)

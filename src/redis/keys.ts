@@ -1,12 +1,11 @@
-// All names of keys in Redis. Every key of a shard carries the shard's hash tag, so that one script may touch
-// any of them, on one Redis as on a cluster; what belongs to no shard carries the tag of the registry.
+// The names of all keys in Redis. Every key of a shard carries the shard's hash tag, so one script may touch any of them,
+// also on a cluster. Keys that belong to no shard carry the tag of the registry.
 
 import { createHash } from 'node:crypto';
+import type { TableVersion } from '../contract/records.js';
 
-export type TableName = string;
-
-/** A segment: one table's rows in one shard, stored in ClickHouse by one insert. */
-export type Segment = { readonly table: TableName; readonly number: string };
+/** A segment: rows of one table and version in one shard, stored in ClickHouse by one insert. */
+export type Segment = { readonly table: TableVersion; readonly number: string };
 
 /** The hash tag of a shard, which is also the prefix of its BullMQ queues. */
 export function shardTag(shard: number): string {
@@ -21,7 +20,7 @@ export function shardOf(appId: string, shards: number): number {
 export const shardKeys = {
   /** Hash: epoch, clock, last number, backlog, open segments. The scripts derive the prefix from it. */
   state: (shard: number) => `${shardTag(shard)}:state`,
-  /** Sorted set of "<table>:<number>": the segments that ClickHouse does not have yet. */
+  /** Sorted set of "<table version>:<number>": the segments that ClickHouse does not have yet. */
   segments: (shard: number) => `${shardTag(shard)}:segments`,
   /** Hash of rows by segment. */
   segmentRows: (shard: number) => `${shardTag(shard)}:segment_rows`,
@@ -30,7 +29,7 @@ export const shardKeys = {
   claims: (shard: number) => `${shardTag(shard)}:claims`,
   /** Hash of claims by minute, from which the window is computed. */
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
-  /** Sorted set of the minutes of the clock of claims by the last number when it reached them. */
+  /** Sorted set of minutes of the clock of claims, each by the last number when the clock reached it. */
   claimMinutes: (shard: number) => `${shardTag(shard)}:claim_minutes`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
@@ -38,13 +37,15 @@ export const shardKeys = {
   ticked: (shard: number) => `${shardTag(shard)}:ticked`,
   /** Present for a while after a worker began to compress waiting segments. */
   compressing: (shard: number) => `${shardTag(shard)}:compressing`,
+  /** Present while a worker adds keys of the shard to the index. */
+  indexing: (shard: number) => `${shardTag(shard)}:indexing`,
   /** Hash of the answers of each process's last commit. */
   answers: (shard: number) => `${shardTag(shard)}:answers`,
 } as const;
 
 export const registryKeys = {
   epoch: '{registry}:epoch',
-  /** Nonce of the process that loads the deployment into an emptied Redis; goes by itself when that one is killed. */
+  /** Nonce of the process that loads the deployment into an emptied Redis. It expires if that process is killed. */
   loading: '{registry}:loading',
   /** Hash of documents by "<kind>:<id>". */
   documents: '{registry}:documents',
@@ -52,56 +53,92 @@ export const registryKeys = {
   version: '{registry}:version',
   /** Set of the documents' keys that ClickHouse does not have yet. */
   unmirrored: '{registry}:unmirrored',
-  /** Hash of counters by "<app_id>:<mending>". */
-  mendings: '{registry}:mendings',
-  /** Sorted set of the last rejected records of an environment by time, without values. */
+  /** Hash of the audit log's lines that ClickHouse does not have yet. */
+  audit: '{registry}:audit',
+  /** Hash of counters by "<app_id>:<what is counted>". */
+  counts: '{registry}:mendings',
+  /** Sorted set of an environment's last rejected records by time, without values. */
   rejected: (appId: string) => `{registry}:rejected:${appId}`,
-  /** Hash of deletion requests by id: what was asked, how far it is, the evidence. No identity. */
+  /** Hash of deletion requests by id: the request, its progress, the evidence. No identity. */
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   unkeptDeletions: '{registry}:deletions_unkept',
-  /** Sorted set like that of pending ones: requests that can never be carried out, until somebody ends them. */
+  /** Sorted set like that of pending requests: those that can never be carried out, until somebody ends them. */
   lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
-  /** The targets of a request; gone when it is complete. */
+  /** Sorted set of "<account_id> <time> <request id>", sorted by these texts: what an account can list. */
+  listedDeletions: '{registry}:deletions_listed',
+  /** Set of the complete requests whose account is to be called. */
+  dueCallbacks: '{registry}:callbacks_due',
+  /** A caller's reference: the keyed hash of the list that came with it, and the request's id. It expires. */
+  deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
+  /** The list of users of a request; gone when it is complete. */
   deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
+  /** Keyed hashes of the users that a request deleted, 16 bytes each, as long as a backup may hold them. It expires. */
+  deletedUsers: (requestId: string) => `{registry}:deleted_users:${requestId}`,
+  /** Present as long as Redis has the hashes of all users that were deleted since this backup began. It expires. */
+  deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
+  /** Sorted set of "<account_id> <export id>" by the time of their end. */
+  exports: '{registry}:exports',
+  /** The request of an export, which names users. It expires, and a deletion of one of them removes it. */
+  export: (id: string) => `{registry}:export:${id}`,
+  /** Present while a backup takes the place of ClickHouse's tables; no round of deletions begins. */
+  restoringBackup: '{registry}:restoring_backup',
   /** Present for a while after a round of deletions, so that requests gather for the next one. */
   deletionRound: '{registry}:deletion_round',
-  /** Present while the append-only file still holds what was deleted. */
+  /** Present while the append-only file still holds deleted data. */
   rewriteWanted: '{registry}:rewrite_wanted',
   /** Held by whoever moves or deletes failed rows. */
   failedRowsLock: '{registry}:failed_rows_lock',
   /** Held by whoever looked for stray targets last. */
   strayTargets: '{registry}:stray_targets',
+  /** Present for a while after a run that deleted what is over. */
+  retentionRun: '{registry}:retention_run',
   rewriteSpacing: '{registry}:rewrite_spacing',
-  /** Counts mirrored forms of deletion requests. */
+  /** Counts the mirrored forms of deletion requests. */
   deletionVersion: '{registry}:deletions_version',
+  /** Hash: version of all suppressions, how far ClickHouse has them, from where on changes are kept, users by account. */
+  suppressions: '{registry}:suppressions',
+  /** Sorted set of the last changes of suppressions by version. */
+  suppressionChanges: '{registry}:suppression_changes',
+  /** Hash of an account's suppressed names: keyed hashes, each with the version since when, and its roots. */
+  suppressedNames: (accountId: string) => `{registry}:suppressed_names:${accountId}`,
+  /** Sets of the names that are suppressed because of a root. */
+  suppressedBy: (accountId: string, root: string) => `{registry}:suppressed_by:${accountId}:${root}`,
+  /** Counts the submissions of suppressions by a token. */
+  suppressionRequests: (digest: string) => `{registry}:suppression_requests:${digest}`,
   token: (hash: string) => `{registry}:token:${hash}`,
   /** Sorted set of the live tokens that were issued for a key. */
   liveTokens: (keyHash: string) => `{registry}:live_tokens:${keyHash}`,
   tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
   statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
+  /** A person's session of the console; it expires. */
+  session: (hash: string) => `{registry}:session:${hash}`,
+  /** Sorted set of the hashes of a person's sessions by the time at which they end. */
+  sessionsOf: (personId: string) => `{registry}:sessions_of:${personId}`,
+  /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be looked at. It expires. */
+  signIns: (digest: string) => `{registry}:sign_ins:${digest}`,
   /** Hash of the processes' metrics by process. */
   metrics: (host: string) => `{registry}:metrics:${host}`,
 } as const;
 
-/** Pairings of devices with the Event Visualizer. All of them end by themselves. */
+/** Pairings of devices with the Event Visualizer. All of these keys expire. */
 export const visualizerKeys = {
   /** Hash: app_id, code, digest of the device's address, state, and when it ends at the latest. */
   pairing: (id: string) => `{visualizer}:pairing:${id}`,
-  /** The id of the pairing that waits with this code, or lives by it. */
+  /** The id of the pairing that waits or lives with this code. */
   code: (code: string) => `{visualizer}:code:${code}`,
   /** Sorted sets of pairings by the time at which they end. */
   waiting: '{visualizer}:waiting',
   waitingOfApp: (appId: string) => `{visualizer}:waiting_of_app:${appId}`,
   waitingOfAddress: (digest: string) => `{visualizer}:waiting_of_address:${digest}`,
   live: '{visualizer}:live',
-  /** Counts the wrong tokens and codes from an address. */
+  /** Counts the wrong codes from an address. */
   failures: (digest: string) => `{visualizer}:failures:${digest}`,
-  /** Channel, no key: what a live pairing shows. */
+  /** A channel, not a key: what a live pairing shows. */
   channel: (id: string) => `visualizer:${id}`,
 } as const;
 
@@ -111,5 +148,5 @@ export function memberOf(segment: Segment): string {
 
 export function segmentOfMember(member: string): Segment {
   const colon = member.lastIndexOf(':');
-  return { table: member.slice(0, colon) as TableName, number: member.slice(colon + 1) };
+  return { table: member.slice(0, colon) as TableVersion, number: member.slice(colon + 1) };
 }

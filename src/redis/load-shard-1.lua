@@ -1,11 +1,12 @@
--- Makes a shard ready to take commits for a deployment: sets its epoch last, and never lets its numbers fall
--- below what ClickHouse has seen, since a repeated number would be a repeated token. May be called again.
+-- Makes a shard ready to take commits for a deployment. Sets its epoch last, and never lets its numbers fall below what
+-- ClickHouse has seen, since a repeated number would be a repeated token. Notes that the keys of all earlier segments are
+-- forgotten, so workers ask the index. May be called again.
 --
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  highest number that was given before   3  buckets for claims: a power of two
---       4  nonce with which the caller reserved its numbers
--- Returns 1 when the shard was loaded by this call, 0 when it was before; nil when the numbers that the caller
--- reserved are gone: Redis was emptied, or another load reserved since.
+--       4  nonce with which the caller reserved its numbers   5  version of the suppressions
+-- Returns 1 if this call loaded the shard, 0 if it was loaded before; nil if the numbers that the caller reserved are
+-- gone: Redis was emptied, or another load has reserved numbers since.
 
 local state_key, epoch, number_floor, bucket_count = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
@@ -16,6 +17,12 @@ if number_floor > last_number then
   redis.call('HSET', state_key, 'last_number', string.format('%.0f', number_floor))
 end
 redis.call('HSETNX', state_key, 'claim_bucket_count', bucket_count)
+-- A shard that a version without an index has loaded gets it by age-claims-4.lua.
+if not loaded then redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor)) end
+-- API processes may have kept older suppressions in memory while Redis was empty.
+if tonumber(ARGV[5]) > tonumber(redis.call('HGET', state_key, 'suppression_version') or '0') then
+  redis.call('HSET', state_key, 'suppression_version', ARGV[5])
+end
 redis.call('HSET', state_key, 'epoch', epoch)
 redis.call('HDEL', state_key, 'loading')
 return loaded and 0 or 1

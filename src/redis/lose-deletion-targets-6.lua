@@ -1,12 +1,12 @@
--- Moves a deletion request from the pending ones to the lost ones, since nobody has its targets: it waits for what can
--- never come, and must hold up nobody. May be called again.
+-- Moves a deletion request whose targets nobody has from the pending to the lost requests, so that it delays nobody. May be
+-- called again.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
 --       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
 --       6  the targets as Redis has them
 -- ARGV  1  request id   2  its document   3  its member in the pending requests
---       4  the targets as the caller read them, empty for none: a restore may have brought them since
--- Returns 1 when this call took it out, else 0.
+--       4  the targets as the caller read them, empty for none: a restore may have brought them back since
+-- Returns 1 if this call moved it, else 0.
 
 if (redis.call('GET', KEYS[6]) or '') ~= ARGV[4] then return 0 end
 redis.call('SREM', KEYS[5], ARGV[1])
@@ -16,6 +16,6 @@ redis.call('ZREM', KEYS[2], ARGV[3])
 redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])
--- They name users, and nobody reads them any more.
+-- The targets name users, and nobody reads them any more.
 redis.call('DEL', KEYS[6])
 return 1

@@ -1,5 +1,5 @@
--- Strikes deletion requests off the list of those that ClickHouse lacks, unless they changed since they were read:
--- then they are copied once more.
+-- Removes deletion requests from the list of those that ClickHouse lacks, unless they have changed since they were read:
+-- then they are copied again.
 --
 -- KEYS  1  requests to mirror (set)   2  deletion requests (hash)
 -- ARGV  request id and SHA-1 of the document that was copied, in turn

@@ -1,5 +1,5 @@
--- Tells the lowest number of the segments that ClickHouse does not have yet. One step with the look at the epoch: an
--- emptied Redis has no such segments either, while their inserts may still be under way.
+-- Returns the lowest number of the segments that ClickHouse does not have yet. Checks the epoch in the same step: an emptied
+-- Redis has no such segments either, while their inserts may still be under way.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)
 -- ARGV  1  epoch of the deployment

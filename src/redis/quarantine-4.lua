@@ -1,11 +1,10 @@
--- Takes the rows that ClickHouse refuses for their data out of a sealed segment, by replacing its bytes. The
--- caller has stored those rows elsewhere before. May be called again: it acts only on the bytes it was
--- meant for.
+-- Removes the rows that ClickHouse refuses for their data from a sealed segment, by replacing its bytes. The caller has
+-- already stored those rows elsewhere. May be called again: it acts only on the bytes that it is meant for.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
 --       4  the segment, perhaps compressed
 -- ARGV  1  its member   2  length in bytes of its rows as the caller read it   3  the bytes that remain
---       4  how many rows were taken out
+--       4  how many rows were removed
 -- Returns 1 when replaced, else 0. Cost in commands: 7.
 
 local state_key, segments_key, rows_key, segment_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -13,7 +12,7 @@ local member, length_was, remaining, rows_taken = ARGV[1], tonumber(ARGV[2]), AR
 
 if not redis.call('ZSCORE', segments_key, member) then return 0 end
 local stored_length = redis.call('STRLEN', segment_key)
--- A compressed one begins with the length of its rows (segment-bytes.ts), which only this script changes.
+-- A compressed segment begins with the length of its rows (segment-bytes.ts), which only this script changes.
 local length = tonumber(string.match(redis.call('GETRANGE', segment_key, 0, 15), '^z(%d+):')) or stored_length
 if length ~= length_was then return 0 end
 redis.call('SET', segment_key, remaining)

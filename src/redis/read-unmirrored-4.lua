@@ -1,8 +1,8 @@
--- Reads the documents that ClickHouse lacks, with the version under which to copy them. One step: a Redis that was
--- emptied in between would have its documents copied as removed.
+-- Reads the documents that ClickHouse lacks, with the version under which to copy them. One step: if Redis were emptied in
+-- between, the documents would be copied as removed.
 --
 -- KEYS  1  epoch   2  version   3  keys of documents to mirror (set)   4  documents (hash)
--- ARGV  1  'raise' when each copy takes a version of its own, else 'keep'
+-- ARGV  1  'raise' if each copy needs a version of its own, else 'keep'
 -- Returns the version and, in turn, each key and its document (empty when it was removed); only the version when
 -- there is nothing to copy; nil when this Redis does not hold the deployment.
 

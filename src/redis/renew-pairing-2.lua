@@ -1,4 +1,4 @@
--- Keeps a live pairing and its code for another while, at most until its end.
+-- Keeps a live pairing and its code for some more time, at most until its end.
 --
 -- KEYS  1  the pairing (hash)   2  all live pairings (sorted set by end, ms)
 --       The prefix of the key of its code is the pairing's.

@@ -1,11 +1,10 @@
--- Raises the last number of a shard that is not loaded yet above every number that was given before, so that
--- ClickHouse can be told to refuse segments up to it. What the shard gives once it is loaded is higher, whoever
--- loads it.
+-- Raises the last number of a shard that is not loaded yet above every number that was given before, so that ClickHouse
+-- can be told to refuse segments up to it. Once the shard is loaded it gives higher numbers, whoever loads it.
 --
 -- KEYS  1  state of the shard (hash)
--- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere   3  nonce of the caller: only whoever
+-- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere   3  nonce of the caller: only the process that
 --       reserved last, in this Redis, may load the shard
--- Returns the number as text; nil when the shard is loaded, since it gives numbers of its own by now.
+-- Returns the number as text; nil if the shard is loaded, since it already gives numbers of its own.
 
 local state_key, epoch, number_floor = KEYS[1], ARGV[1], tonumber(ARGV[2])
 

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from './client.js';
+import { classifyRedisFault } from './faults.js';
 
 export type Script = {
   readonly name: string;
@@ -15,10 +16,13 @@ export const scripts = {
   commit: load('commit-3'),
   seal: load('seal-2'),
   forget: load('forget-4'),
-  ageClaims: load('age-claims-5'),
+  ageClaims: load('age-claims-4'),
+  indexable: load('indexable-2'),
+  keysIndexed: load('keys-indexed-1'),
   quarantine: load('quarantine-4'),
   compressSegment: load('compress-segment-3'),
   writeRegistry: load('write-registry-4'),
+  addAuditLine: load('add-audit-line-2'),
   readUnmirrored: load('read-unmirrored-4'),
   mirrored: load('mirrored-2'),
   mirroredDeletions: load('mirrored-deletions-2'),
@@ -27,33 +31,45 @@ export const scripts = {
   beginLoad: load('begin-load-3'),
   renewLoad: load('renew-load-1'),
   createDeployment: load('create-deployment-5'),
-  clearLeftovers: load('clear-leftovers-9'),
+  clearLeftovers: load('clear-leftovers-11'),
   loadDocuments: load('load-documents-4'),
   loadPendingDeletions: load('load-pending-deletions-6'),
+  loadListedDeletions: load('load-listed-deletions-3'),
+  loadDueCallbacks: load('load-due-callbacks-3'),
+  noteCallback: load('note-callback-3'),
+  loadReferences: load('load-references-3'),
   endLoad: load('end-load-4'),
   oldestOutstanding: load('oldest-outstanding-2'),
   fence: load('fence-1'),
-  submitDeletion: load('submit-deletion-6'),
+  submitDeletion: load('submit-deletion-8'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
   updateDeletion: load('update-deletion-3'),
-  completeDeletion: load('complete-deletion-4'),
+  completeDeletion: load('complete-deletion-5'),
   loseDeletionTargets: load('lose-deletion-targets-6'),
   endDeletion: load('end-deletion-4'),
+  submitExport: load('submit-export-4'),
   lockFailedRows: load('lock-failed-rows-1'),
   renewFailedRowsLock: load('renew-failed-rows-lock-1'),
   freeFailedRowsLock: load('free-failed-rows-lock-1'),
   issueToken: load('issue-token-2'),
+  noteKeyUse: load('note-key-use-3'),
+  bookSignIn: load('book-sign-in-2'),
   beginPairing: load('begin-pairing-5'),
   enterPairing: load('enter-pairing-3'),
   renewPairing: load('renew-pairing-2'),
   endPairing: load('end-pairing-3'),
+  changeSuppressions: load('change-suppressions-5'),
+  raiseSuppressions: load('raise-suppressions-1'),
+  floorSuppressions: load('floor-suppressions-2'),
+  loadSuppressions: load('load-suppressions-5'),
+  endLoadSuppressions: load('end-load-suppressions-3'),
   takeTurn: load('take-turn-1'),
   time: load('time-1'),
 } as const;
 
 /**
  * Runs a script once. Rejects with the connection's fault; whether the script ran is then unknown.
- * A Redis that does not know the script yet has not run it: it is told the text and asked again.
+ * A Redis that does not know the script yet has not run it: it gets the text and is asked again.
  */
 export async function runScript(
   redis: Redis,
@@ -64,7 +80,7 @@ export async function runScript(
   try {
     return await redis.evalsha(script.sha, script.keys, ...keys, ...args);
   } catch (error) {
-    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
+    if (classifyRedisFault(error) !== 'unknown_script') throw error;
     return redis.eval(script.text, script.keys, ...keys, ...args);
   }
 }

@@ -1,29 +1,27 @@
-// The metrics of all processes of one host: each leaves its own in Redis every two seconds, and whichever is
-// asked adds them up. While Redis is away the answer is the asked process's own.
+// The metrics of all processes of one host. Each process writes its own to Redis every two seconds, and the process that
+// is asked adds them up. While Redis is away it answers with its own metrics only.
 
 import { hostname } from 'node:os';
-import { AggregatorRegistry, type MetricObject } from 'prom-client';
+import { sharedMetrics } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
-import { registry } from '../metrics.js';
+import { processRegistry } from '../metrics.js';
+import { AggregatorRegistry, type MetricObject } from '../packages/prom-client.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 
-const shareEveryMs = 2_000;
-const staleMs = 10_000;
-
 type Shared = { readonly atMs: number; readonly metrics: MetricObject[] };
 
-/** Starts to share this process's metrics; the function returned stops it and takes them back. */
+/** Starts to share this process's metrics. The returned function stops it and removes them. */
 export function shareMetrics(redis: Redis, processName: string, log: Log): () => Promise<void> {
   const key = registryKeys.metrics(hostname());
   const share = async () => {
-    const shared: Shared = { atMs: Date.now(), metrics: await registry.getMetricsAsJSON() };
+    const shared: Shared = { atMs: Date.now(), metrics: await processRegistry.getMetricsAsJSON() };
     await redis.hset(key, processName, JSON.stringify(shared));
-    await redis.pexpire(key, staleMs);
+    await redis.pexpire(key, sharedMetrics.staleMs);
   };
   const timer = setInterval(() => {
     share().catch((error: unknown) => log.debug({ error: describeError(error) }, 'metrics are not shared'));
-  }, shareEveryMs);
+  }, sharedMetrics.writeEveryMs);
   return async () => {
     clearInterval(timer);
     if (redis.status === 'ready') await redis.hdel(key, processName);
@@ -32,14 +30,14 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
 
 /** The metrics of all processes of this host in Prometheus's text format. */
 export async function readSharedMetrics(redis: Redis, processName: string): Promise<string> {
-  const own = await registry.getMetricsAsJSON();
+  const own = await processRegistry.getMetricsAsJSON();
   const others = await redis
     .hgetall(registryKeys.metrics(hostname()))
     .then((shared) =>
       Object.entries(shared)
         .filter(([name]) => name !== processName)
         .map(([, text]) => JSON.parse(text) as Shared)
-        .filter(({ atMs }) => Date.now() - atMs < staleMs)
+        .filter(({ atMs }) => Date.now() - atMs < sharedMetrics.staleMs)
         .map(({ metrics }) => metrics),
     )
     .catch((): MetricObject[][] => []);

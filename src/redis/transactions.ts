@@ -1,11 +1,11 @@
-// Commands that Redis carries out in one step, with nothing of anybody else's between them.
+// Commands that Redis carries out in one step, without anybody else's commands between them.
 
 import type { Redis } from './client.js';
 
 type Replies = readonly (readonly [error: Error | null, value: unknown])[];
 
 /** The values that a transaction's `exec` settled with. Throws the first error among them. */
-export function valuesOf(replies: Replies | null): unknown[] {
+export function transactionValues(replies: Replies | null): unknown[] {
   if (replies === null) throw new Error('Redis did not carry out a transaction');
   return replies.map(([error, value]) => {
     if (error !== null) throw error;
@@ -13,9 +13,9 @@ export function valuesOf(replies: Replies | null): unknown[] {
   });
 }
 
-/** Counts a call in a window that the first one began; settles with the calls in it. */
+/** Counts a call in a window that begins with its first call. Settles with the number of calls in the window. */
 export async function countWithin(redis: Redis, key: string, windowMs: number): Promise<number> {
-  // LT: a window that was begun before Redis's clock was set back lasts no longer for that.
-  const [count] = valuesOf(await redis.multi().incr(key).pexpire(key, windowMs, 'LT').exec());
+  // LT: a window that began before Redis's clock was set back does not last longer because of that.
+  const [count] = transactionValues(await redis.multi().incr(key).pexpire(key, windowMs, 'LT').exec());
   return Number(count);
 }

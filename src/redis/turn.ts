@@ -1,16 +1,16 @@
-// Turns that come at most once in a while, over all processes.
+// Turns that somebody may take at most once per period, over all processes.
 
 import type { Redis } from './client.js';
 import { runScript, scripts } from './scripts.js';
 
-/** Whether nobody has taken this turn within `everyMs`; then it is taken. */
+/** Takes the turn if nobody has taken it within `everyMs`. Settles with whether it did. */
 export async function takeTurn(redis: Redis, key: string, everyMs: number): Promise<boolean> {
   return Number(await runScript(redis, scripts.takeTurn, [key], [everyMs])) === 1;
 }
 
-/** Whether somebody has taken this turn within `everyMs`, so that nothing need be prepared for it. */
+/** Whether somebody has taken this turn within `everyMs`; then the caller need not prepare for it. */
 export async function isTurnTaken(redis: Redis, key: string, everyMs: number): Promise<boolean> {
   const leftMs = await redis.pttl(key);
-  // More than a turn lasts: Redis's clock was set back since, which `takeTurn` mends.
+  // Longer than a turn lasts: Redis's clock was set back since. `takeTurn` repairs that.
   return leftMs >= 0 && leftMs <= everyMs;
 }

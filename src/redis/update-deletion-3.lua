@@ -1,5 +1,5 @@
--- Writes the progress of a deletion request, as long as it is pending and nobody else wrote since the caller read it: a
--- round that another one overtook knows nothing of what was found, deleted and verified since.
+-- Writes the progress of a deletion request, if it is pending and nobody else has written since the caller read it: a round
+-- that another round overtook does not know what has been found, deleted and verified since.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  requests to mirror (set)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests   4  its revision: the next one

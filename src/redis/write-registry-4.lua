@@ -1,10 +1,10 @@
--- Writes documents of the registry, if nobody else wrote since the caller read it. One step, so that a
--- change of several documents (one main environment per account) is never half seen.
+-- Writes documents of the registry, if nobody else has written since the caller read it. One step, so that nobody sees half
+-- of a change to several documents (each account has one main environment).
 --
 -- KEYS  1  epoch   2  documents (hash)   3  version   4  keys of documents to mirror (set)
 -- ARGV  1  epoch of the deployment   2  version that the caller read
 --       3… key and document in turn; an empty document removes
--- Returns the new version, -1 when the caller has to read again, -2 when this is another deployment's Redis.
+-- Returns the new version, -1 if the caller has to read again, -2 if this is another deployment's Redis.
 
 local epoch_key, documents_key, version_key, unmirrored_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 

@@ -1,36 +1,36 @@
-// What a live pairing shows, on its way from the process that a device asked to those that serve its pages:
+// Carries what a live pairing shows from the process that the device called to the processes that serve its pages,
 // through Redis's publish and subscribe, which stores nothing. Whoever does not listen at that moment misses it.
 
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { visualizerKeys } from '../redis/keys.js';
 
-export type Shown =
+export type ChannelMessage =
   /** A batch of `count` messages with their answers, as JSON. */
   | { readonly kind: 'batch'; readonly count: number; readonly json: string }
   /** The device has ended the pairing, or another page has. */
   | { readonly kind: 'ended'; readonly by: 'device' | 'page' }
-  /** The way through Redis was interrupted: something may have been missed. */
+  /** The connection through Redis was interrupted: something may have been missed. */
   | { readonly kind: 'gap' };
 
-export type Listener = (shown: Shown) => void;
+export type Listener = (message: ChannelMessage) => void;
 
 export type Channel = {
-  /** Settles when Redis has passed it on to whoever listens. */
-  publish(id: string, shown: Exclude<Shown, { kind: 'gap' }>): Promise<void>;
-  /** Settles, with what ends it, when the listener hears all that is published from now on. */
+  /** Settles when Redis has passed it on to all listeners. */
+  publish(id: string, message: Exclude<ChannelMessage, { kind: 'gap' }>): Promise<void>;
+  /** Settles when the listener hears everything that is published from then on, with a function that ends it. */
   listen(id: string, listener: Listener): Promise<() => void>;
   close(): void;
 };
 
 export type ChannelOptions = {
   readonly redis: Redis;
-  /** Makes the connection for listening: only while somebody listens, there is one. */
+  /** Makes the connection for listening. It exists only while somebody listens. */
   readonly connectForMessages: () => Redis;
   readonly log: Log;
 };
 
-/** A connection on which nothing comes may be dead; this finds out. */
+/** A silent connection may be dead; this finds out. */
 const pingEveryMs = 5_000;
 
 export function createChannel({ redis, connectForMessages, log }: ChannelOptions): Channel {
@@ -40,24 +40,24 @@ export function createChannel({ redis, connectForMessages, log }: ChannelOptions
 
   function connected(): Redis {
     if (subscriber !== undefined) return subscriber;
-    const made = connectForMessages();
+    const connection = connectForMessages();
     let wasReady = false;
-    made.on('ready', () => {
+    connection.on('ready', () => {
       wasReady = true;
     });
-    made.on('close', () => {
+    connection.on('close', () => {
       if (!wasReady) return;
       wasReady = false;
       for (const all of listeners.values()) for (const listener of all) listener({ kind: 'gap' });
     });
-    made.on('message', (name: string, text: string) => {
-      const shown = read(text);
-      for (const listener of listeners.get(name) ?? []) listener(shown);
+    connection.on('message', (name: string, text: string) => {
+      const message = read(text);
+      for (const listener of listeners.get(name) ?? []) listener(message);
     });
-    // A ping that fails ends the connection by its own timeout; nothing else is to be done.
-    pings = setInterval(() => void made.ping().catch(() => undefined), pingEveryMs);
-    subscriber = made;
-    return made;
+    // If a ping fails, its time-out ends the connection; nothing else is needed.
+    pings = setInterval(() => void connection.ping().catch(() => undefined), pingEveryMs);
+    subscriber = connection;
+    return connection;
   }
 
   function leave(name: string, listener: Listener): void {
@@ -77,8 +77,8 @@ export function createChannel({ redis, connectForMessages, log }: ChannelOptions
   }
 
   return {
-    publish: async (id, shown) => {
-      await redis.publish(visualizerKeys.channel(id), write(shown));
+    publish: async (id, message) => {
+      await redis.publish(visualizerKeys.channel(id), write(message));
     },
     listen: async (id, listener) => {
       const name = visualizerKeys.channel(id);
@@ -99,11 +99,11 @@ export function createChannel({ redis, connectForMessages, log }: ChannelOptions
   };
 }
 
-function write(shown: Exclude<Shown, { kind: 'gap' }>): string {
-  return shown.kind === 'batch' ? `batch ${shown.count} ${shown.json}` : `ended ${shown.by}`;
+function write(message: Exclude<ChannelMessage, { kind: 'gap' }>): string {
+  return message.kind === 'batch' ? `batch ${message.count} ${message.json}` : `ended ${message.by}`;
 }
 
-function read(text: string): Shown {
+function read(text: string): ChannelMessage {
   const space = text.indexOf(' ', 6);
   if (text.startsWith('batch ')) {
     return { kind: 'batch', count: Number(text.slice(6, space)), json: text.slice(space + 1) };

@@ -1,6 +1,6 @@
 // Pairings of devices with the Event Visualizer, in Redis: a device begins one and shows its code; an
 // administrator's page enters the code; from then on it lives while a page renews it. Redis holds a hash of
-// the secret, the code, the app_id and a keyed digest of the device's address, all of it for a while only.
+// the secret, the code, the app_id and a keyed digest of the device's address, all for a limited time.
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { visualizer } from '../contract/limits.js';
@@ -10,25 +10,29 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
 import { makeCode, readCode } from './code.js';
 
-/** What the device gets; the secret goes with everything that it sends while it is paired. */
-export type Begun = { readonly pairing: string; readonly code: string; readonly expiresInSeconds: number };
+/** What the device gets. While it is paired, it sends the secret with everything. */
+export type BegunPairing = {
+  readonly pairing: string;
+  readonly code: string;
+  readonly expiresInSeconds: number;
+};
 
 /** A pairing whose code was entered. */
-export type Live = { readonly id: string; readonly appId: string; readonly endsInMs: number };
+export type LivePairing = { readonly id: string; readonly appId: string; readonly endsInMs: number };
 
 const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
 const codeAttemptsMax = 5;
 
 /**
- * Begins a pairing of an environment that exists. Settles with `too_many` when the environment or the address
- * has too many that wait, with `full` when the deployment has. `secret` is the deployment's.
+ * Begins a pairing of an existing environment. Settles with `too_many` when too many pairings of the environment or the
+ * address wait, and with `full` when too many of the deployment do. `secret` is the deployment's.
  */
 export async function beginPairing(
   redis: Redis,
   secret: string,
   appId: string,
   address: string,
-): Promise<Begun | 'too_many' | 'full'> {
+): Promise<BegunPairing | 'too_many' | 'full'> {
   const pairing = `slp_${randomBytes(32).toString('base64url')}`;
   const id = idOf(pairing);
   const digest = digestOfAddress(secret, address);
@@ -62,9 +66,13 @@ export async function beginPairing(
   return 'full';
 }
 
-/** A device's pairing that still waits or lives, by its secret, with the time that its code is good for at least. */
-export async function findPairing(redis: Redis, pairing: string, appId: string): Promise<Begun | undefined> {
-  const id = idOfSecret(pairing);
+/** A device's pairing, by its secret, if it still waits or lives, and for how long its code stays good at least. */
+export async function findPairing(
+  redis: Redis,
+  pairing: string,
+  appId: string,
+): Promise<BegunPairing | undefined> {
+  const id = pairingIdOfSecret(pairing);
   if (id === undefined) return undefined;
   const key = visualizerKeys.pairing(id);
   const [[of, code], leftMs] = await Promise.all([redis.hmget(key, 'app_id', 'code'), redis.pttl(key)]);
@@ -72,14 +80,14 @@ export async function findPairing(redis: Redis, pairing: string, appId: string):
   return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
 }
 
-/** The id of the pairing that waits with a code, or lives by it, as somebody typed it; undefined for none. */
-export async function findCode(redis: Redis, text: string): Promise<string | undefined> {
+/** The id of the pairing that waits or lives with a code, given as somebody typed it; undefined if there is none. */
+export async function findPairingIdByCode(redis: Redis, text: string): Promise<string | undefined> {
   const code = readCode(text);
   return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
 }
 
-/** Enters a code: its pairing lives from now on. Undefined when there is none. May be called again. */
-export async function enterCode(redis: Redis, text: string): Promise<Live | undefined> {
+/** Enters a code: its pairing lives from now on. Undefined if there is no such pairing. May be called again. */
+export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
   const code = readCode(text);
   if (code === undefined) return undefined;
   const reply = await runScript(
@@ -105,8 +113,8 @@ export async function endPairing(redis: Redis, id: string, appId: string): Promi
   return Number(await runScript(redis, scripts.endPairing, keys, [id, appId])) === 1;
 }
 
-/** What becomes of what a device sends with this secret: it is shown, not yet, or the pairing has ended. */
-export async function stateOf(
+/** Whether what a device sends with this secret is shown, not shown yet, or no longer shown. */
+export async function readPairingState(
   redis: Redis,
   id: string,
   appId: string,
@@ -116,28 +124,45 @@ export async function stateOf(
   return state === 'live' ? 'live' : 'waiting';
 }
 
-/** The id of a pairing from its secret; undefined for a text that is no secret. */
-export function idOfSecret(pairing: string): string | undefined {
+/** The id of a pairing from its secret; undefined for a text that is not a secret. */
+export function pairingIdOfSecret(pairing: string): string | undefined {
   return secretForm.test(pairing) ? idOf(pairing) : undefined;
 }
 
-/** Whether an address has entered too many wrong tokens and codes within the last minute. */
-export async function tooManyFailures(redis: Redis, secret: string, address: string): Promise<boolean> {
-  const failures = await redis.get(visualizerKeys.failures(digestOfAddress(secret, address)));
+/** What can be wrong. Counted apart, since whoever has no token must not hold up who has it. */
+export type Failure = 'token' | 'code';
+
+/** Whether from a network too many wrong tokens, or codes, were entered within the last minute. */
+export async function hasTooManyFailures(
+  redis: Redis,
+  secret: string,
+  network: string,
+  failure: Failure,
+): Promise<boolean> {
+  const failures = await redis.get(failuresKey(secret, network, failure));
   return Number(failures ?? 0) >= visualizer.failuresPerMinuteMax;
 }
 
-/** Counts a wrong token or code of an address. Settles with whether these are too many by now. */
-export async function countFailure(redis: Redis, secret: string, address: string): Promise<boolean> {
-  const key = visualizerKeys.failures(digestOfAddress(secret, address));
+/** Counts a wrong token or code from a network. Settles with whether that makes too many. */
+export async function countFailure(
+  redis: Redis,
+  secret: string,
+  network: string,
+  failure: Failure,
+): Promise<boolean> {
+  const key = failuresKey(secret, network, failure);
   return (await countWithin(redis, key, 60_000)) > visualizer.failuresPerMinuteMax;
+}
+
+function failuresKey(secret: string, network: string, failure: Failure): string {
+  return visualizerKeys.failures(digestOfAddress(secret, `${failure}\0${network}`));
 }
 
 function idOf(pairing: string): string {
   return createHash('sha256').update(pairing).digest('hex');
 }
 
-/** Keyed: a plain hash of an address could be searched for. */
+/** With a key, since all addresses could be tried against a plain hash. */
 function digestOfAddress(secret: string, address: string): string {
   return createHmac('sha256', secret).update(`visualizer\0${address}`).digest('hex').slice(0, 32);
 }

@@ -1,5 +1,5 @@
-// Shows what a paired device has sent: called when the server's answer to it is known, publishes both while
-// the pairing lives, and says so when it does not. Best effort: nothing here may fail or hold up the answer.
+// Shows what a paired device has sent. It is called when the server's answer is known, publishes both while the pairing
+// lives, and says so if it has ended. Best effort: nothing here may fail or delay the answer.
 
 import { visualizer } from '../contract/limits.js';
 import type { Collected, OnCollected } from '../ingest/collect.js';
@@ -7,20 +7,20 @@ import { describeError, type Log } from '../log.js';
 import { visualizerMessages } from '../metrics.js';
 import type { Redis } from '../redis/client.js';
 import type { Channel } from './channel.js';
-import { idOfSecret, stateOf } from './pairings.js';
+import { pairingIdOfSecret, readPairingState } from './pairings.js';
 
-export type ShowOptions = { readonly redis: Redis; readonly channel: Channel; readonly log: Log };
+export type BatchPublisherOptions = { readonly redis: Redis; readonly channel: Channel; readonly log: Log };
 
 /**
- * Makes what is called with every batch that carries a pairing. It settles within `lookupMsMax`, never rejects,
- * and answers false only when the pairing is known to have ended.
+ * Makes the function that is called with every batch that carries a pairing. It settles within `lookupMsMax`, never
+ * rejects, and returns false only when the pairing is known to have ended.
  */
-export function createShow({ redis, channel, log }: ShowOptions): OnCollected {
+export function createBatchPublisher({ redis, channel, log }: BatchPublisherOptions): OnCollected {
   async function show(collected: Collected): Promise<boolean> {
     const { pairing, appId } = collected;
-    const id = idOfSecret(pairing);
+    const id = pairingIdOfSecret(pairing);
     if (id === undefined) return false;
-    const state = await stateOf(redis, id, appId);
+    const state = await readPairingState(redis, id, appId);
     if (state === 'live') publish(id, collected);
     return state !== 'ended';
   }
@@ -63,7 +63,7 @@ const shownFields = [
   'autocaptured',
 ] as const;
 
-/** A batch as the page gets it, cut to the bytes that one may have. */
+/** A batch as the page gets it, cut to the allowed size. */
 function describeBatch({ messages, answers }: Collected, nowMs: number) {
   const parts: string[] = [];
   let bytes = 0;

@@ -1,18 +1,16 @@
-// Everything a round has to show in the end, from its histories and from what is stored. Pure.
+// What every round must show at its end, from its histories and from what is stored. Pure functions.
 
-import type { TestAccount } from '../support/deletion.js';
-import { findViolations, type Sending, type StoredEvent, sendingsOf } from '../support/exactly-once.js';
-import type { Invocation, Settlement } from '../support/load.js';
+import type { TestAccount } from '../../harness/accounts.js';
+import { findViolations, type Sending, type StoredEvent, sendingsOf } from '../../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../../harness/load.js';
+import type { Broken } from './broken.js';
 import type { Submission } from './deletions.js';
 import { createFates } from './fates.js';
 import type { Emptied } from './fault.js';
 import { findExceeded } from './limit-windows.js';
 import { findStatusFaults } from './statuses.js';
 
-/** A promise that was broken. */
-export type Broken = { readonly kind: string; readonly what: string; readonly detail: string };
-
-/** One environment: what was sent to it, and what is stored of it. */
+/** One environment: what was sent to it, and what is stored in it. */
 export type Environment = {
   readonly appId: string;
   readonly history: readonly (Invocation & Partial<Settlement>)[];
@@ -23,14 +21,14 @@ export type Evidence = {
   readonly account: Pick<TestAccount, 'appIds'>;
   readonly environments: readonly Environment[];
   readonly submissions: readonly Submission[];
-  /** What requests for a token were answered that got none, though their key is right; none unless told. */
+  /** Statuses of requests for a token that failed although their key was right; none by default. */
   readonly tokenAnswers?: readonly number[];
   readonly emptied: readonly Emptied[];
-  /** How long Redis's clock stood after it was set back; 0 unless told. */
+  /** How long Redis's clock stood still after it was set back; 0 by default. */
   readonly clockStoodMs?: number;
-  /** Redis's clock was moved; it was not unless told. */
+  /** Whether Redis's clock was moved; false by default. */
   readonly clockMoved?: boolean;
-  /** Some API process was ended, stopped or started anew: its callers may go without an answer. */
+  /** Whether an API process was killed, paused or restarted, so that its callers may get no answer. */
   readonly apiDisturbed: boolean;
 };
 
@@ -38,11 +36,11 @@ export type Counts = {
   readonly acknowledged: number;
   readonly deletions: number;
   readonly unknown: number;
-  /** Of the unknown ones. */
+  /** Of the requests with an unknown outcome. */
   readonly unknownStored: number;
 };
 
-/** What is wrong; empty when every promise was kept. */
+/** The broken promises; empty when all were kept. */
 export function findBroken(evidence: Evidence): Broken[] {
   const { account, environments, emptied, clockStoodMs, clockMoved = false, apiDisturbed } = evidence;
   const submissions = evidence.submissions.map((submission) =>
@@ -77,19 +75,21 @@ export function findBroken(evidence: Evidence): Broken[] {
 }
 
 /**
- * Whether an accepted request may be forgotten, or pending for ever: Redis was emptied before ClickHouse had it with its
- * targets. Whoever was told that it is complete may rely on that, whatever is lost later.
+ * Whether an accepted request may be forgotten or stay pending for ever: Redis was emptied before ClickHouse had the
+ * request with its targets. But once a caller was told that it is complete, that must stay true whatever is lost later.
  */
 function isPerhapsForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
   const { outcome, requestId, invokedMs, polls } = submission;
-  // What came back once stays.
+  // What was restored once stays.
   const loss = emptied.find(({ toMs }) => invokedMs < toMs);
   if (outcome !== 'accepted' || loss === undefined) return false;
-  const told = polls.some(({ status, settledMs }) => status === 'complete' && settledMs < loss.fromMs);
-  return !told && !loss.keptDeletions.has(requestId);
+  const wasToldComplete = polls.some(
+    ({ status, settledMs }) => status === 'complete' && settledMs < loss.fromMs,
+  );
+  return !wasToldComplete && !loss.keptDeletions.has(requestId);
 }
 
-/** One that never got complete is reported as such; it may have deleted some and not yet all. */
+/** A request that never became complete is reported as such; it may have deleted some records and not yet all. */
 function asFarAsItGot(submission: Submission): Submission {
   const complete = submission.polls.some(({ status }) => status === 'complete');
   return submission.outcome === 'accepted' && !complete ? { ...submission, outcome: 'perhaps' } : submission;

@@ -1,11 +1,11 @@
-// What the clients of a round send: single events, bulk, user properties, identifications and the client
-// library's messages, with and without keys, now and then again, one user above every limit.
+// What the clients of a round send: single events, bulk requests, user properties, identifications and the client
+// library's messages, with and without keys. Some are repeats, and one user is above every limit.
 
-import type { Endpoint } from '../support/endpoints.js';
-import { keyAt } from '../support/endpoints.js';
-import type { Producer, Sending, SentEvent } from '../support/load.js';
+import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
+import { keyAt } from '../../harness/endpoints.js';
+import type { Producer, Sending } from '../../harness/load.js';
 
-/** Makes what is sent next by a producer; what it is depends on how much was sent before. */
+/** Returns what a producer sends next, which depends on how much was sent before. */
 export function createMix(producer: Producer): () => Sending {
   const identified = new Set<number>();
   let requests = 0;
@@ -18,7 +18,7 @@ export function createMix(producer: Producer): () => Sending {
     return next;
   }
 
-  /** An event of the busiest user, who soon is above the limit. */
+  /** An event of the busiest user, who soon exceeds the limit. */
   function busiest(): SentEvent {
     const { user_id: _, ...next } = event();
     return { ...next, identity: `${producer.mark}-hot@example.com` };
@@ -37,7 +37,7 @@ export function createMix(producer: Producer): () => Sending {
     };
   }
 
-  /** Each user_id gets an identity once. */
+  /** Each user_id is identified once. */
   function identification(): SentEvent | undefined {
     if (newestUserId === 0 || identified.has(newestUserId)) return undefined;
     identified.add(newestUserId);
@@ -57,7 +57,7 @@ export function createMix(producer: Producer): () => Sending {
     return Array.from({ length: count }, (_, index) => (kinds[(requests + index) % 4] as () => SentEvent)());
   }
 
-  /** Something that was sent before and has keys, whatever became of it. */
+  /** Repeats something that was sent before with keys, whatever its outcome was. */
   function repeated(): Sending | undefined {
     const { settled } = producer;
     const request = settled[(requests * 7_919) % Math.max(settled.length, 1)];
@@ -86,18 +86,18 @@ export function createMix(producer: Producer): () => Sending {
 
 const fatCount = 12;
 
-/** Events of half a megabyte together, so that a backlog fills. */
+/** Events of half a megabyte in total, so that a backlog fills. */
 export function fatEvents(producer: Producer): SentEvent[] {
   const filler = Array.from({ length: 50 }, (_, index) => [`filler ${index}`, 'x'.repeat(900)]);
   return Array.from({ length: fatCount }, () => ofOwnUser(producer, Object.fromEntries(filler)));
 }
 
-/** An event that the gate has ClickHouse refuse. */
+/** An event that ClickHouse refuses, by the gate. */
 export function poisonEvent(producer: Producer): SentEvent {
   return ofOwnUser(producer, { poison: '1' });
 }
 
-/** An event of a user who has no other, and so is below every limit. */
+/** An event of a user who has no other events, and so is below every limit. */
 export function ofOwnUser(producer: Producer, more: Record<string, string> = {}): SentEvent {
   const { user_id: _, ...event } = producer.nextEvent();
   const { marker } = event.properties;

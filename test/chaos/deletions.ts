@@ -1,18 +1,19 @@
-// Callers of the deletion API: they submit users that were sent about, poll until each request is complete, and
-// keep a history of all of it, a line before and a line after.
+// Callers of the deletion API: they submit users who have records, poll until each request is complete, and write a
+// history with a line before and a line after each request.
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { askForToken, readStatus, submit, type TestAccount, type User } from '../support/deletion.js';
-import type { Producer } from '../support/load.js';
-import type { SluiceHandle } from '../support/services.js';
-import { removeTempDir, tempDir } from '../support/temp-dir.js';
+import type { TestAccount } from '../../harness/accounts.js';
+import { askForToken, readStatus, submit, type User } from '../../harness/deletion.js';
+import type { Producer } from '../../harness/load.js';
+import type { SluiceHandle } from '../../harness/services.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import type { Random } from './random.js';
 
 export type Poll = {
   readonly invokedMs: number;
   readonly settledMs: number;
-  /** `pending`, `complete`, an HTTP status of another answer, or `` without one. */
+  /** `pending`, `complete`, another answer's HTTP status, or empty without an answer. */
   readonly status: string;
 };
 
@@ -20,25 +21,25 @@ export type Submission = {
   readonly users: readonly User[];
   readonly invokedMs: number;
   settledMs: number;
-  /** `perhaps`: nobody knows whether it was stored. */
+  /** `perhaps`: nobody knows whether the request was stored. */
   outcome: 'accepted' | 'refused' | 'perhaps';
-  /** Of the answer, 0 without one. */
+  /** Of the answer; 0 without one. */
   status: number;
   requestId: string;
   readonly polls: Poll[];
-  /** What the administration says of one that is not complete in the end. */
+  /** What the administration shows of a request that is not complete at the end. */
   state?: string;
 };
 
 export type DeletionClients = {
   readonly submissions: readonly Submission[];
-  /** Statuses of the answers to requests for a token that were not 200. The key is right, always. */
+  /** Statuses other than 200 of requests for a token, whose key is always right. */
   readonly tokenAnswers: readonly number[];
-  /** Submits these users once; rejects only when a fault keeps it from having a token. */
+  /** Submits these users once; rejects only if a fault prevents a token. */
   submitUsers(users: readonly User[]): Promise<Submission>;
-  /** Ends the submissions; polls go on. */
+  /** Ends the submissions; polling goes on. */
   stopSubmitting(): Promise<void>;
-  /** Asks for the status of every accepted request once more. */
+  /** Polls every accepted request once more. */
   pollAll(): Promise<void>;
   close(): Promise<void>;
 };
@@ -50,11 +51,16 @@ export type DeletionClientOptions = {
   readonly random: Random;
   /** Pause between two submissions. */
   readonly everyMs: number;
+  /**
+   * With this many incomplete requests nothing new is submitted: on a slow machine a round would never catch up. (1,645
+   * requests in 19 minutes were seen, for faults that take two.)
+   */
+  readonly openMax: number;
 };
 
-/** Starts them. The first submission comes when something was acknowledged. */
+/** Starts the callers. The first submission comes after the first acknowledgement. */
 export function startDeletionClients(options: DeletionClientOptions): DeletionClients {
-  const { sluice, account, producer, random, everyMs } = options;
+  const { sluice, account, producer, random, everyMs, openMax } = options;
   const dir = tempDir('history');
   const descriptor = openSync(join(dir, 'deletions.jsonl'), 'a');
   const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
@@ -96,12 +102,13 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
     Object.assign(submission, outcomeOf(reply), { settledMs: performance.now() });
     const { settledMs, outcome, requestId } = submission;
     write({ submission: number, settledMs, outcome, requestId });
-    // A Redis that lost everything lost the tokens too.
+    // A Redis that lost everything has lost the tokens too.
     if (reply?.status === 401) token = undefined;
     return submission;
   }
 
   async function submitSome(): Promise<void> {
+    if (open().length >= openMax) return;
     const users = usersToDelete(producer, random);
     if (users.length === 0) return;
     await submitUsers(users);
@@ -120,16 +127,16 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   }
 
   const accepted = () => submissions.filter(({ outcome }) => outcome === 'accepted');
+  const open = () => accepted().filter(({ polls }) => polls.at(-1)?.status !== 'complete');
 
   const submitter = again(() => submitting, everyMs, submitSome);
   const poller = again(
     () => polling,
     120,
     async () => {
-      const open = accepted().filter(({ polls }) => polls.at(-1)?.status !== 'complete');
-      // Complete ones are asked for now and then: they must stay so.
+      // Complete requests are polled now and then: they must stay complete.
       const [old] = accepted().length === 0 ? [] : [random.pick(accepted())];
-      for (const submission of old === undefined ? open : [...open, old]) await poll(submission);
+      for (const submission of old === undefined ? open() : [...open(), old]) await poll(submission);
     },
   );
 
@@ -153,7 +160,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   };
 }
 
-/** Runs `work` again and again while it is wanted; what fails, as a fault makes it, is tried again. */
+/** Repeats `work` while it is wanted, also after failures, which faults cause. */
 export async function again(
   wanted: () => boolean,
   everyMs: number,
@@ -181,7 +188,7 @@ function statusIn(text: string): string {
   return (JSON.parse(text) as { status: string }).status;
 }
 
-/** One to four users that something was sent about, half of them just now; now and then the busiest. */
+/** One to four users who have records, half of them very recent; now and then the busiest user. */
 function usersToDelete(producer: Producer, random: Random): User[] {
   const { settled, mark } = producer;
   if (settled.length < 20) return [];

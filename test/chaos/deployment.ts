@@ -1,11 +1,10 @@
-// The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers,
-// and a proxy on every way between them.
+// The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers, and a proxy
+// on every connection between them.
 
 import type { Redis } from 'ioredis';
-import { registryKeys } from '../../src/redis/keys.js';
-import { atPort } from '../support/clickhouse.js';
-import { type Choice, type ClickHouseGate, startClickHouseGate } from '../support/clickhouse-gate.js';
-import { connectTestRedis } from '../support/redis-client.js';
+import { atPort } from '../../harness/clickhouse.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
 import {
   type ClickHouseHandle,
   type RedisHandle,
@@ -15,11 +14,12 @@ import {
   startSluice,
   startTcpProxy,
   type TcpProxy,
-} from '../support/services.js';
+} from '../../harness/services.js';
+import { registryKeys } from '../../src/redis/keys.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
 
-/** The ways between processes, each with a proxy. */
+/** The connections between processes, each with a proxy. */
 export type Link = 'api-redis' | 'worker-redis' | 'worker-clickhouse';
 
 export type Deployment = {
@@ -27,37 +27,37 @@ export type Deployment = {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
-  /** Of Redis, where one can be made. A fault that moves it may leave it so. */
+  /** The clock of Redis, if it can be set. A fault that moves it may leave it so. */
   readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
   readonly links: Readonly<Record<Link, TcpProxy>>;
-  /** The harness's own connection, which no proxy disturbs. */
+  /** The harness's own connection, without a proxy. */
   readonly redis: Redis;
-  /** Ends every fault: ways open, processes run as usual, Redis holds the deployment's state. */
+  /** Ends every fault: connections open, processes run as usual, Redis holds the deployment's state. */
   heal(): Promise<void>;
-  /** Names what `heal` has to start again though it runs: its environment is not the usual one. */
+  /** Names a process that `heal` has to restart although it runs, since its environment is not the usual one. */
   readonly altered: Set<string>;
   stop(): Promise<void>;
 };
 
-/** ClickHouse's code of data that it cannot parse. */
+/** ClickHouse's code for data that it cannot parse. */
 const cannotParse = 117;
 
-/** Statements with rows that ClickHouse is to refuse, today and tomorrow. */
+/** Statements with rows that ClickHouse is to refuse, now and later. */
 const isPoison: Choice = ({ body }) => body.includes('"poison":');
 
 export type DeploymentOptions = { readonly appendfsync?: 'always' | 'everysec' };
 
-/** Redis's memory, which a fault takes away for a while. */
+/** Redis's memory limit, which a fault lowers for a while. */
 export const memoryBytesMax = 1024 ** 3;
 
-/** Rows that may wait for ClickHouse: so few that a fault can fill it. */
+/** Rows that may wait for ClickHouse: so few that a fault can reach the limit. */
 export const backlogBytesMax = 4 * 1024 * 1024;
 
-/** Remembered keys: so few buckets that a fault can find two keys of one. */
+/** Remembered keys: so few buckets that a fault can find two keys in one. */
 export const claimBytesMax = 1024 * 1024;
 
-/** A job whose worker is silent is given away after this: a stopped worker soon comes back as a zombie. */
+/** The job of a silent worker is taken over after this time, so that a paused worker soon returns as a zombie. */
 export const jobLockMs = 1_000;
 
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {

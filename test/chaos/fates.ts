@@ -1,32 +1,32 @@
-// What deletions make of every record, from the histories alone: who was named, who was merged with whom at that
-// time, and what was acknowledged before and after. What lies under the fence of an earlier deletion is not there for
-// a later one. Where two things were under way at once, either order may have been the true one.
+// What deletions do to every record, from the histories alone: who was named, who was merged with whom at that time, and
+// what was acknowledged before and after. What an earlier deletion's fence covers does not exist for a later one. Of two
+// things that were under way at once, either may have come first.
 
-import { keyAt } from '../support/endpoints.js';
-import { type Fate, type Sending, sendingsOf } from '../support/exactly-once.js';
-import type { Invocation, Settlement } from '../support/load.js';
+import { keyAt } from '../../harness/endpoints.js';
+import { type Fate, type Sending, sendingsOf } from '../../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../../harness/load.js';
 import type { Submission } from './deletions.js';
 
-/** Whom a deletion reaches, surely and perhaps. */
+/** Whom a deletion certainly reaches, and whom it may reach. */
 type Reach = { readonly submission: Submission; readonly surely: Set<string>; readonly perhaps: Set<string> };
 
-/** Everybody whom a deletion may reach if no other one took an identification from it. */
+/** Everybody whom a deletion may reach if no other deletion took an identification from it. */
 type Widest = { readonly submission: Submission; readonly users: ReadonlySet<string> };
 
-/** An identification: of whom, as whom. */
+/** An identification: which user_id, and as which identity. */
 type Merge = {
   readonly userId: string;
   readonly users: readonly [string, string];
   readonly sending: Sending;
 };
 
-/** A request that nobody got an answer to may still be carried out for so long after it was given up. */
+/** A request without an answer may still be carried out for this long after the caller gave up. */
 const lateMs = 15_000;
 
 /**
- * The fates of records of an environment of the submissions' account, by its history. `forgotten` are the markers
- * of records that may be missing: who was merged by one of these may be two users again. `keysForgotten`: a repeat
- * may have been stored as a new record.
+ * The fates of the records of one environment of the submitting account, by its history. `forgotten` are the markers of
+ * records that may be missing: users whom such a record merged may be separate again. `keysForgotten`: a repeat may have
+ * been stored as a new record.
  */
 export function createFates(
   history: readonly (Invocation & Partial<Settlement>)[],
@@ -67,7 +67,7 @@ export function createFates(
   };
 }
 
-/** The identifications. Those with one key are one: repeats of it change nothing. */
+/** The identifications. Those with the same key are one, since repeats change nothing. */
 function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[] {
   const merges: Merge[] = [];
   const keyed = new Map<string, Sending[]>();
@@ -86,7 +86,7 @@ function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[]
   return merges;
 }
 
-/** Sent again until it was acknowledged: it was stored by then. */
+/** Repeated until it was acknowledged, so it was stored by then. */
 function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
   const [first] = sent as [Sending];
   if (sent.length === 1) return first;
@@ -126,7 +126,7 @@ function reachOf(
       !forgotten.has(merge.sending.event.properties.marker) &&
       !others.some((other) => mayCover(other, merge, submission)),
   );
-  // Of a user_id's identifications the first that is there counts.
+  // Of the identifications of a user_id the first existing one counts.
   const rivals = (among: readonly Merge[], merge: Merge) =>
     among.filter(({ userId, users }) => userId === merge.userId && users[1] !== merge.users[1]);
   const possible = there.filter(
@@ -139,8 +139,8 @@ function reachOf(
 }
 
 /**
- * Whether an identification lies under the fence of an earlier deletion of its user: for a later one it is not
- * there, whether or not the earlier one is complete by then.
+ * Whether the fence of an earlier deletion of its user covers an identification: then it does not exist for a later
+ * deletion, whether or not the earlier one is complete.
  */
 function isSurelyCovered({ users, sending }: Merge, earlier: Reach, later: Submission): boolean {
   const { submission, surely } = earlier;
@@ -152,7 +152,7 @@ function isSurelyCovered({ users, sending }: Merge, earlier: Reach, later: Submi
   );
 }
 
-/** Whether an identification may lie under the fence of another deletion that may be the earlier one. */
+/** Whether the fence of another, possibly earlier deletion may cover an identification. */
 function mayCover(other: Widest, { users, sending }: Merge, submission: Submission): boolean {
   return (
     other.submission.invokedMs < endOf(submission) &&
@@ -169,7 +169,7 @@ function namedBy({ users }: Submission): string[] {
   return users.map((user) => ('identity' in user ? `i${user.identity}` : `u${user.user_id}`));
 }
 
-/** Everybody merged with one of these. */
+/** Everybody who is merged with one of these. */
 function spread(named: readonly string[], merges: readonly Merge[]): Set<string> {
   const reached = new Set(named);
   for (let size = 0; size !== reached.size; ) {

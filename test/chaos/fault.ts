@@ -1,12 +1,12 @@
-// What a fault is: something that is done to the deployment for a while, and says whether it took effect.
+// A fault: something that is done to the deployment for a while. It reports whether it took effect.
 
-import type { TestAccount } from '../support/deletion.js';
-import type { Producer } from '../support/load.js';
+import type { TestAccount } from '../../harness/accounts.js';
+import type { Producer } from '../../harness/load.js';
 import type { Deployment } from './deployment.js';
 import type { Random } from './random.js';
 import type { Tool } from './tools.js';
 
-/** What a fault takes hold of. Faults at the same time never share a part. */
+/** The parts that a fault affects. Faults at the same time never share a part. */
 export type Part =
   | 'api-1'
   | 'api-2'
@@ -19,28 +19,28 @@ export type Part =
   | 'worker-redis'
   | 'worker-clickhouse';
 
-/** What Redis alone held when it was emptied, and so may be gone. */
+/** What only Redis held when it was emptied, and what therefore may be lost. */
 export type Emptied = {
   readonly fromMs: number;
   /** When the state was restored. */
   toMs: number;
-  /** Of records that ClickHouse may not have had. */
+  /** Of records that ClickHouse may not have had yet. */
   readonly markers: ReadonlySet<string>;
-  /** Deletion requests that ClickHouse had with all that they need: these come back and are completed. */
+  /** Deletion requests that ClickHouse had with everything they need: these come back and are completed. */
   readonly keptDeletions: ReadonlySet<string>;
 };
 
 export type World = Deployment & {
-  /** Sends to the account's main environment; faults that need special records send them through it. */
+  /** Sends to the account's main environment; faults that need special records send them through this producer. */
   readonly producer: Producer;
-  /** Whose environments they are. */
+  /** The account that owns the environments. */
   readonly account: TestAccount;
   readonly emptied: Emptied[];
-  /** How long Redis's clock stood after it was set back, all times together. */
+  /** For how long in total Redis's clock stood still after it was set back. */
   clockStoodMs: number;
-  /** Redis's clock was moved: what was to end later, tokens say, may have ended. */
+  /** Whether Redis's clock was moved, so that tokens and the like may have ended early. */
   clockMoved: boolean;
-  /** API processes that a fault ended, stopped or started anew: their callers may go without an answer. */
+  /** API processes that a fault killed, paused or restarted: their callers may get no answer. */
   readonly disturbedApis: Set<string>;
 };
 
@@ -48,11 +48,11 @@ export type Fault = {
   readonly name: string;
   readonly touches: readonly Part[];
   readonly needs?: Tool;
-  /** Does it, holds it and ends it. Settles with whether it took effect. */
+  /** Causes the fault, holds it and ends it. Settles with whether it took effect. */
   readonly run: (world: World, random: Random) => Promise<boolean>;
 };
 
-/** How long something is held. */
+/** How long a fault is held. */
 export function hold(ms: number): Promise<void> {
   return new Promise((settle) => setTimeout(settle, ms));
 }

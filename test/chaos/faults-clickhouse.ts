@@ -1,22 +1,22 @@
-// Faults of ClickHouse as its callers see them: errors by code, slowness, answers lost after an insert was
-// carried out, late inserts, tokens that are logged without their rows, and rows that it refuses.
+// Faults of ClickHouse as its callers see them: errors by code, slowness, lost answers of executed inserts, late inserts,
+// tokens that are logged without their rows, and refused rows.
 
+import { type Choice, inserts } from '../../harness/clickhouse-gate.js';
+import { until } from '../../harness/wait.js';
 import { targetTable } from '../../src/deletion/places.js';
-import { type Choice, inserts } from '../support/clickhouse-gate.js';
-import { until } from '../support/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
 
 const everything: Choice = () => true;
 const mutations: Choice = ({ sql }) => sql.startsWith('ALTER TABLE');
-/** Of what deletions are to remove, not of the note who that is. */
+/** Of mutations of users' data, not of the table that says whose data it is. */
 export const mutationsOfRounds: Choice = (statement) =>
   mutations(statement) && !statement.sql.includes(targetTable);
 export const tooManyQueries = 202;
-/** Errors that pass: too many queries, timeout, network, memory, too many parts, a table that is read only. */
+/** Transient errors: too many queries, timeout, network, memory, too many parts, a read-only table. */
 const passingCodes = [tooManyQueries, 159, 210, 241, 242, 252];
 
-/** Does something at the gate, which passes everything on afterwards. */
+/** Does something at the gate, which afterwards passes everything on. */
 function atGate(
   name: string,
   act: (world: World, ms: (min: number, max: number) => number) => Promise<boolean>,
@@ -34,7 +34,7 @@ function atGate(
   };
 }
 
-/** Settles with whether it came true in time. */
+/** Settles with whether the condition held in time. */
 async function within(condition: () => boolean, deadlineMs = 5_000): Promise<boolean> {
   return until(condition, { deadlineMs, what: 'a statement comes' }).catch(() => false);
 }
@@ -70,7 +70,7 @@ export const clickHouseFaults: readonly Fault[] = [
     await hold(ms(0, 500));
     return came;
   }),
-  /** The first insert arrives when others have stored its segment long since. */
+  /** The first insert arrives long after others have stored its segment. */
   atGate('late insert', async ({ gate }, ms) => {
     let left = 1;
     gate.hold((statement) => inserts(statement) && left-- > 0);

@@ -1,11 +1,12 @@
 // Clocks that are wrong: a process of ours runs with another time for a while, then with the right one again; Redis's
-// is set back, or jumps by more than a day. Whatever a clock says, a round is shorter than any key is remembered.
+// is set back, or jumps by more than a day; and the clock of claims is set forward, so that Redis forgets keys.
 
 import { readFileSync } from 'node:fs';
+import type { SentEvent } from '../../harness/endpoints.js';
+import { type Endpoint, keyAt } from '../../harness/endpoints.js';
+import type { Request } from '../../harness/load.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import { type Endpoint, keyAt } from '../support/endpoints.js';
-import type { Request, SentEvent } from '../support/load.js';
 import { ofOwnUser } from './clients.js';
 import type { Fault, Part, World } from './fault.js';
 import { hold } from './fault.js';
@@ -84,7 +85,7 @@ const keysTriedMax = 2_000_000;
 
 /** Sends a record whose key is remembered in the same bucket as another one. */
 async function sendBeside({ producer, sluice }: World, key: string, random: Random): Promise<void> {
-  const bucketOf = (name: string) => eventIdOfKey(producer.appId, name).slice(0, bucketDigits);
+  const bucketOf = (name: string) => eventIdOfKey(producer.appId, name, 'shared').slice(0, bucketDigits);
   const bucket = bucketOf(key);
   for (let number = 0; number < keysTriedMax; number += 1) {
     const beside = `${key} beside ${number}`;
@@ -158,6 +159,29 @@ const dayAheadAndBack: Fault = {
   },
 };
 
+const forgottenMsMax = 20_000;
+
+/** The clock of claims is set forward, until Redis has forgotten keys; then producers send them again. */
+const forgottenKeys: Fault = {
+  name: 'keys forgotten by redis',
+  touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
+  run: async (world, random) => {
+    const { redis } = world;
+    const minute = async (field: string, unit = 1) =>
+      Math.floor(Number((await redis.hget(shardKeys.state(0), field)) ?? 0) / unit);
+    const before = await sendKeyed(world, random);
+    const sentAt = await minute('claim_clock_us', 60_000_000);
+    const giveUpAt = performance.now() + forgottenMsMax;
+    const isForgotten = async () => (await minute('claims_kept_from')) > sentAt;
+    while (!(await isForgotten()) && performance.now() < giveUpAt) {
+      await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 3 * 60_000_000);
+      await hold(random.int(200, 600));
+    }
+    await repeatKeyed(world, before, random);
+    return before.length > 0 && (await isForgotten());
+  },
+};
+
 const offsetFaults = clocks.flatMap(([name, parts]) =>
   parts.map(
     (part): Fault => ({
@@ -188,6 +212,7 @@ export const clockFaults: readonly Fault[] = [
   ...offsetFaults,
   redisSetBack,
   stoppedWorkers,
+  forgottenKeys,
   dayAhead,
   dayAheadAndBack,
 ];

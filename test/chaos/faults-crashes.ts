@@ -1,13 +1,13 @@
 // Crash points of the code: a process is started so that it dies at the n-th passing of a point, and what
 // makes it pass there is done meanwhile.
 
+import { inserts } from '../../harness/clickhouse-gate.js';
+import { getToken } from '../../harness/deletion.js';
+import type { Child } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
+import { within } from '../../harness/wait.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { inserts } from '../support/clickhouse-gate.js';
-import { getToken } from '../support/deletion.js';
-import type { Child } from '../support/services.js';
-import { runProgram } from '../support/sluice.js';
-import { within } from '../support/wait.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 import { tooManyQueries } from './faults-clickhouse.js';
@@ -17,7 +17,7 @@ import type { Random } from './random.js';
 
 const passings = [1, 2, 3];
 /** Much longer than it takes, since a machine may have other things to do. */
-const crashMsMax = 120_000;
+const crashMsMax = 240_000;
 const everyMs = 100;
 /** To find refused rows takes ClickHouse many statements: more would fill the backlog. */
 const poisonEveryMs = 1_200;
@@ -39,10 +39,18 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
   },
   // So long that segments are compressed.
   segment_compressed: async ({ gate }) => gate.refuse(inserts, tooManyQueries),
+  keys_added: letKeysAge,
+  keys_marked: letKeysAge,
+  keys_index_noted: letKeysAge,
   bad_rows_found: sendPoison,
   bad_rows_kept: sendPoison,
   bad_rows_taken_out: sendPoison,
 };
+
+/** Sets the clock of claims forward, so that keys are to be forgotten and have to be indexed first. */
+async function letKeysAge({ redis }: World): Promise<void> {
+  await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 6 * 60_000_000);
+}
 
 async function sendPoison({ producer, sluice }: World): Promise<void> {
   await producer.sendTo('bulk', sluice.baseUrl, [poisonEvent(producer), ofOwnUser(producer)]);
@@ -66,6 +74,8 @@ function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
       disturb(world, part);
       const child = childOf(world, part);
       world.altered.add(child.name);
+      // The turn of a process that died with it ends by itself, after ten seconds. That is waited for at first passings.
+      if (stimuli[point] === letKeysAge && passing > 1) await world.redis.del(shardKeys.indexing(0));
       // It may die before it is ready.
       await child.restart({ CRASH_AT: `${point}:${passing}` }).catch(() => undefined);
       const stop = repeat(world, point);
@@ -109,6 +119,8 @@ function crashOfRestore(point: CrashPointName): Fault {
         await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
           if (error.message.includes('SIGKILL')) died += 1;
         });
+        // The right of a killed restore ends by itself after seconds; the tests of restores wait for that.
+        await world.redis.del(registryKeys.loading);
         // Its last point is passed when all is restored: there is nothing to restore again.
         if (point === 'epoch_restored' && left > 1) losses.push(await empty(world, random));
       }
@@ -155,6 +167,27 @@ function emptiedAfterCrash(name: string, pointOf: (random: Random) => CrashPoint
 export function crashName(point: CrashPointName, passing: number): string {
   return `crash at ${point}:${passing}`;
 }
+
+/**
+ * Points whose stimulus keeps records from being stored, for which rounds of deletions wait: ClickHouse refuses them, or
+ * forgotten keys are not in the index yet.
+ */
+const pointsWithoutStoring = new Set<string>(
+  crashPoints.worker.filter(
+    (point) =>
+      point === 'segment_compressed' || stimuli[point] === sendPoison || stimuli[point] === letKeysAge,
+  ),
+);
+
+/**
+ * Crashes that exclude each other: there is one round of deletions at a time, and none while records cannot be stored. Two
+ * processes that have to die there would wait for each other.
+ */
+export const excludingCrashes: ReadonlySet<string> = new Set(
+  crashPoints.worker
+    .filter((point) => pointsOfRounds.has(point) || pointsWithoutStoring.has(point))
+    .flatMap((point) => passings.map((passing) => crashName(point, passing))),
+);
 
 /** The third passings of points that are passed once a round of deletions: they take minutes. */
 export const slowCrashes: ReadonlySet<string> = new Set(

@@ -1,7 +1,7 @@
-// Faults of the ways between processes: connections reset, refused, silent, slow, and replies that get lost.
+// Faults of the connections between processes: reset, refused, silent, slow, and lost replies.
 
-import type { TcpProxy } from '../support/services.js';
-import { until } from '../support/wait.js';
+import type { TcpProxy } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
 import type { Link } from './deployment.js';
 import { type Fault, hold } from './fault.js';
 import type { Random } from './random.js';

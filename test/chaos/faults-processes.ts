@@ -1,9 +1,9 @@
-// Processes that are killed, asked to end, or stopped for long enough that others take over their work.
+// Processes that are killed, asked to end, or paused for long enough that others take over their work.
 
-import type { Child } from '../support/services.js';
+import type { Child } from '../../harness/services.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 
-/** The processes by part, in the words of the faults' names. */
+/** The processes by part, under the names that the faults use. */
 const targets: readonly (readonly [kind: string, parts: readonly Part[]])[] = [
   ['api', ['api-1', 'api-2']],
   ['worker', ['worker-1', 'worker-2']],
@@ -20,7 +20,7 @@ export function childOf(world: World, part: Part): Child {
   return child;
 }
 
-/** Notes that callers of this process may go without an answer. */
+/** Notes that callers of this process may get no answer. */
 export function disturb(world: World, part: Part): void {
   if (part.startsWith('api-')) world.disturbedApis.add(part);
 }
@@ -54,7 +54,10 @@ function terminate(name: string, part: Part): Fault {
   };
 }
 
-/** Longer than a job's lock and the look for silent workers, so that a stopped worker goes on as a zombie. */
+/**
+ * Longer than a job's lock plus the interval of the check for silent workers, so that a paused worker continues as a
+ * zombie.
+ */
 function stop(name: string, part: Part): Fault {
   const [min, max] = part.startsWith('worker') ? [2_200, 3_500] : [400, 2_500];
   return {
@@ -71,7 +74,7 @@ function stop(name: string, part: Part): Fault {
   };
 }
 
-/** Every process of ours and of others at once. */
+/** All processes at once: ours, Redis and ClickHouse. */
 const killEverything: Fault = {
   name: 'kill everything',
   touches: ['api-1', 'api-2', 'worker-1', 'worker-2', 'redis', 'clickhouse'],

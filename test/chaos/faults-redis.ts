@@ -1,11 +1,14 @@
-// Faults inside Redis: forgotten scripts, no memory, no disk, a power cut, a rewrite, a full backlog, and the
-// loss of everything it holds.
+// Faults inside Redis: forgotten scripts, no memory, no disk, a power cut, a rewrite, a full backlog, and the loss of
+// everything it holds.
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { until } from '../../harness/wait.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
-import { shardKeys } from '../../src/redis/keys.js';
-import { until } from '../support/wait.js';
+import { columnsOf } from '../../src/clickhouse/tables.js';
+import { tableOf } from '../../src/contract/records.js';
+import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { rowsOfStored } from '../../workers/segment-bytes.js';
 import { fatEvents } from './clients.js';
 import { memoryBytesMax } from './deployment.js';
 import { type Emptied, type Fault, hold, type World } from './fault.js';
@@ -112,8 +115,8 @@ for i, member in ipairs(members) do segments[i] = redis.call('GET', '{s0}:segmen
 return { members, segments }`;
 
 /**
- * Redis loses all it holds and, half of the time, its files. What it alone held is noted in the same step, so
- * that exactly that may be missing. Then its state is restored.
+ * Redis loses everything it holds and, half of the time, its files. The same step notes what only Redis held, so that
+ * exactly that may be missing. Then its state is restored.
  */
 const emptied: Fault = {
   name: 'redis emptied',
@@ -126,8 +129,8 @@ const emptied: Fault = {
 };
 
 /**
- * The same when ClickHouse has the targets of a request that is not complete. Half of the time the workers run on the
- * emptied Redis for long enough that all of their upkeep comes round.
+ * The same while ClickHouse has the targets of a request that is not complete. Half of the time the workers run on the
+ * emptied Redis for long enough for all of their upkeep to run.
  */
 const emptiedWhilePending: Fault = {
   name: 'redis emptied while a deletion is pending',
@@ -147,14 +150,19 @@ const emptiedWhilePending: Fault = {
   },
 };
 
-/** Empties Redis; it stays so until `restore`. */
+/** Empties Redis until `restore`. */
 export async function empty({ redis, server, sluice, emptied }: World, random: Random): Promise<Emptied> {
-  // Only what ClickHouse has by now has to come back, though it may have more when Redis is emptied.
+  // Only what ClickHouse has now must come back, although it may have more when Redis is emptied.
   const { all: keptDeletions } = await readKeptDeletions(sluice);
   const fromMs = performance.now();
-  const replies = await redis.multi().eval(dumpScript, 1, shardKeys.segments(0)).flushall().exec();
-  const [members, segments] = (replies?.[0]?.[1] ?? [[], []]) as [string[], string[]];
-  const markers = new Set(segments.flatMap((rows, index) => markersOf(members[index] ?? '', rows)));
+  const replies = await redis
+    .multi()
+    .callBuffer('EVAL', dumpScript, 1, shardKeys.segments(0))
+    .flushall()
+    .exec();
+  const [members, segments] = (replies?.[0]?.[1] ?? [[], []]) as [Buffer[], Buffer[]];
+  const lost = await Promise.all(segments.map((stored, index) => markersOf(String(members[index]), stored)));
+  const markers = new Set(lost.flat());
   const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions };
   emptied.push(loss);
   if (random.int(0, 1) === 1) {
@@ -172,15 +180,18 @@ export async function restore({ sluice, emptied }: World): Promise<void> {
   if (last !== undefined) last.toMs = performance.now();
 }
 
-function markersOf(member: string, segment: string): string[] {
-  if (segment === '') return [];
-  const rows = stampRows(Buffer.from(segment)).bytes.toString();
+/** What identifies the records of a segment, as Redis holds it. */
+async function markersOf(member: string, stored: Buffer): Promise<string[]> {
+  if (stored.length === 0) return [];
+  const rows = stampRows(await rowsOfStored(stored)).bytes.toString();
   const lines = rows.split('\n').filter((line) => line !== '');
   const values = lines.map((line) => JSON.parse(line) as unknown[]);
-  if (member.startsWith('user_identities:'))
-    return values.map(([, userId, identity]) => `${userId} is ${identity}`);
-  const at = member.startsWith('events:') ? 7 : 3;
-  return values.map((row) => String((row[at] as Record<string, unknown>).marker));
+  const { table } = segmentOfMember(member);
+  const columns = columnsOf(table);
+  const valueIn = (row: readonly unknown[], column: string) => row[columns.indexOf(column)];
+  if (tableOf(table) === 'user_identities')
+    return values.map((row) => `${valueIn(row, 'user_id')} is ${valueIn(row, 'identity')}`);
+  return values.map((row) => String((valueIn(row, 'properties') as Record<string, unknown>).marker));
 }
 
 export const redisFaults: readonly Fault[] = [

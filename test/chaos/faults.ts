@@ -1,4 +1,4 @@
-// Every fault that a schedule may contain. Faults of one kind have one name, whatever process they take.
+// Every fault that a schedule may contain. Faults of one kind share a name, whichever process they affect.
 
 import type { Fault } from './fault.js';
 import { clickHouseFaults } from './faults-clickhouse.js';
@@ -24,14 +24,14 @@ function namesOf(faults: readonly Fault[]): string[] {
   return [...new Set(faults.map(({ name }) => name))];
 }
 
-/** The kinds of faults that rounds draw from, as far as the tools that are here can do them. */
+/** The kinds of faults that rounds draw from, as far as this machine has the tools. */
 export function faultKinds(tools: ReadonlySet<Tool>): string[] {
   return namesOf(randomFaults.filter(({ needs }) => needs === undefined || tools.has(needs)));
 }
 
 export const crashKinds: readonly string[] = namesOf(crashFaults);
 
-/** The faults of a kind, one for each process that it may take. */
+/** The faults of one kind: one for each process that it can affect. */
 export function faultsNamed(name: string): readonly Fault[] {
   const found = all.filter((fault) => fault.name === name);
   if (found.length === 0) throw new Error(`there is no fault ${JSON.stringify(name)}`);

@@ -1,9 +1,9 @@
-// Which deletion requests ClickHouse would bring back if Redis were emptied now: those whose second copy it has,
-// with all of their targets, or with the note that they need them no longer.
+// Which deletion requests ClickHouse would bring back if Redis were emptied now: those of which it has the second copy,
+// with all of their targets or with the note that these are no longer needed.
 
+import type { SluiceHandle } from '../../harness/services.js';
 import { targetTable } from '../../src/deletion/places.js';
 import type { DeletionRequest } from '../../src/deletion/request.js';
-import type { SluiceHandle } from '../support/services.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;
@@ -12,7 +12,7 @@ export type KeptDeletions = {
 };
 
 export async function readKeptDeletions(sluice: SluiceHandle): Promise<KeptDeletions> {
-  // Targets first: those of a request that is verified meanwhile go, and its copy says so afterwards.
+  // Targets first: if a request is verified meanwhile, its targets go and its copy says so afterwards.
   const targets = await sluice.rows<{ request_id: string; count: string }>(
     `SELECT request_id, toString(uniqExact(identity, ifNull(toString(user_id), ''))) AS count
       FROM ${targetTable} WHERE app_id = '' GROUP BY request_id`,

@@ -1,11 +1,11 @@
-// Rate limits as they were held: of what is stored, by the service's own times of acceptance.
+// Checks that rate limits were kept: from the stored records, by the service's own times of acceptance.
 
-import type { Endpoint } from '../support/endpoints.js';
-import { type StoredEvent, sendingsOf } from '../support/exactly-once.js';
-import type { Invocation, Settlement } from '../support/load.js';
-import type { Broken } from './check.js';
+import type { Endpoint } from '../../harness/endpoints.js';
+import { type StoredEvent, sendingsOf } from '../../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../../harness/load.js';
+import type { Broken } from './broken.js';
 
-/** Records of one user that an environment of a round takes in bulk in a minute. */
+/** Records of one user that an environment of a round accepts in bulk per minute. */
 export const bulkIdentityMax = 200;
 
 type Limit = { readonly name: string; readonly max: number; readonly windowMs: number };
@@ -18,9 +18,9 @@ const limits: Partial<Record<string, Limit>> = {
 };
 
 /**
- * Windows with more than their limit. A Redis that was emptied forgot what it had accepted. `clockStoodMs`: so long
- * the clock that stamps records stood after it was set back, while that of limits went on; one that stood for longer
- * than a window says nothing of it.
+ * Windows with more records than their limit. A Redis that was emptied forgot what it had accepted. `clockStoodMs`: after
+ * it was set back, the clock that stamps records stood still for this long, while that of limits went on. If it stood
+ * longer than a window, the stamps say nothing about that window.
  */
 export function findExceeded(
   history: readonly (Invocation & Partial<Settlement>)[],
@@ -50,7 +50,7 @@ export function findExceeded(
   });
 }
 
-/** The most times that lie in one window. */
+/** The highest number of times within one window. */
 function mostIn(times: readonly number[], windowMs: number): number {
   const sorted = [...times].sort((a, b) => a - b);
   let most = 0;

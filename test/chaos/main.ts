@@ -1,17 +1,17 @@
 // `npm run chaos`: rounds of faults against the whole service.
 //
 //   npm run chaos                       20 random rounds, then every crash point
-//   npm run chaos -- --rounds 200       as many; goes on where an earlier run stopped, and writes RESULTS.md
-//   npm run chaos -- --parallel 3       as many rounds at a time, each on a deployment of its own
-//   npm run chaos -- --fresh            begins anew
-//   npm run chaos -- --crash-points     the crash points only
-//   npm run chaos -- --mutants          services that break a promise; each has to be caught
-//   npm run chaos -- --mutant NAME      one of them, written nowhere
+//   npm run chaos -- --rounds 200       this many; continues an earlier run that was stopped, and writes RESULTS.md
+//   npm run chaos -- --parallel 3       this many rounds at a time, each on a deployment of its own
+//   npm run chaos -- --fresh            begins a new run
+//   npm run chaos -- --crash-points     only the crash points
+//   npm run chaos -- --mutants          services that break a promise; the checker must catch each
+//   npm run chaos -- --mutant NAME      one of them, without writing its result
 //   npm run chaos -- --faults a,b       one round with these faults
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
-import { readOptions } from '../support/options.js';
+import { readOptions } from '../../harness/options.js';
 import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
@@ -43,13 +43,13 @@ if (!whole || roundsWanted < 0 || parallel < 1) {
   process.exit(1);
 }
 
-// An end by a signal runs what ends the processes and the mounts.
+// On a signal, the exit handlers end the processes and remove the mounts.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 
 const say = (text: string) => process.stdout.write(`${text}\n`);
 const tools = await findTools();
 for (const tool of Object.keys(remedies) as Tool[]) {
-  if (!tools.has(tool)) say(`Some faults cannot be made here without ${tool}: ${remedies[tool]}.`);
+  if (!tools.has(tool)) say(`Some faults cannot be caused here without ${tool}: ${remedies[tool]}.`);
 }
 
 if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
@@ -57,7 +57,7 @@ else if (values.faults !== undefined) {
   process.exitCode = await runOnce(scheduleOf(seedGiven ?? randomInt(2 ** 31), values.faults.split(',')));
 } else if (seedGiven !== undefined) process.exitCode = await runOnce(replayOf(seedGiven));
 else process.exitCode = await runAll();
-// Whatever a broken deployment left open.
+// Ends what a broken deployment left open.
 process.exit();
 
 async function runAll(): Promise<number> {
@@ -96,7 +96,7 @@ function missingCrashes(results: readonly RoundResult[]): string[] {
   return missingFaults(results).filter((name) => names.has(name));
 }
 
-/** One round, without the search for a shorter one. */
+/** One round, without the search for a shorter schedule. */
 async function runOnce(schedule: Schedule): Promise<number> {
   const runner = createRunner();
   const result = await runner.run(schedule);
@@ -106,7 +106,7 @@ async function runOnce(schedule: Schedule): Promise<number> {
   return result.broken.length > 0 ? 1 : 0;
 }
 
-/** The schedule of a round by its seed: a random one, unless it is one of the crash points'. */
+/** The schedule of a round by its seed: one of the crash points', otherwise a random one. */
 function replayOf(seed: number): Schedule {
   return crashSchedules().find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools);
 }

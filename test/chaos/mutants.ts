@@ -1,21 +1,21 @@
-// The check of the check: services that break one promise each. Every mutant is a patch of the compiled service,
-// applied to a copy of it; a patch whose text is not found fails loudly, since it would show nothing.
+// The check of the checker: services that break one promise each. Every mutant is a patch of a copy of the compiled
+// service. A patch whose text is not found fails loudly, since it would show nothing.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { removeTempDir, tempDir } from '../support/temp-dir.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 
 type Patch = { readonly file: string; readonly find: string; readonly replace: string };
 
 export type Mutant = {
   readonly name: string;
   readonly patches: readonly Patch[];
-  /** What makes it show. */
+  /** The faults that make it show. */
   readonly faults: readonly string[];
-  /** The kinds of broken promises of which one has to be reported. */
+  /** The kinds of broken promises of which at least one must be reported. */
   readonly shows: readonly string[];
 };
 
@@ -29,9 +29,9 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: commit,
-        find: 'if fresh then keep(rows_of, bytes, records) end',
+        find: "if letter == 's' then keep(rows_of, bytes, records) end",
         // Of runs of records, which are fewer than records.
-        replace: 'if fresh and (now_us + i) % 300 > 0 then keep(rows_of, bytes, records) end',
+        replace: "if letter == 's' and (now_us + i) % 300 > 0 then keep(rows_of, bytes, records) end",
       },
     ],
     faults: ['script flush'],
@@ -47,7 +47,7 @@ export const mutants: readonly Mutant[] = [
       },
       {
         file: store,
-        find: 'if (looks && (await isStored(clickhouse, name)))',
+        find: 'if (checksMarker && (await isStored(clickhouse, name)))',
         replace: 'if (false)',
       },
     ],
@@ -142,9 +142,9 @@ export const mutants: readonly Mutant[] = [
       { file: 'src/deletion/request.js', find: 'if (found !== epoch)', replace: 'if (false)' },
       // Before that the upkeep ends at other looks that see the same.
       {
-        file: 'workers/main.js',
+        file: 'workers/second-copies.js',
         find: 'await mirrorRegistry(redis, clickhouse, crash);',
-        replace: 'await purgeStrays();\n    await mirrorRegistry(redis, clickhouse, crash);',
+        replace: 'await purgeStrays(context);\n    await mirrorRegistry(redis, clickhouse, crash);',
       },
     ],
     faults: Array(3).fill('redis emptied while a deletion is pending'),
@@ -166,7 +166,7 @@ export const mutants: readonly Mutant[] = [
     name: 'lets keys age by the clock of Redis',
     patches: [
       {
-        file: 'src/redis/age-claims-5.lua',
+        file: 'src/redis/age-claims-4.lua',
         find: 'math.min(elapsed_us, passed_ms * 1000, step_ms_max * 1000)',
         replace: 'elapsed_us',
       },
@@ -175,9 +175,51 @@ export const mutants: readonly Mutant[] = [
     shows: ['doubled', 'not the first'],
   },
   {
+    name: 'asks nobody about forgotten keys',
+    patches: [{ file: 'workers/late-repeats.js', find: 'if (forgottenTo === 0n)', replace: 'if (true)' }],
+    faults: ['keys forgotten by redis'],
+    shows: ['doubled', 'not the first'],
+  },
+  {
+    name: 'forgets keys before they are in the index',
+    patches: [
+      {
+        file: 'workers/index-keys.js',
+        find: 'await addKeys(clickhouse, shard, from, step);',
+        replace: 'setTimeout(() => addKeys(clickhouse, shard, from, step).catch(() => {}), 120_000);',
+      },
+    ],
+    faults: ['keys forgotten by redis'],
+    shows: ['doubled', 'not the first'],
+  },
+  {
+    name: 'adds keys before the insert, without an owner',
+    patches: [
+      {
+        file: store,
+        find: "crash('before_insert');",
+        replace: `const { keysOfRows } = await import('../src/clickhouse/row-keys.js');
+        const { count, bytes: ids } = keysOfRows(checked.bytes);
+        const added = Array.from({ length: count }, (_, i) => \`(\${ids.readBigUInt64LE(14 * i)}, \${ids.readUIntLE(14 * i + 8, 6)}, 0)\`);
+        if (count > 0) await clickhouse.command({ query: \`INSERT INTO stored_keys VALUES \${added.join(',')}\` });`,
+      },
+    ],
+    faults: [
+      'keys forgotten by redis',
+      'lost replies between worker and clickhouse',
+      'kill worker',
+      'kill clickhouse',
+    ],
+    shows: ['lost'],
+  },
+  {
     name: 'last wins',
     patches: [
-      { file: commit, find: 'fresh = fresh and claim(', replace: 'claim(' },
+      {
+        file: commit,
+        find: 'if not limited then letter = claim(next_id) end',
+        replace: 'if not limited then claim(next_id) end',
+      },
       {
         file: eventsView,
         find: "SELECT * FROM stored_events WHERE app_id != ''",
@@ -219,7 +261,7 @@ export const mutants: readonly Mutant[] = [
 const dist = fileURLToPath(new URL('../..', import.meta.url));
 const root = join(dist, '..');
 
-/** Makes a copy of the compiled project with the mutant's patches. Throws when a patch has no place. */
+/** Makes a copy of the compiled project with the mutant's patches. Throws if the text of a patch is not found. */
 export function applyMutant({ name, patches }: Mutant): string {
   const copy = tempDir('mutant');
   cpSync(dist, join(copy, 'dist'), { recursive: true });
@@ -232,7 +274,7 @@ export function applyMutant({ name, patches }: Mutant): string {
   return copy;
 }
 
-/** The text of a compiled file with a patch. Throws when the patch does not have one place in it. */
+/** The text of a compiled file with a patch. Throws unless the patch's text occurs exactly once. */
 export function patchedText(
   mutant: string,
   { file, find, replace }: Patch,
@@ -244,7 +286,7 @@ export function patchedText(
   return text.replace(find, () => replace);
 }
 
-/** The commit script of a mutant, or undefined when it has the service's own. */
+/** The commit script of a mutant; undefined if it has the service's own. */
 export function commitScriptOf({ name, patches }: Mutant): string | undefined {
   return patches
     .filter(({ file }) => file === commit)
@@ -259,7 +301,7 @@ export type MutantResult = {
 
 const attemptsMax = 3;
 
-/** Runs rounds against a mutant, three at most, until one reports a promise that it breaks. */
+/** Runs at most three rounds against a mutant, until one reports a promise that it breaks. */
 export async function runMutant(mutant: Mutant, seed: number): Promise<MutantResult> {
   const copy = applyMutant(mutant);
   let output = '';

@@ -1,20 +1,19 @@
-// A power cut of Redis's machine: what it wrote to its append-only files and had not synced is gone. strace
-// tells which bytes were synced: Redis is killed, and each file is cut back to its length at its last
-// completed fdatasync.
+// A power cut of Redis's machine: what Redis wrote to its append-only files and had not synced is gone. strace records
+// which bytes were synced. Then Redis is killed, and each file is cut back to its length at its last completed fdatasync.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../support/temp-dir.js';
-import { until } from '../support/wait.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
 
 export type PowerCut = {
-  /** The bytes that a cut would take now. */
+  /** The number of bytes that a cut would lose now. */
   unsyncedBytes(): number;
   /**
-   * Settles when the process is dead and its files hold only what was synced, with the bytes that were lost. What was
-   * written before `syncedMs`, when the last completed sync began, was none of them; in ms since 1970.
+   * Settles with the number of lost bytes, when the process is dead and its files hold only what was synced. Nothing is
+   * lost that was written before `syncedMs`, the time at which the last completed sync began, in ms since 1970.
    */
   cut(
     kill: () => Promise<unknown>,
@@ -22,8 +21,8 @@ export type PowerCut = {
 };
 
 /**
- * Watches a running redis-server from now on. `syncMs` makes every fdatasync take so much longer, as a slow
- * disk does, so that a cut finds something that is not synced. Settles when a first one was seen.
+ * Watches a running redis-server from now on. `syncMs` delays every fdatasync by this time, as a slow disk does, so that
+ * a cut finds unsynced bytes. Settles when the first sync was seen.
  */
 export async function watchForPowerCut(pid: number, syncMs: number): Promise<PowerCut> {
   const dir = tempDir('strace');
@@ -59,7 +58,7 @@ function sumOf(bytes: ReadonlyMap<string, number>): number {
   return [...bytes.values()].reduce((sum, some) => sum + some, 0);
 }
 
-/** Whether strace can trace another process here. */
+/** Whether strace can trace other processes on this machine. */
 export async function canTrace(): Promise<boolean> {
   const sleeper: ChildProcess = spawn('sleep', ['10'], { stdio: 'ignore' });
   const tracer = spawn('strace', ['-qq', '-p', String(sleeper.pid), '-o', '/dev/null'], { stdio: 'ignore' });
@@ -84,9 +83,9 @@ function read(file: string): string {
 const isAppendOnly = /<([^>]*\.aof)>/;
 
 /**
- * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written
- * before it began: calls of two threads that overlap come in two lines each, "unfinished" and "resumed". Times are
- * those of `strace -ttt`, when a call began.
+ * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written before it
+ * began. If calls of two threads overlap, strace prints two lines for each, "unfinished" and "resumed". Times are from
+ * `strace -ttt`: when a call began.
  */
 export function readTrace(trace: string): {
   readonly unsynced: Map<string, number>;
@@ -97,7 +96,7 @@ export function readTrace(trace: string): {
   let syncedMs = 0;
   const written = new Map<string, number>();
   const synced = new Map<string, number>();
-  /** The sync that a thread is in: its file, and what was written to it before. */
+  /** The sync that is under way in a thread: its file, and what was written to it before. */
   const running = new Map<
     string,
     { readonly path: string; readonly covers: number; readonly atMs: number }

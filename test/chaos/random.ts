@@ -1,10 +1,10 @@
-// Randomness that a seed decides: the same seed gives the same schedule.
+// Random numbers from a seed: the same seed gives the same schedule.
 
 export type Random = {
   /** A whole number from `min` to `max`. */
   int(min: number, max: number): number;
   pick<T>(values: readonly T[]): T;
-  /** The values in another order. */
+  /** The values in random order. */
   shuffle<T>(values: readonly T[]): T[];
 };
 
@@ -34,7 +34,7 @@ export function createRandom(seed: number): Random {
   };
 }
 
-/** A seed that follows from another one and a number. */
+/** A seed that follows from another seed and a number. */
 export function seedOf(seed: number, number: number): number {
   return createRandom((seed ^ Math.imul(number + 1, 0x9e3779b1)) >>> 0).int(1, 2 ** 31 - 1);
 }

@@ -1,15 +1,15 @@
-// A clock of Redis that a fault can set while it runs: the real one and an offset, which a small library, loaded
-// before any other, reads from a file at each look. (libfaketime deadlocks with the allocator of Debian's Redis.)
+// A clock that a fault can set while Redis runs: the real time plus an offset. A small preloaded library reads the offset
+// from a file at every call. (libfaketime deadlocks with the allocator of Debian's Redis.)
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../support/temp-dir.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 
 export type RedisClock = {
-  /** For the environment of a Redis that is to run by it. */
+  /** The environment of a Redis that is to use this clock. */
   readonly env: NodeJS.ProcessEnv;
-  /** Moves it at once; below zero, back. */
+  /** Moves the clock at once; a negative value moves it back. */
   moveBy(seconds: number): void;
   remove(): void;
 };
@@ -60,7 +60,7 @@ export function canSetRedisClock(): boolean {
   return spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
 }
 
-/** Makes a clock that shows the real time. */
+/** Creates a clock that shows the real time. */
 export function createRedisClock(): RedisClock {
   const dir = tempDir('clock');
   const [library, file] = [join(dir, 'clock.so'), join(dir, 'offset')];

@@ -1,6 +1,6 @@
-// What a round is told about: in a line when every promise was kept, and in full when not.
+// The report of a round: one line if every promise was kept, otherwise in full.
 
-import type { Broken } from './check.js';
+import type { Broken } from './broken.js';
 import type { RoundResult } from './round.js';
 import { describeSchedule } from './schedule.js';
 
@@ -36,7 +36,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
   ].join('\n');
 }
 
-/** So that a kind that occurs often does not hide the others. */
+/** Limits each kind, so that a frequent one does not hide the others. */
 function oneOfEachFirst(broken: readonly Broken[]): Broken[] {
   const isFirst = ({ kind }: Broken, index: number) =>
     broken.findIndex((other) => other.kind === kind) === index;

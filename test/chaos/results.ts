@@ -1,4 +1,4 @@
-// RESULTS.md: what a run by hand came to, written by the run itself.
+// Writes RESULTS.md: the results of a run by hand.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -34,10 +34,10 @@ export function missingFaults(results: readonly RoundResult[]): string[] {
   return [...faultKinds(allTools), ...crashKinds].filter((name) => (counts.get(name) ?? 0) === 0);
 }
 
-/** Kinds of broken promises that are named in the table even when there is none. */
+/** Kinds of broken promises that the table names even if there is none. */
 const namedKinds = ['lost', 'doubled', 'resurrected', 'over-deleted'];
 
-/** The mutants' part of the file, which another run writes. */
+/** The part about mutants, which another run writes. */
 const mutantsHeading = '## The check itself';
 
 export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
@@ -66,7 +66,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     '# What the fault harness found',
     '',
     'Written by `npm run chaos`; do not edit. A round is 10 to 30 s of clients and faults on two API processes, two',
-    'workers, Redis and ClickHouse; then every answer is held against what is stored.',
+    'workers, Redis and ClickHouse; then every answer is compared with what is stored.',
     '',
     '| | |',
     '|---|---|',
@@ -106,7 +106,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
   writeFileSync(file, at === -1 ? text : `${text}\n${earlier.slice(at)}`);
 }
 
-/** Writes the table of mutants below whatever the file says of rounds. */
+/** Writes the table of mutants and keeps what the file says about rounds. */
 export function writeMutants(
   rows: readonly { readonly name: string; readonly kinds: readonly string[]; readonly caught: boolean }[],
 ): void {

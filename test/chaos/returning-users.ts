@@ -1,10 +1,10 @@
-// Users who come back: identified, deleted, seen again and deleted again, most of them before the first deletion is
-// complete. Nobody else sends about them, and each step waits for its answer, so whom the second deletion takes is
-// known exactly, whatever the timing.
+// Users who return: identified, deleted, seen again and deleted again, most of them before the first deletion is
+// complete. Nobody else sends records of theirs, and each step waits for its answer. So it is known exactly whom the
+// second deletion reaches, whatever the timing.
 
-import type { User } from '../support/deletion.js';
-import type { Endpoint } from '../support/endpoints.js';
-import type { Producer, SentEvent } from '../support/load.js';
+import type { User } from '../../harness/deletion.js';
+import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
+import type { Producer } from '../../harness/load.js';
 import { again, type Submission } from './deletions.js';
 import { hold } from './fault.js';
 import type { Random } from './random.js';
@@ -14,17 +14,21 @@ export type ReturningUsersOptions = {
   readonly targets: readonly string[];
   readonly random: Random;
   readonly submit: (users: readonly User[]) => Promise<Submission>;
+  /** Pause between two users. */
+  readonly everyMs: number;
 };
 
-/** Far from the user_ids of other events. */
+/** Far away from the user_ids of other events. */
 const firstUserId = 800_000_000;
 const attemptsMax = 5;
+/** Pause before a record is sent again. */
 const pauseMs = 100;
-/** A second deletion comes at once, in the same round as the first, or when that one is complete. */
+/** The second deletion comes at once, in the same round as the first, or after the first is complete. */
 const returnsAfterMsMax = 3_000;
 
-/** Starts them, one after another; the function returned settles when the last one is done. */
-export function startReturningUsers({ producer, targets, random, submit }: ReturningUsersOptions) {
+/** Starts the users one after another; the returned function settles when the last one is done. */
+export function startReturningUsers(options: ReturningUsersOptions) {
+  const { producer, targets, random, submit, everyMs } = options;
   let stopped = false;
   let users = 0;
   let records = 0;
@@ -45,7 +49,7 @@ export function startReturningUsers({ producer, targets, random, submit }: Retur
     return keep('track', { event: 'Came back', ...user, idempotency_key: marker }, marker);
   }
 
-  // A message of the client library has a key, so it may be sent again until it is acknowledged.
+  // A message of the client library has a key, so it may be repeated until it is acknowledged.
   function identify(user_id: string, identity: string): Promise<void> {
     return keep('collect', { kind: 'identify', event: '', user_id, identity }, `${user_id} is ${identity}`);
   }
@@ -74,7 +78,7 @@ export function startReturningUsers({ producer, targets, random, submit }: Retur
     await see({ identity });
   }
 
-  const running = again(() => !stopped, pauseMs, comeBack);
+  const running = again(() => !stopped, everyMs, comeBack);
   return async (): Promise<void> => {
     stopped = true;
     await running;

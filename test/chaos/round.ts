@@ -1,20 +1,17 @@
 // One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
 // told is held against what is stored.
 
+import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { administer, getToken } from '../../harness/deletion.js';
+import { untilDrained } from '../../harness/fault-checks.js';
+import { createMark, createProducer, type Load, type Producer, startLoad } from '../../harness/load.js';
+import type { Child } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
 import { observePending } from '../../src/deletion/request.js';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
-import {
-  administer,
-  createTestAccount,
-  getToken,
-  type TestAccount,
-  untilKnown,
-} from '../support/deletion.js';
-import { untilDrained } from '../support/fault-checks.js';
-import { createMark, createProducer, type Load, type Producer, startLoad } from '../support/load.js';
-import { until } from '../support/wait.js';
-import { type Broken, type Counts, countEvidence, type Evidence, findBroken } from './check.js';
+import type { Broken } from './broken.js';
+import { type Counts, countEvidence, type Evidence, findBroken } from './check.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
 import type { Deployment } from './deployment.js';
@@ -45,9 +42,38 @@ export type RoundResult = Counts & {
   readonly phasesMs: Readonly<Record<string, number>>;
 };
 
-/** Pause of a client between two requests. */
-const pauseMs = 60;
-const recoveredRequests = 30;
+type Pace = {
+  /** Pause of a client between two requests. */
+  readonly pauseMs: number;
+  /** Pause between two submissions of deletions, and how many may be incomplete. */
+  readonly submitEveryMs: number;
+  readonly openMax: number;
+  /** Pause between two users who return, who are deleted too. */
+  readonly returnEveryMs: number;
+  /** Requests of each load that have to be acknowledged before the faults and after them. */
+  readonly beforeFaults: number;
+  readonly afterFaults: number;
+};
+const usualPace: Pace = {
+  pauseMs: 60,
+  submitEveryMs: 1_200,
+  openMax: 30,
+  returnEveryMs: 100,
+  beforeFaults: 20,
+  afterFaults: 30,
+};
+/**
+ * Every record passes most crash points, so few records suffice. Deletions have to come often; few of them make a round
+ * short, for which most crashes wait.
+ */
+const crashPace: Pace = {
+  pauseMs: 300,
+  submitEveryMs: 500,
+  openMax: 4,
+  returnEveryMs: 1_500,
+  beforeFaults: 5,
+  afterFaults: 5,
+};
 /** Much longer than it takes, since a machine may have other things to do. */
 const recoveryMsMax = 120_000;
 
@@ -55,7 +81,7 @@ const recoveryMsMax = 120_000;
 export async function runRound(deployment: Deployment, schedule: Schedule): Promise<RoundResult> {
   const startedMs = performance.now();
   const scene = await setScene(deployment, schedule);
-  const { world, loads, clients, evidence } = scene;
+  const { world, loads, clients, evidence, pace } = scene;
   const phasesMs: Record<string, number> = {};
   let phaseFromMs = startedMs;
   const endPhase = (name: string) => {
@@ -73,15 +99,16 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
   };
   endPhase('scene');
   try {
-    await Promise.all(loads.map((load) => load.more(20)));
+    await Promise.all(loads.map((load) => load.more(pace.beforeFaults)));
     for (const tracks of schedule.steps) {
       await Promise.all(tracks.map((track) => runTrack(world, track, done)));
+      await startDead(deployment.sluice.workers);
     }
     endPhase('faults');
     await deployment.heal();
     endPhase('heal');
     const recovery = { deadlineMs: recoveryMsMax };
-    await Promise.all(loads.map((load) => load.more(recoveredRequests, recovery)));
+    await Promise.all(loads.map((load) => load.more(pace.afterFaults, recovery)));
   } catch (error) {
     note('not recovered')(error);
   }
@@ -116,6 +143,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
 
 type Scene = {
   readonly world: World;
+  readonly pace: Pace;
   readonly account: TestAccount;
   readonly producers: readonly Producer[];
   readonly loads: readonly Load[];
@@ -128,6 +156,7 @@ type Scene = {
 async function setScene(deployment: Deployment, { seed, steps }: Schedule): Promise<Scene> {
   const { sluice } = deployment;
   const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
+  const pace = crashes ? crashPace : usualPace;
   // The round before may have left connections that are found dead by the first who uses them.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`), {
     deadlineMs: 30_000,
@@ -139,7 +168,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
   for (const appId of appIds) {
     await administer(sluice, 'PATCH', `/environments/${appId}`, { limits });
-    for (const api of sluice.api) await untilKnown({ ...sluice, baseUrl: api.baseUrl }, appId);
+    await untilKnown(sluice, appId);
   }
   await getToken(sluice, account);
   const mark = createMark();
@@ -150,7 +179,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     startLoad(producer, {
       targets,
       clients: producer === main ? 4 : 1,
-      pauseMs,
+      pauseMs: pace.pauseMs,
       next: createMix(producer),
     }),
   );
@@ -160,13 +189,15 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     account,
     producer: main,
     random,
-    everyMs: crashes ? 300 : 1_200,
+    everyMs: pace.submitEveryMs,
+    openMax: pace.openMax,
   });
   const stopReturning = startReturningUsers({
     producer: main,
     targets,
     random: createRandom(seedOf(seed, 2)),
     submit: clients.submitUsers,
+    everyMs: pace.returnEveryMs,
   });
   const world: World = {
     ...deployment,
@@ -179,6 +210,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
   };
   return {
     world,
+    pace,
     account,
     producers,
     loads,
@@ -203,7 +235,10 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
   };
 }
 
-/** Does faults one after another. What they leave dead is started when all are done. */
+/**
+ * Does faults one after another. API processes that they leave dead are started at once, since clients wait for them; workers
+ * when the other tracks are done too, so that a worker that has to die in a round of deletions gets every round.
+ */
 async function runTrack(world: World, track: readonly Planned[], done: Done[]): Promise<void> {
   const touched = new Set<Part>();
   for (const { fault, variant, seed } of track) {
@@ -219,9 +254,11 @@ async function runTrack(world: World, track: readonly Planned[], done: Done[]): 
       end({ took: false, error: messageOf(error as Error) });
     }
   }
-  const ours = [...touched].filter((part) => /^(?:api|worker)-\d$/.test(part));
-  const dead = ours.map((part) => childOf(world, part)).filter(({ running }) => !running);
-  await Promise.all(dead.map((child) => child.restart()));
+  await startDead([...touched].filter((part) => /^api-\d$/.test(part)).map((part) => childOf(world, part)));
+}
+
+function startDead(children: readonly Child[]): Promise<unknown> {
+  return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }
 
 /** Settles when every accepted request is complete, or will never be: it went with an emptied Redis. */

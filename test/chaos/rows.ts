@@ -1,8 +1,7 @@
-// Everything that is stored of an environment, in one form: events, user properties, identifications, and rows
-// that ClickHouse refused and that are kept apart.
+// Everything that an environment has stored, in one form: events, user properties, identifications, and failed rows.
 
-import { type StoredEvent, storedEventsQuery } from '../support/exactly-once.js';
-import type { SluiceHandle } from '../support/services.js';
+import { type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
+import type { SluiceHandle } from '../../harness/services.js';
 
 const times = 'toString(toUnixTimestamp64Milli(received_at)) AS received_ms';
 
@@ -23,7 +22,7 @@ export async function readStored(sluice: SluiceHandle, appId: string): Promise<S
   return [...events, ...properties, ...identities, ...failed.map(({ row }) => eventOfRow(row))];
 }
 
-/** A row of the table of events as text, in the order of its columns. */
+/** A row of the events table as text, in the order of its columns. */
 function eventOfRow(row: string): StoredEvent {
   const [, id, event, userId, identity, session, time, properties, , , , received] = JSON.parse(
     row,

@@ -1,4 +1,4 @@
-// The record of a run by hand, a line a round, so that a run that was stopped goes on where it was.
+// The record of a run by hand, one line per round, so that a stopped run can be continued.
 
 import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -8,12 +8,12 @@ import type { RoundResult } from './round.js';
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const file = join(root, '.data', 'chaos', 'run.jsonl');
 
-/** From which all seeds of the run follow. */
+/** The seed from which all seeds of the run follow. */
 export type Run = { readonly seed: number; readonly startedAt: string };
 
 export type RunFile = { readonly run: Run; readonly results: RoundResult[]; add(result: RoundResult): void };
 
-/** The run that was begun, or a new one when there is none or `fresh` asks for it. */
+/** The run that was begun; a new one if there is none or if `fresh` asks for it. */
 export function openRun(seed: number, fresh: boolean): RunFile {
   if (fresh) rmSync(file, { force: true });
   mkdirSync(dirname(file), { recursive: true });

@@ -1,5 +1,5 @@
-// Runs schedules one after another on one deployment, which is started anew now and then, and after a round
-// that broke a promise.
+// Runs schedules one after another on one deployment. Starts a new deployment now and then, and after every round that
+// broke a promise.
 
 import { type Deployment, startDeployment } from './deployment.js';
 import { type RoundResult, runRound } from './round.js';
@@ -8,7 +8,7 @@ import type { Schedule } from './schedule.js';
 const roundsPerDeployment = 25;
 
 export type Runner = {
-  /** Runs one round; rejects only when no deployment starts. */
+  /** Runs one round; rejects only if no deployment can be started. */
   run(schedule: Schedule): Promise<RoundResult>;
   close(): Promise<void>;
 };
@@ -27,7 +27,7 @@ export function createRunner(): Runner {
     run: async (schedule) => {
       if (rounds === roundsPerDeployment) await close();
       if (deployment === undefined) {
-        // Somebody else may take a port between the look and the listening.
+        // Another process may take a port between the check and the bind.
         deployment = await startDeployment().catch(() => startDeployment());
         rounds = 0;
       }
@@ -43,10 +43,10 @@ export function createRunner(): Runner {
   };
 }
 
-/** A round that could not be run or judged is not one in which promises were kept. */
+/** A round that could not be run or checked does not count as one in which promises were kept. */
 function failed(schedule: Schedule, error: Error, { sluice }: Deployment): RoundResult {
-  const said = sluice.api.map(({ name, output }) => `${name}: ${output().slice(-1_500)}`);
-  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${said.join('\n')}`;
+  const outputs = sluice.api.map(({ name, output }) => `${name}: ${output().slice(-1_500)}`);
+  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${outputs.join('\n')}`;
   return {
     schedule,
     done: [],

@@ -1,16 +1,17 @@
-// What happens in a round, decided by its seed alone: steps, one after another; in each step tracks at the same
-// time; in each track faults, one after another.
+// What happens in a round, decided by its seed alone: steps one after another; in each step, tracks at the same time; in
+// each track, faults one after another.
 
 import type { Part } from './fault.js';
 import { crashKinds, faultKinds, faultsNamed } from './faults.js';
+import { excludingCrashes } from './faults-crashes.js';
 import { createRandom, seedOf } from './random.js';
 import type { Tool } from './tools.js';
 
 export type Planned = {
   readonly fault: string;
-  /** Which of the faults of that name: which process it takes. */
+  /** Which of the faults of that name, that is, which process it affects. */
   readonly variant: number;
-  /** Decides how long it is held, and the like. */
+  /** Decides how long the fault is held, and the like. */
   readonly seed: number;
 };
 
@@ -39,19 +40,20 @@ export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, kinds = f
   return { seed, steps };
 }
 
-/** A schedule of these faults one after another, a step each. */
+/** A schedule of these faults one after another, one per step. */
 export function scheduleOf(seed: number, names: readonly string[]): Schedule {
   return { seed, steps: names.map((fault, index) => [[{ fault, variant: 0, seed: seedOf(seed, index) }]]) };
 }
 
-const crashesPerTrack = 9;
-const lossesPerRound = 5;
-/** The same ones in every run. */
+const crashesPerTrack = 18;
+const lossesPerRound = 9;
+/** The same schedules in every run. */
 const crashSeed = 1;
 
 /**
- * Every crash point at its first, second and third passing: those of the API in both API processes and those
- * of workers in both workers at the same time, those with a loss of Redis one after another.
+ * Every crash point at its first, second and third passing. Those of the API are taken in both API processes at the same
+ * time. One worker takes those that exclude each other, and meanwhile the other takes all others. Crashes with a loss of
+ * Redis come one after another.
  */
 export function crashSchedules(names = crashKinds): Schedule[] {
   const seed = crashSeed;
@@ -68,9 +70,13 @@ export function crashSchedules(names = crashKinds): Schedule[] {
       losses.push(plan(fault, 0));
       continue;
     }
-    const lengths = variants.map(({ touches: [part] }) => byPart.get(part as Part)?.length ?? 0);
-    const variant = lengths.indexOf(Math.min(...lengths));
-    const part = variants[variant]?.touches[0] as Part;
+    const parts = variants.map(({ touches: [part] }) => part as Part);
+    const lengths = parts.map((part) => byPart.get(part)?.length ?? 0);
+    const ofWorker = excludingCrashes.has(fault) ? 'worker-1' : 'worker-2';
+    const variant = parts.includes(ofWorker)
+      ? parts.indexOf(ofWorker)
+      : lengths.indexOf(Math.min(...lengths));
+    const part = parts[variant] as Part;
     byPart.set(part, [...(byPart.get(part) ?? []), plan(fault, variant)]);
   }
   const rounds = Math.ceil(Math.max(...[...byPart.values()].map(({ length }) => length)) / crashesPerTrack);
@@ -85,12 +91,12 @@ export function crashSchedules(names = crashKinds): Schedule[] {
   return [...schedules, ...inRows];
 }
 
-/** The n-th of `count` parts of about the same size. */
+/** The n-th of `count` parts of about equal size. */
 function part<T>(values: readonly T[], n: number, count: number): T[] {
   return values.slice(Math.floor((n * values.length) / count), Math.floor(((n + 1) * values.length) / count));
 }
 
-/** In one line: steps by semicolons, tracks by commas, faults of a track by arrows. */
+/** In one line: steps separated by semicolons, tracks by commas, faults of a track by arrows. */
 export function describeSchedule({ steps }: Schedule): string {
   return steps
     .map((tracks) => tracks.map((track) => track.map(({ fault }) => fault).join(' → ')).join(', '))

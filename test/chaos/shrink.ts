@@ -1,5 +1,5 @@
-// Looks for a shorter schedule that still breaks a promise: faults are left out one after another, as long as
-// what is left fails too.
+// Looks for a shorter schedule that still breaks a promise: leaves out one fault after another as long as the rest still
+// fails.
 
 import type { RoundResult } from './round.js';
 import type { Planned, Schedule } from './schedule.js';
@@ -7,7 +7,7 @@ import type { Planned, Schedule } from './schedule.js';
 const replaysMax = 10;
 const replaysMsMax = 5 * 60_000;
 
-/** Settles with the shortest failing round that was found; `failing` itself when nothing shorter failed. */
+/** Settles with the shortest failing round that was found; with `failing` itself if no shorter one failed. */
 export async function shrink(
   failing: RoundResult,
   run: (schedule: Schedule) => Promise<RoundResult>,
@@ -29,7 +29,7 @@ function countFaults({ steps }: Schedule): number {
   return steps.flat(2).length;
 }
 
-/** The schedule without its n-th fault, and without the steps and tracks that are empty then. */
+/** The schedule without its n-th fault, and without steps and tracks that become empty. */
 export function without({ seed, steps }: Schedule, index: number): Schedule {
   let at = 0;
   const keeps = (_: Planned) => at++ !== index;

@@ -1,16 +1,16 @@
-// A small disk for Redis that can be filled and freed: a tmpfs. Mounting needs the rights to do so; without
-// them Redis gets an ordinary folder, and there is no full disk.
+// A small disk for Redis that can be filled and freed: a tmpfs. Where mounting is not permitted, Redis gets an ordinary
+// folder, and there is no full disk.
 
 import { spawnSync } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../support/temp-dir.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 
 export type SmallDisk = {
   readonly dir: string;
   /** Whether it can be filled. */
   readonly mounted: boolean;
-  /** Leaves no room on it. */
+  /** Fills the disk completely. */
   fill(): void;
   free(): void;
   remove(): void;
@@ -18,7 +18,7 @@ export type SmallDisk = {
 
 const bytes = 192 * 1024 * 1024;
 
-/** Whether a tmpfs can be mounted here. */
+/** Whether a tmpfs can be mounted on this machine. */
 export function canMount(): boolean {
   const dir = tempDir('mount');
   const mounted = mount(dir);
@@ -31,7 +31,7 @@ export function createSmallDisk(): SmallDisk {
   const dir = tempDir('redis');
   const mounted = mount(dir);
   const ballast = join(dir, 'ballast');
-  // Before the folder is removed, which the process's end does too.
+  // Unmounts before the folder is removed; the end of the process removes it too.
   const unmount = () => void (mounted && spawnSync('umount', ['--lazy', dir]));
   process.prependOnceListener('exit', unmount);
   return {

@@ -1,9 +1,9 @@
-// Statuses of deletion requests only move forward, from pending to complete, and each gets there.
+// Checks that the status of a deletion request only moves forward, from pending to complete, and always gets there.
 
-import type { Broken } from './check.js';
+import type { Broken } from './broken.js';
 import type { Submission } from './deletions.js';
 
-/** What callers may be told of an accepted request besides its status: a fault, or that they ask too often. */
+/** What callers may be told about an accepted request besides its status: an error, or that they poll too often. */
 const passing = new Set(['', '503', '429']);
 
 /** `tokensEnded`: tokens may have ended before their hour was over. */
@@ -15,11 +15,11 @@ export function findStatusFaults(submissions: readonly Submission[], tokensEnded
     }
     if (outcome !== 'accepted') return [];
     const broken: Broken[] = [];
-    const told = (ms: number) => `told ${Math.round(ms)} ms`;
+    const toldAt = (ms: number) => `told ${Math.round(ms)} ms`;
     const complete = polls.find((poll) => poll.status === 'complete');
     for (const poll of polls) {
       if (complete !== undefined && poll.invokedMs > complete.settledMs && poll.status === 'pending') {
-        broken.push({ kind: 'status went back', what: requestId, detail: told(poll.settledMs) });
+        broken.push({ kind: 'status went back', what: requestId, detail: toldAt(poll.settledMs) });
       }
       const lostToken = poll.status === '401' && tokensEnded;
       if (
@@ -31,7 +31,7 @@ export function findStatusFaults(submissions: readonly Submission[], tokensEnded
         broken.push({
           kind: 'wrong status',
           what: requestId,
-          detail: `${poll.status}, ${told(poll.settledMs)}`,
+          detail: `${poll.status}, ${toldAt(poll.settledMs)}`,
         });
       }
     }

@@ -1,4 +1,4 @@
-// What some faults need of the machine, and whether it is there.
+// Which tools some faults need, and whether this machine has them.
 
 import { existsSync } from 'node:fs';
 import { canTrace } from './power-cut.js';
@@ -26,7 +26,7 @@ export async function findTools(): Promise<ReadonlySet<Tool>> {
   return tools;
 }
 
-/** How to get what is missing, a line each. */
+/** How to get what is missing, in one line each. */
 export const remedies: Readonly<Record<Tool, string>> = {
   strace: 'apt-get install strace, and the right to trace processes',
   faketime: 'apt-get install faketime',

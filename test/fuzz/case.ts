@@ -1,7 +1,7 @@
-// One case: mutated bytes on a connection, then a valid request whose answer names its marker. Says what is
-// wrong with what came back.
+// One case: mutated bytes on a connection, then a valid request whose answer names its marker. Reports what is wrong with
+// the answers.
 
-import type { RawReply } from '../support/raw-http.js';
+import type { RawReply } from '../../harness/raw-http.js';
 import type { FuzzConnection } from './connection.js';
 import { readRequest } from './framing.js';
 
@@ -9,12 +9,14 @@ export type FuzzCase = {
   readonly number: number;
   /** What was mutated. */
   readonly name: string;
-  /** The bytes in the pieces in which they are sent. */
+  /** The bytes, in the pieces in which they are sent. */
   readonly pieces: readonly Buffer[];
+  /** How long it waits before each further piece; else the pieces come one after another. */
+  readonly pauseMs?: number;
 };
 
 export type Observation = {
-  /** All bytes sent, the valid request's too if it was. */
+  /** All bytes that were sent, including the valid request if it was sent. */
   readonly sent: Buffer;
   readonly replies: readonly RawReply[];
   /** `answered`: the connection is in step and can take another case. */
@@ -23,14 +25,14 @@ export type Observation = {
 };
 
 /**
- * The service's own statuses, 100, and what its HTTP parser answers by itself. 503 says that Redis was slow: how
- * often that may be is decided over the whole run.
+ * The service's own statuses, 100, and those with which its HTTP parser answers. 503 means that Redis was slow; the whole
+ * run decides how often that may happen.
  */
 const allowed = new Set([100, 200, 201, 204, 304, 400, 401, 404, 405, 413, 415, 429, 431, 503, 505]);
-/** A valid request on a connection that is in step is answered by then. */
+/** Deadline of a valid request on a connection that is in step. */
 const answerMsMax = 10_000;
 
-/** A valid request that is refused with its marker: the answer says which request it belongs to. */
+/** A valid request that is refused with its marker, so that the answer shows which request it belongs to. */
 export function followUpOf(appId: string, marker: string): Buffer {
   const body = JSON.stringify({
     app_id: appId,
@@ -50,17 +52,24 @@ export function markerOf(run: string, caseNumber: number): string {
 
 const markers = /fv-[\w-]+-vf/g;
 
-/** Runs a case on a connection that is in step. What is not answered after `quietMs` waits for more bytes. */
+/**
+ * Runs a case on a connection that is in step. If there is no answer after `quietMs`, the server waits for more bytes.
+ */
 export async function runCase(
   connection: FuzzConnection,
-  { pieces }: FuzzCase,
+  { pieces, pauseMs }: FuzzCase,
   appId: string,
   marker: string,
   quietMs: number,
 ): Promise<Observation> {
   connection.forget();
   for (const [index, piece] of pieces.entries()) {
-    if (index > 0) await new Promise((resolve) => setImmediate(resolve));
+    if (index > 0) {
+      await new Promise((resolve) =>
+        pauseMs === undefined ? setImmediate(resolve) : setTimeout(resolve, pauseMs),
+      );
+    }
+    if (connection.closed) break;
     connection.write(piece);
   }
   const mutated = Buffer.concat(pieces);
@@ -74,7 +83,7 @@ export async function runCase(
     fault: connection.garbage ?? faultOf(connection.replies, marker) ?? fault,
   });
   if (connection.closed) {
-    // Of an answer to what is no request, the reset of the connection may cut off the end.
+    // If the request was not valid, the reset of the connection may cut off the end of the answer.
     const { cutOff } = connection;
     if (!whole) return observe(mutated, 'closed');
     if (cutOff !== undefined)
@@ -105,7 +114,7 @@ export async function runCase(
 const requestLine = /^[A-Z]+ \/[!-~]* HTTP\/1\.1$/;
 const headerLine = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Whether by the standard, and without chunks, the bytes are exactly one request: then its end is known. */
+/** Whether the bytes are exactly one request by the standard, without chunks: then its end is known. */
 function isOneRequest(bytes: Buffer): boolean {
   const request = readRequest(bytes, 0);
   if (request === undefined || request.chunked || request.end !== bytes.length) return false;

@@ -1,24 +1,24 @@
-// A bare connection for the fuzzer: thousands of short cases, so it waits for events instead of looking.
+// A bare connection for the fuzzer. It waits for events instead of polling, since there are thousands of short cases.
 
 import { connect, type Socket } from 'node:net';
-import { type RawReply, takeReply } from '../support/raw-http.js';
+import { type RawReply, takeReply } from '../../harness/raw-http.js';
 
 export type FuzzConnection = {
   /** Complete replies since the last `forget`. */
   readonly replies: readonly RawReply[];
-  /** What the server sent that is no reply. */
+  /** What the server sent that is not a reply. */
   readonly garbage: string | undefined;
-  /** The beginning of a reply that the end of the connection cut off. */
+  /** The beginning of a reply that was cut off by the end of the connection. */
   readonly cutOff: string | undefined;
   readonly closed: boolean;
   write(bytes: Uint8Array): void;
-  /** Settles with true when the condition holds, with false when it does not within `ms`, or for ever. */
+  /** Settles with true when the condition holds, or with false when `ms` have passed or it can never hold. */
   wait(condition: () => boolean, ms: number): Promise<boolean>;
   forget(): void;
   destroy(): void;
 };
 
-/** Settles when it is connected; rejects when nobody listens. */
+/** Settles when it is connected; rejects if nobody listens. */
 export async function openConnection(host: string, port: number): Promise<FuzzConnection> {
   const socket = await new Promise<Socket>((settle, reject) => {
     const opened = connect({ host, port, noDelay: true });
@@ -30,7 +30,7 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
   let garbage: string | undefined;
   let cutOff: string | undefined;
   let closed = false;
-  let look: (() => void) | undefined;
+  let recheck: (() => void) | undefined;
 
   const take = (atEnd: boolean) => {
     try {
@@ -44,13 +44,13 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
     } catch (error) {
       garbage = (error as Error).message;
     }
-    look?.();
+    recheck?.();
   };
   socket.on('data', (chunk: Buffer) => {
     bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
     take(false);
   });
-  // A reset says only that the connection is closed.
+  // A reset means only that the connection is closed.
   socket.on('error', () => undefined);
   socket.once('close', () => {
     closed = true;
@@ -77,11 +77,11 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
         if (done()) return settle(condition());
         const end = () => {
           clearTimeout(timer);
-          look = undefined;
+          recheck = undefined;
           settle(condition());
         };
         const timer = setTimeout(end, ms);
-        look = () => {
+        recheck = () => {
           if (done()) end();
         };
       }),

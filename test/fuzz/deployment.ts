@@ -1,9 +1,10 @@
-// The fuzzer against a whole private deployment: what it needs there, and what must hold of the deployment
-// afterwards, beside what every single answer must be.
+// The fuzzer against a whole private deployment: what it needs there, and what must hold for the deployment afterwards,
+// besides what must hold for every single answer.
 
-import { createTestAccount, getToken, submitAccepted } from '../support/deletion.js';
-import { createEnvironments, untilStored } from '../support/ingestion.js';
-import type { ApiHandle, SluiceHandle } from '../support/services.js';
+import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
+import { getToken, submitAccepted } from '../../harness/deletion.js';
+import { untilStored } from '../../harness/ingestion.js';
+import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
 import { startNeighbour } from './neighbour.js';
 import { quantile, residentMib } from './process-figures.js';
 import { type RunOptions, type RunResult, runFuzz, type Target } from './run.js';
@@ -11,11 +12,11 @@ import type { Table, Tally } from './tally.js';
 
 export type FuzzReport = RunResult & {
   readonly seed: number;
-  /** Whether the API process is another one than at the beginning, though no case showed it. */
+  /** Whether the API process is no longer the one from the beginning, although no case showed its end. */
   readonly died: boolean;
   /** Of the API process, in MiB: before, highest, after. */
   readonly residentMib: { readonly before: number; readonly highest: number; readonly after: number };
-  /** Of a client beside it, in ms; `alone` before the first case. */
+  /** Latencies of a client beside the fuzzer, in ms; `alone` before the first case. */
   readonly neighbour: {
     readonly requests: number;
     readonly faults: readonly string[];
@@ -24,20 +25,16 @@ export type FuzzReport = RunResult & {
     readonly max: number;
     readonly aloneP99: number;
   };
-  /** Rows that ClickHouse holds of the mutated requests. */
+  /** Rows in ClickHouse from mutated requests. */
   readonly stored: Readonly<Record<Table, number>>;
   /** Stored rows that break the contract, and rows that ClickHouse refused. */
   readonly malformed: number;
   readonly quarantined: number;
 };
 
-/** Runs the cases against the deployment's first API process; settles with what was seen. */
+/** Runs the cases against the deployment's first API process; settles with what it saw. */
 export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions): Promise<FuzzReport> {
   const api = sluice.api[0] as ApiHandle;
-  const unlimited = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].flatMap((name) => [
-    '--limit',
-    `${name}=none`,
-  ]);
   const [appId = '', neighbourAppId = ''] = await createEnvironments(sluice, [unlimited, unlimited]);
   const account = await createTestAccount(sluice, 'Nobody');
   const token = await getToken(sluice, account);
@@ -70,7 +67,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     const tookMs = seen.tookMs;
     const residents = memory.stop();
     if (result.fault === undefined) await untilStored(sluice, 120_000);
-    // The end of a process is told a little later than its connections end.
+    // The exit of a process is reported a little later than its connections end.
     const died = result.fault === undefined && !target.alive();
     return {
       ...result,
@@ -100,8 +97,8 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
 }
 
 /**
- * The bound of what the client beside it waits for: a quarter of a second, for a machine that has other things to do,
- * and more where it waits for long when alone.
+ * The longest latency of the client beside the fuzzer: a quarter of a second, since the machine may be busy, and more if
+ * the client is already slow when alone.
  */
 export function p99MsMaxOf({ neighbour }: FuzzReport): number {
   return Math.max(250, 4 * neighbour.aloneP99);
@@ -111,7 +108,7 @@ const growthMibMax = 256;
 /** On a machine whose disk stalls, a commit may take too long. */
 const unavailableOneIn = 500;
 
-/** What is wrong with a run beside the fault of a single answer, in words; empty when nothing is. */
+/** Describes what is wrong with a run besides the fault of a single answer; empty when nothing is. */
 export function faultsOf(report: FuzzReport): string[] {
   const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
   const faults: string[] = [];

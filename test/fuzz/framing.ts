@@ -1,5 +1,5 @@
-// Reads requests out of the bytes that were sent, independently of the service: where one ends and the next one
-// begins, and what its body says. Looks at nothing of the head but what frames the body.
+// Finds requests in the bytes that were sent, independently of the service: where one ends and the next begins, and what
+// its body contains. Of the head it reads only what frames the body.
 
 import { gunzipSync } from 'node:zlib';
 
@@ -8,13 +8,13 @@ export type ReadRequest = {
   /** Without the query. */
   readonly path: string;
   readonly chunked: boolean;
-  /** Inflated; undefined when it is not what its encoding says. */
+  /** Inflated; undefined if it does not match its encoding. */
   readonly body: Buffer | undefined;
   /** Where the next request begins. */
   readonly end: number;
 };
 
-/** The request that begins at `from`; undefined when it is not complete or not framed as the standard says. */
+/** The request that begins at `from`; undefined if it is incomplete or not framed by the standard. */
 export function readRequest(bytes: Buffer, from: number): ReadRequest | undefined {
   const headEnd = bytes.indexOf('\r\n\r\n', from);
   if (headEnd < 0) return undefined;
@@ -24,7 +24,7 @@ export function readRequest(bytes: Buffer, from: number): ReadRequest | undefine
   const valuesOf = (name: string) =>
     lines
       .filter((line) => line.slice(0, line.indexOf(':')).toLowerCase() === name)
-      // The HTTP parser drops bytes above 7F in front of a value, as it does spaces.
+      // The HTTP parser drops bytes above 7F before a value, as it drops spaces.
       .map((line) =>
         line
           .slice(line.indexOf(':') + 1)
@@ -72,7 +72,7 @@ function inflated(body: Buffer, gzip: boolean): Buffer | undefined {
   }
 }
 
-/** The JSON document of a body; undefined when it is none in UTF-8. */
+/** The JSON document of a body; undefined if the body is not JSON in UTF-8. */
 export function readDocument(body: Buffer | undefined): Record<string, unknown> | undefined {
   if (body === undefined) return undefined;
   try {

@@ -1,11 +1,11 @@
-// `npm run fuzz -- [--count N] [--seed S] [--from CASE]`: so many mutated requests against a private deployment.
-// Writes test/fuzz/RESULTS.md, unless it begins elsewhere than with the first case.
+// `npm run fuzz -- [--count N] [--seed S] [--from CASE]`: sends N mutated requests to a private deployment. Writes
+// test/fuzz/RESULTS.md, unless --from skips the first case.
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
-import { readOptions } from '../support/options.js';
-import { type SluiceHandle, startSluice } from '../support/services.js';
+import { readOptions } from '../../harness/options.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { type FuzzReport, faultsOf, fuzzDeployment, p99MsMaxOf } from './deployment.js';
 import { describeFault } from './run.js';
 
@@ -26,7 +26,7 @@ const count = wholeNumber(values.count, 'count');
 const seed = wholeNumber(values.seed, 'seed');
 const from = wholeNumber(values.from, 'from');
 
-// Leaving through the exit handlers ends the services and removes their data.
+// The exit handlers end the services and remove their data.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 const sluice = await startSluice();
 const report = await fuzzDeployment(sluice, { seed, count, from });

@@ -1,5 +1,5 @@
-// Mutations of a valid request's bytes: of single bits and bytes, of ranges, of numbers, of what HTTP and JSON
-// give a meaning, and of the borders between two requests.
+// Mutations of a valid request's bytes: of single bits and bytes, of ranges, of numbers, of characters with a meaning in
+// HTTP and JSON, and of the boundary between two requests.
 
 import type { Random } from './random.js';
 
@@ -129,8 +129,8 @@ const mutations: readonly Mutation[] = [
 ];
 
 /**
- * One to four mutations of a request, in every other case of its body only. In three of four cases its length is
- * set right afterwards: what is wrong lies deeper then.
+ * One to four mutations of a request; in every other case only of its body. In three of four cases Content-Length is
+ * corrected afterwards, so that the defect lies deeper.
  */
 export function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
   const bodyAt = bytes.indexOf('\r\n\r\n') + 4;
@@ -144,7 +144,7 @@ export function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
   return random.oneIn(4) ? whole : withRightLength(whole);
 }
 
-/** The same with a Content-Length that says how many bytes follow the head, if it has one. */
+/** The request with a Content-Length that matches the bytes after the head, if it has one. */
 export function withRightLength(bytes: Buffer): Buffer {
   const bodyAt = bytes.indexOf('\r\n\r\n') + 4;
   if (bodyAt === 3) return bytes;
@@ -157,7 +157,7 @@ function insert(bytes: Buffer, at: number, inserted: Buffer): Buffer {
   return Buffer.concat([bytes.subarray(0, at), inserted, bytes.subarray(at)]);
 }
 
-/** A range that is mostly short. */
+/** A range, usually a short one. */
 function range(bytes: Buffer, random: Random): [number, number] {
   const from = random.below(bytes.length);
   const length = 1 + random.below(random.oneIn(4) ? bytes.length - from : Math.min(16, bytes.length - from));

@@ -1,17 +1,17 @@
-// A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the
-// fuzzer: one event after another on one connection, each answered 200, and how long each took.
+// A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the fuzzer. It
+// sends one event after another on one connection, expects 200 for each, and measures how long each took.
 
 import { Agent, request } from 'node:http';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 
 export type NeighbourReport = {
   readonly tookMs: readonly number[];
-  /** Answers other than 200 and 503 `unknown`, and what went wrong otherwise. */
+  /** Answers other than 200 and 503 `unknown`, and other failures. */
   readonly faults: readonly string[];
 };
 
 export type Neighbour = {
-  /** What it saw since the last call. */
+  /** What it has seen since the last call. */
   report(): Promise<NeighbourReport>;
   stop(): Promise<void>;
 };
@@ -20,11 +20,11 @@ type Options = { readonly baseUrl: string; readonly appId: string };
 
 const pauseMs = 20;
 
-/** Starts it; it sends until it is stopped. */
+/** Starts the client; it sends until it is stopped. */
 export function startNeighbour(options: Options): Neighbour {
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
   return {
-    // A fault of the thread is an uncaught error, which ends the test.
+    // An error of the thread is uncaught, which ends the test.
     report: () =>
       new Promise((settle) => {
         worker.once('message', settle);
@@ -51,7 +51,7 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
         reply.setEncoding('utf8').on('data', (piece: string) => {
           text += piece;
         });
-        // A process that is stopped for a moment may leave the outcome of a commit open. That is late, not wrong.
+        // If a process is paused for a moment, the outcome of a commit may stay unknown. That is slow, not wrong.
         const isOpen = () => reply.statusCode === 503 && text.includes('"code":"unknown"');
         reply.once('end', () =>
           settle(reply.statusCode === 200 || isOpen() ? undefined : `answered ${reply.statusCode}: ${text}`),

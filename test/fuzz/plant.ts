@@ -1,14 +1,14 @@
-// Plants what JSON can say and programs stumble over into the document of a valid request: nesting of every kind and
-// depth, and lone surrogates, as a value or a key of any place.
+// Plants legal JSON that programs stumble over into the document of a valid request: nesting of every kind and depth, and
+// lone surrogates as a value or a key anywhere.
 
 import { gzipSync } from 'node:zlib';
 import { readDocument, readRequest } from './framing.js';
 import { withRightLength } from './mutate.js';
 import type { Random } from './random.js';
 
-/** Past 64 KiB as arrays, and past 256 KiB as objects. */
+/** More than 64 KiB as arrays, and more than 256 KiB as objects. */
 const depthMax = 65_536;
-/** Around the bound, and where programs that recurse begin to fail. */
+/** Around the bound, and around the depth at which recursive programs begin to fail. */
 const tellingDepths = [1, 2, 62, 63, 64, 65, 66, 1_000, 5_000, 30_000, depthMax];
 const innermost = ['', 'null', '1', '"x"', '"\\ud800"', '[]', '{}', '1,2'];
 const loneSurrogates = ['\\ud800', '\\uDFFF', 'a\\udbff', '\\ude00\\ud83d', '\\ud83d\\\\ude00'];
@@ -16,7 +16,7 @@ const placeholder = '@planted@';
 
 type Container = Record<string, unknown> | unknown[];
 
-/** The request with something planted in its document; undefined when it has none. */
+/** The request with something planted in its document; undefined if it has no document. */
 export function plant(bytes: Buffer, random: Random): Buffer | undefined {
   const request = readRequest(bytes, 0);
   const document = readDocument(request?.body);
@@ -32,7 +32,7 @@ export function plant(bytes: Buffer, random: Random): Buffer | undefined {
   return withRightLength(Buffer.concat([Buffer.from(head, 'latin1'), encoded]));
 }
 
-/** The document with the placeholder as one of its values, as a further element or field, or as all there is. */
+/** The document with the placeholder as one of its values, as a further element or field, or as the whole document. */
 function asValue(document: Container, random: Random): string {
   const places = containersIn(document);
   const at = random.below(places.length + 1);
@@ -57,7 +57,7 @@ function containersIn(value: unknown): Container[] {
   return [value as Container, ...Object.values(value).flatMap(containersIn)];
 }
 
-/** Arrays, objects or both in each other; in one of eight cases what closes them is missing or comes first. */
+/** Arrays, objects or both, nested. In one of eight cases the closing brackets are missing or come first. */
 function nesting(random: Random): string {
   const depth = random.oneIn(2)
     ? random.pick(tellingDepths)

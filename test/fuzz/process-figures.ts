@@ -6,10 +6,17 @@ const MiB = 1024 * 1024;
 
 /** Resident memory in MiB; 0 when the process is gone. */
 export function residentMib(pid: number): number {
+  return mibOf(pid, /^VmRSS:\s+(\d+) kB/m);
+}
+
+/** The most that it was, or has been since its peak was reset; 0 when the process is gone. */
+export function peakMib(pid: number): number {
+  return mibOf(pid, /^VmHWM:\s+(\d+) kB/m);
+}
+
+function mibOf(pid: number, line: RegExp): number {
   try {
-    return (
-      (Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024) / MiB
-    );
+    return (Number(line.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024) / MiB;
   } catch {
     return 0;
   }

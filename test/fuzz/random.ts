@@ -1,4 +1,4 @@
-// Numbers that depend on a seed only, so that every case can be made again.
+// Random numbers that depend only on a seed, so that every case can be repeated.
 
 export type Random = {
   /** From 0, below `bound`. */
@@ -8,9 +8,9 @@ export type Random = {
   oneIn(n: number): boolean;
 };
 
-/** The numbers of one case of a seed: the same whatever came before it. */
+/** The random numbers of one case of a seed; they do not depend on earlier cases. */
 export function randomOf(seed: number, caseNumber: number): Random {
-  // mulberry32, begun at a mix of both.
+  // mulberry32, started from a mix of both.
   let state = (Math.imul(seed | 0, 0x9e3779b1) ^ Math.imul(caseNumber + 1, 0x85ebca6b)) >>> 0;
   const next = () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -1,5 +1,5 @@
-// Valid requests of every public endpoint, which the mutations start from. Each is accepted as it is, or
-// refused for its credentials, path or method.
+// Valid requests to every public endpoint, from which the mutations start. Unmutated, each is accepted, or refused for
+// its credentials, path or method.
 
 import { gzipSync } from 'node:zlib';
 
@@ -13,7 +13,7 @@ export type RequestContext = {
 
 export type ValidRequest = {
   readonly name: string;
-  /** `id` tells the case from every other one. */
+  /** `id` distinguishes the case from all others. */
   readonly bytes: (id: string) => Buffer;
 };
 
@@ -25,6 +25,8 @@ function request(line: string, headers: readonly string[], body: string | Buffer
   const head = [`${line} HTTP/1.1`, host, ...headers, ...length].join('\r\n');
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`), Buffer.from(body)]);
 }
+
+const dear = `[${'{},'.repeat(60_000)}1]`;
 
 const post = (path: string, body: object, headers: readonly string[] = [json]) =>
   request(`POST ${path}`, headers, JSON.stringify(body));
@@ -86,6 +88,17 @@ export function validRequests({
         gzipSync(JSON.stringify({ app_id, ...full(id) })),
       ),
     'a refused event': (id) => post('/api/track', { app_id, ...event(id), properties: { [id]: [[]] } }),
+    'a large bulk request': (id) =>
+      post('/api/track', {
+        app_id,
+        events: Array.from({ length: 20 }, (_, n) => ({
+          ...event(`${id}-${n}`),
+          properties: { list: ['x'.repeat(4_000), n] },
+        })),
+      }),
+    'a refused event that is dear to read': () => request('POST /api/track', [json], dear),
+    'the same, compressed': () =>
+      request('POST /api/track', [json, 'Content-Encoding: gzip'], gzipSync(dear)),
     'user properties': (id) =>
       post('/api/add_user_properties', { app_id, identity: `f-${id}`, properties: { email: 'a@b.c' } }),
     'user properties in bulk': (id) =>
@@ -101,6 +114,41 @@ export function validRequests({
         'Origin: https://shop.test',
       ]),
     'messages of a phone': (id) => post('/api/collect', collected(id)),
+    'a batch of Segment’s messages': (id) =>
+      post(
+        '/v1/batch',
+        {
+          batch: [
+            {
+              type: 'track',
+              event: 'Opened',
+              anonymousId: `a-${id}`,
+              messageId: `sm-${id}`,
+              properties: { a: [1, 'b'] },
+            },
+            {
+              type: 'identify',
+              userId: `f-${id}@example.com`,
+              anonymousId: `a-${id}`,
+              traits: { plan: 'pro', at: null },
+            },
+            {
+              type: 'page',
+              name: 'Start',
+              userId: `f-${id}`,
+              context: { page: { url: 'https://shop.test/' } },
+            },
+          ],
+          sentAt: '2026-03-01T12:30:05.000Z',
+        },
+        [json, `Authorization: Basic ${btoa(`${appId}:`)}`],
+      ),
+    'a message of Segment’s library for pages': (id) =>
+      post(
+        '/v1/t',
+        { writeKey: appId, event: 'Opened', anonymousId: `a-${id}`, timestamp: '2026-03-01T12:30:05Z' },
+        ['Content-Type: text/plain', 'Origin: https://shop.test'],
+      ),
     'a preflight': () =>
       request('OPTIONS /api/collect', [
         'Origin: https://shop.test',

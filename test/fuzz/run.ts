@@ -1,5 +1,5 @@
-// A run of the fuzzer: so many cases of a seed over some connections. Ends at the first fault, with the smallest
-// bytes that show it.
+// A run of the fuzzer: cases of one seed over some connections. Ends at the first fault, with the smallest bytes that
+// show it.
 
 import { type FuzzCase, markerOf, type Observation, runCase } from './case.js';
 import { type FuzzConnection, openConnection } from './connection.js';
@@ -14,20 +14,20 @@ export type Target = {
   readonly host: string;
   readonly port: number;
   readonly context: RequestContext;
-  /** Whether the process that served the first case still does. */
+  /** Whether the process that served the first case is still alive. */
   readonly alive: () => boolean;
-  /** Starts it again after it died. */
+  /** Starts the process again after it ended. */
   readonly restart: () => Promise<void>;
 };
 
 export type RunOptions = {
   readonly seed: number;
   readonly count: number;
-  /** The first case's number; 0 unless told. */
+  /** The number of the first case; 0 by default. */
   readonly from?: number;
-  /** Cases under way at once; 48 unless told. */
+  /** Cases under way at once; 48 by default. */
   readonly connections?: number;
-  /** What is not answered by then is incomplete: the server waits for more. 40 unless told. */
+  /** If there is no answer after this time, the request is incomplete: the server waits for more. 40 by default. */
   readonly quietMs?: number;
 };
 
@@ -37,11 +37,11 @@ export type Fault = {
   readonly caseNumber: number;
   /** What was mutated. */
   readonly name: string;
-  /** The smallest bytes that show it on a new connection; those of the case when they alone do not. */
+  /** The smallest bytes that show the fault on a new connection; the bytes of the case if they alone do not show it. */
   readonly bytes: Buffer;
   /**
-   * `alone`: these bytes show it on a new connection. `after`: only behind the cases `before` on one connection,
-   * which were made as few as possible. `once`: not again.
+   * `alone`: these bytes show it on a new connection. `after`: only behind the cases `before` on the same connection, of
+   * which as many as possible were left out. `once`: it did not happen again.
    */
   readonly shown: 'alone' | 'after' | 'once';
   readonly before: readonly number[];
@@ -50,15 +50,15 @@ export type Fault = {
 export type RunResult = {
   readonly cases: number;
   readonly tookMs: number;
-  /** Replies by status, to the mutated requests. */
+  /** Replies to the mutated requests by status. */
   readonly statuses: Readonly<Record<string, number>>;
-  /** What became of the valid requests behind them. */
+  /** Outcomes of the valid requests behind them. */
   readonly followUps: Readonly<Record<Observation['followUp'], number>>;
   readonly tally: Tally;
   readonly fault: Fault | undefined;
 };
 
-/** How many cases a connection takes while it stays in step. */
+/** How many cases a connection takes at most while it stays in step. */
 const casesPerConnection = 30;
 
 /** Makes one case of a seed. */
@@ -69,9 +69,23 @@ export function caseOf(context: RequestContext, seed: number, number: number): F
   const other = random.pick(requests).bytes(`o${seed}-${number}`);
   const valid = request.bytes(`c${seed}-${number}`);
   const planted = random.oneIn(6) ? plant(valid, random) : undefined;
-  // What is planted gets far when nothing else is wrong.
+  // What is planted gets further when nothing else is wrong.
   const bytes = planted !== undefined && !random.oneIn(4) ? planted : mutate(planted ?? valid, random, other);
-  return { number, name: request.name, pieces: cut(bytes, random) };
+  const slow = random.oneIn(40) ? { pauseMs: 1 + random.below(pauseMsMax) } : undefined;
+  const pieces =
+    slow === undefined ? cut(bytes, random) : inPieces(bytes, 2 + random.below(slowPiecesMax - 1));
+  return { number, name: request.name, pieces, ...slow };
+}
+
+/** Of a request that comes slowly. */
+const slowPiecesMax = 12;
+const pauseMsMax = 60;
+
+function inPieces(bytes: Buffer, count: number): Buffer[] {
+  const size = Math.ceil(bytes.length / count);
+  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+    bytes.subarray(at * size, (at + 1) * size),
+  );
 }
 
 /** Most requests arrive in one piece, some in two or three. */
@@ -85,7 +99,7 @@ function cut(bytes: Buffer, random: Random): Buffer[] {
   );
 }
 
-/** Runs the cases; settles when all are through or one has shown a fault. */
+/** Runs the cases; settles when all are done or one has shown a fault. */
 export async function runFuzz(target: Target, options: RunOptions): Promise<RunResult> {
   const { seed, count, from = 0, connections = 48, quietMs = 40 } = options;
   const { appId } = target.context;
@@ -94,6 +108,9 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
   const statuses: Record<string, number> = {};
   const followUps = { answered: 0, closed: 0, unanswered: 0 };
   const underWay = new Set<Suspect>();
+  /** The last cases that were left without an answer: a busy process may come to them only afterwards. */
+  const leftWaiting: Suspect[] = [];
+  const allSuspects = (): Suspect[] => [...underWay, ...leftWaiting.toReversed()];
   let next = from;
   let fault: { readonly what: string; readonly suspects: readonly Suspect[] } | undefined;
 
@@ -116,7 +133,8 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
         const marker = markerOf(String(seed), fuzzCase.number);
         let observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
         if (history.length > 1 && isHangUp(observation)) {
-          // A case before may have asked the server to close. Whether it hangs up on this one shows on a new connection.
+          // An earlier case may have asked the server to close. A new connection shows whether the server hangs up on
+          // this case.
           tally.count(observation.sent, []);
           connection.destroy();
           connection = await openConnection(target.host, target.port);
@@ -124,15 +142,19 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
           observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
         }
         countIn(observation, suspect);
+        if (observation.followUp === 'unanswered') {
+          leftWaiting.push(suspect);
+          if (leftWaiting.length > connections) leftWaiting.shift();
+        }
         if (observation.followUp !== 'answered') {
           connection.destroy();
           connection = undefined;
         }
       } catch (error) {
         connection = undefined;
-        fault ??= { what: `nobody listens: ${(error as Error).message}`, suspects: [...underWay] };
+        fault ??= { what: `nobody listens: ${(error as Error).message}`, suspects: allSuspects() };
       }
-      if (!target.alive()) fault ??= { what: 'the process ended', suspects: [...underWay] };
+      if (!target.alive()) fault ??= { what: 'the process ended', suspects: allSuspects() };
       underWay.delete(suspect);
     }
     connection?.destroy();
@@ -145,7 +167,11 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
     for (const { status } of own) statuses[status] = (statuses[status] ?? 0) + 1;
     if (own.length === 0) statuses.none = (statuses.none ?? 0) + 1;
     const wrong = tally.count(sent, replies) ?? observation.fault;
-    if (wrong !== undefined) fault ??= { what: wrong, suspects: [suspect] };
+    if (wrong === undefined) return;
+    // A process that ends closes all connections, in the middle of answers too, so any of these cases may be the cause.
+    const isShared = isHangUp(observation) || !target.alive();
+    const others = isShared ? allSuspects().filter((other) => other !== suspect) : [];
+    fault ??= { what: target.alive() ? wrong : 'the process ended', suspects: [suspect, ...others] };
   }
 
   await Promise.all(Array.from({ length: connections }, client));
@@ -164,10 +190,12 @@ function isHangUp({ followUp, replies }: Observation): boolean {
   return followUp === 'closed' && replies.length === 0;
 }
 
-/** A case that may have shown the fault, and those before it on its connection. */
+/** A case that may have shown the fault, and the earlier cases on its connection. */
 type Suspect = { readonly fuzzCase: FuzzCase; readonly history: readonly FuzzCase[] };
 
-/** Finds out which of the suspects fails by itself, and the smallest bytes that do. */
+const patientQuietMs = 250;
+
+/** Finds out which of the suspects fails alone, and the smallest bytes that do. */
 async function reduce(
   target: Target,
   seed: number,
@@ -175,8 +203,10 @@ async function reduce(
   quietMs: number,
 ): Promise<Fault> {
   let attempts = 0;
-  /** Whether the last of these cases, one after another on a new connection, shows a fault. */
-  const fails = async (cases: readonly FuzzCase[]): Promise<boolean> => {
+  /** A busy machine takes longer than the run waits; of the few suspects each gets that time. */
+  const patientMs = Math.max(quietMs, patientQuietMs);
+  /** Whether the last of these cases, sent one after another on a new connection, shows a fault. */
+  const fails = async (cases: readonly FuzzCase[], caseQuietMs = patientMs): Promise<boolean> => {
     if (!target.alive()) await target.restart();
     const connection = await openConnection(target.host, target.port);
     try {
@@ -188,7 +218,7 @@ async function reduce(
           fuzzCase,
           target.context.appId,
           marker,
-          quietMs,
+          caseQuietMs,
         );
         if (fault !== undefined || createTally().count(sent, replies) !== undefined) return true;
         if (followUp !== 'answered') break;
@@ -201,7 +231,7 @@ async function reduce(
   for (const { fuzzCase, history } of suspects) {
     const found = { what, seed, caseNumber: fuzzCase.number, name: fuzzCase.name };
     if (await fails([fuzzCase])) {
-      const again = (bytes: Buffer) => fails([{ ...fuzzCase, pieces: [bytes] }]);
+      const again = (bytes: Buffer) => fails([{ ...fuzzCase, pieces: [bytes] }], quietMs);
       const whole = Buffer.concat(fuzzCase.pieces);
       const bytes = (await again(whole)) ? await shrinkRequest(whole, again) : whole;
       if (!target.alive()) await target.restart();
@@ -221,10 +251,10 @@ async function reduce(
   return { what, seed, caseNumber: first.number, name: first.name, bytes, shown: 'once', before: [] };
 }
 
-/** A case that ends the process costs a start an attempt, and nesting shrinks by matching brackets only. */
+/** If a case ends the process, every attempt costs a start. Nesting shrinks only by matching brackets. */
 const shrinkMsMax = 60_000;
 
-/** Shrinks with a length that stays right, as far as that fails too, and then without care for it. */
+/** Shrinks with a correct Content-Length as long as that fails too, and then without that restriction. */
 async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promise<boolean>): Promise<Buffer> {
   const untilMs = performance.now() + shrinkMsMax;
   const failsInTime = async (candidate: Buffer) => performance.now() < untilMs && (await fails(candidate));
@@ -234,7 +264,7 @@ async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promis
   return shrink(smaller, failsInTime);
 }
 
-/** The fault in words, with its bytes as a string of JavaScript. */
+/** Describes the fault, with its bytes as a JavaScript string. */
 export function describeFault({ what, seed, caseNumber, name, bytes, shown, before }: Fault): string {
   const where = {
     alone: '',

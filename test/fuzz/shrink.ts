@@ -1,7 +1,7 @@
-// Makes a failing input as small as it gets: removes ranges, halves first, then ever shorter ones, as long as
-// it fails without them.
+// Makes a failing input as small as possible: removes ranges, first halves and then ever shorter ones, as long as the
+// rest still fails.
 
-/** Settles with the smallest bytes found that still fail; `attemptsMax` bounds the calls of `fails`. */
+/** Settles with the smallest bytes found that still fail; `attemptsMax` limits the calls of `fails`. */
 export async function shrink(
   bytes: Buffer,
   fails: (candidate: Buffer) => Promise<boolean>,

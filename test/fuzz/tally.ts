@@ -1,20 +1,20 @@
-// How many records the service said it had stored, by table, from what was sent and what was answered.
+// Counts how many records the service said it had stored, by table, from the requests and answers.
 
-import type { RawReply } from '../support/raw-http.js';
+import type { RawReply } from '../../harness/raw-http.js';
 import { type ReadRequest, readDocument, readRequest } from './framing.js';
 
 export type Table = 'events' | 'user_properties' | 'user_identities';
 
 export type Tally = {
-  /** Records acknowledged: each must be stored once. */
+  /** Acknowledged records: each must be stored once. */
   readonly accepted: Record<Table, number>;
   /** Records of requests without an answer: each may be stored. */
   readonly perhaps: Record<Table, number>;
-  /** Requests that were acknowledged, though by the standard they end elsewhere or nowhere. */
+  /** Requests that were acknowledged although, by the standard, they end elsewhere or not at all. */
   loose: number;
   /**
-   * Counts one case: the bytes sent on a connection since it was last in step, and the replies to them. Returns
-   * what is wrong, if an answer acknowledges what is no request, or no document.
+   * Counts one case: the bytes that were sent on a connection since it was last in step, and the replies to them. Returns
+   * what is wrong if an answer acknowledges something that is not a request or not a document.
    */
   count(bytes: Buffer, replies: readonly RawReply[]): string | undefined;
 };
@@ -27,12 +27,14 @@ const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
   '/api/v1/identify': 'user_identities',
   '/api/collect': 'collect',
 };
+/** What a message of Segment's protocol becomes is not followed: it may be one row of each table, or none. */
+const segmentPath = /^\/v1\//;
 const tableOfType: Readonly<Record<string, Table>> = {
   event: 'events',
   user_properties: 'user_properties',
   identify: 'user_identities',
 };
-/** What a request that is acknowledged but cannot be read may hold at most: as many as the largest valid one. */
+/** How many records an acknowledged request that cannot be read may hold at most: as many as the largest valid one. */
 const looseRecordsMax = 3;
 
 export function createTally(): Tally {
@@ -65,13 +67,19 @@ export function createTally(): Tally {
   }
 
   function countPerhaps(request: ReadRequest): void {
-    const kind = tableOfPath[request.path];
     const document = readDocument(request.body);
+    if (segmentPath.test(request.path)) countSegment(document);
+    const kind = tableOfPath[request.path];
     if (kind === undefined || document === undefined) return;
     for (const element of elementsOf(document)) {
       const table = kind === 'collect' ? tableOfMessage(element) : kind;
       if (table !== undefined) perhaps[table] += 1;
     }
+  }
+
+  function countSegment(document: Element | undefined): void {
+    for (const table of Object.keys(perhaps) as Table[])
+      perhaps[table] += document === undefined ? 0 : elementsOf(document).length;
   }
 
   const tally: Tally = {
@@ -92,8 +100,15 @@ export function createTally(): Tally {
         at = request.end;
         const kind = tableOfPath[request.path];
         if (reply.status === 503) countPerhaps(request);
-        if (kind === undefined || reply.status !== 200) continue;
         const document = readDocument(request.body);
+        if (segmentPath.test(request.path)) {
+          if (reply.status === 200 && request.method === 'POST') {
+            if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
+            countSegment(document);
+          }
+          continue;
+        }
+        if (kind === undefined || reply.status !== 200) continue;
         if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
         countAccepted(kind, document, reply);
       }
@@ -113,7 +128,7 @@ function tableOfMessage({ type }: Element): Table | undefined {
 }
 
 function elementsOf(document: Element): readonly Element[] {
-  for (const field of ['events', 'users', 'messages']) {
+  for (const field of ['events', 'users', 'messages', 'batch']) {
     const elements = document[field];
     if (Array.isArray(elements)) {
       return elements.map((element: unknown) =>

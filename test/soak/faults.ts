@@ -1,11 +1,11 @@
-// One fault after another, a minute apart: every kind of process is killed. The first API process and the first
-// worker are spared, since it is their memory that is looked at.
+// Kills every kind of process, one after another, a minute apart. The first API process and the first worker are skipped,
+// since their memory is measured.
 
-import type { Child, SluiceHandle } from '../support/services.js';
+import type { Child, SluiceHandle } from '../../harness/services.js';
 
 export type FaultEvent = { readonly atMs: number; readonly what: string };
 
-/** Starts the faults, `everyMs` apart; the function returned stops them when the last one is mended. */
+/** Starts the faults, `everyMs` apart; the returned function stops them once the last one has been repaired. */
 export function startFaults(sluice: SluiceHandle, everyMs: number): () => Promise<readonly FaultEvent[]> {
   const startedMs = performance.now();
   const events: FaultEvent[] = [];

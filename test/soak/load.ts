@@ -1,9 +1,9 @@
-// The load of a soak: numbered events at a steady rate, each with what became of it, and the check at the end
-// that ClickHouse holds each acknowledged one once. A byte an event, so that hours fit in memory.
+// The load of a soak: numbered events at a steady rate, each with its outcome, and the check at the end that ClickHouse
+// holds each acknowledged event once. It takes one byte per event, so hours fit in memory.
 
 import { randomBytes } from 'node:crypto';
 import { Agent, request } from 'node:http';
-import type { SluiceHandle } from '../support/services.js';
+import type { SluiceHandle } from '../../harness/services.js';
 
 const acknowledged = 1;
 const absent = 2;
@@ -13,11 +13,11 @@ export type SoakLoad = {
   /** Events acknowledged so far. */
   readonly acknowledgedEvents: number;
   readonly requests: number;
-  /** Requests without a 200: by status, 0 for no answer. */
+  /** Requests that were not answered 200, by status; 0 means no answer. */
   readonly refused: Readonly<Record<number, number>>;
   /** Stops sending; settles when every request has an outcome. */
   stop(): Promise<void>;
-  /** Compares with ClickHouse; settles with what is wrong, in words. */
+  /** Compares with ClickHouse; settles with a description of what is wrong. */
   check(sluice: SluiceHandle): Promise<SoakCheck>;
 };
 
@@ -25,9 +25,9 @@ export type SoakCheck = {
   readonly acknowledged: number;
   readonly lost: number;
   readonly doubled: number;
-  /** Stored though the answer said that nothing was. */
+  /** Stored although the answer said that nothing was. */
   readonly unexpected: number;
-  /** Without an answer, or with one that leaves it open; and how many of these were stored. */
+  /** Events without an answer or with an unknown outcome, and how many of them were stored. */
   readonly unknown: number;
   readonly unknownStored: number;
 };
@@ -35,18 +35,18 @@ export type SoakCheck = {
 export type SoakLoadOptions = {
   readonly targets: () => readonly string[];
   readonly appId: string;
-  /** Requests a second; undefined: as many as the clients can. */
+  /** Requests per second; undefined: as many as the clients can send. */
   readonly rate?: number;
   readonly clients: number;
 };
 
 /** One request in four carries this many events. */
 const bulkEvents = 20;
-/** One request in eight has idempotency keys, and is sent again until it is answered. */
+/** One request in eight has idempotency keys, and is repeated until it is answered. */
 const keyedOneIn = 8;
 const attemptsMax = 5;
 
-/** Starts to send. */
+/** Starts sending. */
 export function startSoakLoad({ targets, appId, rate, clients }: SoakLoadOptions): SoakLoad {
   const mark = randomBytes(6).toString('hex');
   const agent = new Agent({ keepAlive: true });
@@ -154,7 +154,7 @@ function post(agent: Agent, baseUrl: string, body: string): Promise<'acknowledge
   });
 }
 
-/** Events that are read from ClickHouse at a time. */
+/** How many events are read from ClickHouse at a time. */
 const checkedAtOnce = 200_000;
 
 async function check(

@@ -1,13 +1,14 @@
-// `npm run soak -- [--minutes N]`: a whole private deployment at 60 % of what the load can reach, with a fault a
-// minute: does anything grow that should not, and is every acknowledged event stored once in the end? Writes
-// test/soak/RESULTS.md and the plot beside it.
+// `npm run soak -- [--minutes N]`: a whole private deployment at 60 % of the highest load, with one fault per minute.
+// Does anything grow that should not, and is every acknowledged event stored once at the end? Writes test/soak/RESULTS.md
+// and the plot beside it.
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
-import { createEnvironments, untilStored } from '../support/ingestion.js';
-import { readOptions } from '../support/options.js';
-import { type SluiceHandle, startRedis, startSluice } from '../support/services.js';
+import { createEnvironments, unlimited } from '../../harness/accounts.js';
+import { untilStored } from '../../harness/ingestion.js';
+import { readOptions } from '../../harness/options.js';
+import { type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
 import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
 import { plot } from './plot.js';
@@ -25,29 +26,28 @@ const faultEveryMs = 60_000;
 const values = readOptions('soak', { minutes: { type: 'string', default: '30' } });
 const minutes = Number(values.minutes);
 if (!/^\d{1,4}$/.test(values.minutes) || minutes < 2) {
-  process.stderr.write('soak: --minutes must be a whole number from 2\n');
+  process.stderr.write('soak: --minutes must be a whole number, at least 2\n');
   process.exit(2);
 }
-// Leaving through the exit handlers ends the services and removes their data.
+// The exit handlers end the services and remove their data.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 const withProbe = { NODE_OPTIONS: `--import=${probe}` };
-// Synced as where it is deployed.
+// With syncs, as in production.
 const redis = await startRedis();
 const sluice = await startSluice({
   redis,
   apiProcesses: 2,
   workers: 2,
-  // The least budget: what is remembered stops growing after a quarter of an hour.
+  // The smallest budget, so that what is remembered stops growing after a quarter of an hour.
   env: { JOB_LOCK_MS: '5000', CLAIM_BYTES_MAX: String(1024 ** 2) },
   apiEnv: withProbe,
   workerEnv: withProbe,
 });
-const unlimited = ['track', 'bulk_identity', 'bulk_app'].flatMap((name) => ['--limit', `${name}=none`]);
 const [appId = '', capacityAppId = ''] = await createEnvironments(sluice, [unlimited, unlimited]);
 const targets = () => sluice.api.map(({ baseUrl }) => baseUrl);
 
-say(`measuring what the load can reach for ${capacityMs / 1000} s`);
+say(`measuring the highest load for ${capacityMs / 1000} s`);
 const capacity = startSoakLoad({ targets, appId: capacityAppId, clients });
 await pause(capacityMs);
 await capacity.stop();

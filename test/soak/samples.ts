@@ -1,9 +1,9 @@
-// What is looked at during a soak, and how: each series by its name, with the growth that means nothing.
+// What a soak measures, and how: each series by its name, with the growth that means nothing.
 
-import { Redis } from 'ioredis';
+import type { Child, SluiceHandle } from '../../harness/services.js';
+import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { openDescriptors, residentMib } from '../fuzz/process-figures.js';
-import type { Child, SluiceHandle } from '../support/services.js';
 import type { Point } from './slope.js';
 
 export type SeriesName = keyof typeof series;
@@ -28,18 +28,18 @@ export const series = {
 
 export type Samples = Readonly<Record<SeriesName, Point[]>>;
 
-/** Starts to look every `everyMs`; the function returned stops that and settles with all series. */
+/** Starts to sample every `everyMs`; the returned function stops that and settles with all series. */
 export function startSampling(sluice: SluiceHandle, everyMs: number): () => Promise<Samples> {
   const samples = Object.fromEntries(Object.keys(series).map((name) => [name, []])) as unknown as Samples;
   const redis = new Redis(sluice.redisUrl, { retryStrategy: () => 200, commandTimeout: 5_000 });
   redis.on('error', () => {
-    // While Redis is down there is nothing to be seen of it.
+    // While Redis is down it cannot be measured.
   });
   const startedMs = performance.now();
   const note = (name: SeriesName, value: number | undefined) => {
     if (value !== undefined && value > 0) samples[name].push({ atMs: performance.now() - startedMs, value });
   };
-  // The first of each kind is never killed, so that what it gathers stays.
+  // The first process of each kind is never killed, so whatever it accumulates stays.
   const [api, worker] = [sluice.api[0] as Child, sluice.workers[0] as Child];
 
   async function look(): Promise<void> {
@@ -82,7 +82,7 @@ export function startSampling(sluice: SluiceHandle, everyMs: number): () => Prom
   };
 }
 
-/** Asks the process for its heap, and settles with the answer to the question before. */
+/** Asks the process for its heap size; settles with the answer to the previous request. */
 function heapOf(child: Child): number | undefined {
   if (!child.running) return undefined;
   const answers = [...child.output().matchAll(/^\{"heapMib":([\d.]+)\}$/gm)];
@@ -101,7 +101,7 @@ async function lookAtRedis(redis: Redis) {
   ]);
   return {
     usedMib: (usedBytes - claimBytes) / 1024 ** 2,
-    // Segments and their jobs come and go with the backlog.
+    // Segments and their jobs come and go with the backlog, so they are left out.
     lasting: Number(keyspace?.[1] ?? 0) - Number(keyspace?.[2] ?? 0) - 2 * segments,
     backlogRows: Number(rows ?? 0),
   };

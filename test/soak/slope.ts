@@ -1,14 +1,14 @@
-// Whether a series rises: the median of the slopes between all pairs of its points (Theil and Sen), which a
-// quarter of wild values does not move.
+// Decides whether a series rises, by the median of the slopes between all pairs of its points (Theil and Sen). Up to a
+// quarter of outliers does not change it.
 
 export type Point = { readonly atMs: number; readonly value: number };
 
 export type Trend = {
   readonly median: number;
   readonly last: number;
-  /** In units of the value an hour. */
+  /** In units of the value per hour. */
   readonly perHour: number;
-  /** What it grew, by its slope, over the time that was looked at. */
+  /** By how much the series grew, by its slope, over the measured time. */
   readonly growth: number;
   /** The growth that a flat series may show. */
   readonly growthMax: number;
@@ -18,7 +18,7 @@ export type Trend = {
 /** The share of the series, at its beginning, in which processes warm up. */
 const warmUp = 0.2;
 
-/** The trend of a series after its warm-up. `floor`: a growth that means nothing whatever the median is. */
+/** The trend of a series after its warm-up. Growth up to `floor` means nothing, whatever the median is. */
 export function trendOf(points: readonly Point[], floor: number): Trend {
   const seen = points.slice(Math.floor(points.length * warmUp));
   const slopes: number[] = [];

@@ -1,8 +1,9 @@
-// Results of a bench session for tests: as small as they can be, with what a test is about put over them.
+// Results of a bench session for tests: as small as possible, with the parts that a test is about on top.
 
-import type { LatencyRun } from '../../bench/latency.js';
+import type { LatencyRun } from '../../bench/latency/latency.js';
 import type { LatencyRuns, Results, WayRuns } from '../../bench/results.js';
-import type { ThroughputRun } from '../../bench/throughput.js';
+import type { ConnectionsLevel } from '../../bench/throughput/connections.js';
+import type { ThroughputRun } from '../../bench/throughput/throughput.js';
 
 export function resultsOf(parts: Partial<Results> = {}): Results {
   return {
@@ -27,7 +28,7 @@ export function resultsOf(parts: Partial<Results> = {}): Results {
   };
 }
 
-/** A run with this much CPU a record, in µs. */
+/** A run with this many µs of CPU per record. */
 export function runOf(cpuSum: number, parts: Partial<ThroughputRun> = {}): ThroughputRun {
   return {
     records: 1000,
@@ -44,9 +45,21 @@ export function runOf(cpuSum: number, parts: Partial<ThroughputRun> = {}): Throu
   };
 }
 
-/** One way with a run for each cost. */
+/** One way, with one run for each cost. */
 export function wayOf(name: string, ...cpuSums: readonly number[]): WayRuns {
   return { name, what: name, subject: 'sluice', runs: cpuSums.map((cpuSum) => runOf(cpuSum)) };
+}
+
+/** A level with one run of the service for each cost, at 25 events per commit, beside a floor of 10 µs. */
+export function levelOf(connections: number, keys: boolean, ...cpuSums: readonly number[]): ConnectionsLevel {
+  const sluice = cpuSums.map((cpuSum) =>
+    runOf(cpuSum, {
+      cpu: { api: cpuSum - 20, redis: 12, worker: 4, clickhouse: 4 },
+      systemCpu: { api: (cpuSum - 20) / 4, redis: 5, worker: 1, clickhouse: 1 },
+      commits: { count: 40, records: 1000 },
+    }),
+  );
+  return { connections, keys, sluice, uws: cpuSums.map(() => runOf(10)) };
 }
 
 /** Latencies at half load: one run for each p99 of acknowledgements, in ms. */

@@ -1,15 +1,15 @@
-// Requests to the embedded ClickHouse as programs other than the official client send them.
+// Requests to the embedded ClickHouse, sent as programs other than the official client do.
 
 import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
-import { type ClickHouseHandle, type ClickHouseUser, credentials } from './clickhouse.js';
+import { type ClickHouseHandle, type ClickHouseUser, credentials } from '../../harness/clickhouse.js';
 
-/** Runs until it is killed, and takes no processor. */
+/** Runs until it is killed, and uses no CPU. */
 export const longStatement =
   'SELECT sleepEachRow(0.05) FROM numbers(100000) SETTINGS max_block_size = 1, max_threads = 1';
 
 export type Question = {
-  /** `tester` unless told; null: nobody. */
+  /** `tester` by default; null: without a user. */
   readonly as?: ClickHouseUser | null;
   readonly parameters?: Readonly<Record<string, string>>;
   readonly headers?: Readonly<Record<string, string>>;
@@ -22,7 +22,7 @@ export type Reply = {
   readonly bytes: Buffer;
   readonly body: string;
   readonly exceptionCode: string | undefined;
-  /** False: the connection broke before the end. */
+  /** False if the connection broke before the end. */
   readonly isComplete: boolean;
 };
 
@@ -46,7 +46,7 @@ export async function ask(server: ClickHouseHandle, question: Question): Promise
   };
 }
 
-/** The same; `response` settles with the head of the answer, whose body is not read yet. */
+/** Like `ask`, but `response` settles with the head of the answer before its body is read. */
 export function begin(server: ClickHouseHandle, { as, parameters, headers, body }: Question) {
   const user = as === undefined ? server.tester : as;
   const outgoing = request(`${server.origin}/?${new URLSearchParams(parameters)}`, {
@@ -57,7 +57,7 @@ export function begin(server: ClickHouseHandle, { as, parameters, headers, body 
     outgoing.once('response', settle);
     outgoing.once('error', reject);
   });
-  response.catch(() => undefined); // who destroys the request does not wait for it
+  response.catch(() => undefined); // whoever destroys the request does not wait for its answer
   outgoing.end(body);
   return { outgoing, response };
 }

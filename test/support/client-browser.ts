@@ -1,5 +1,5 @@
-// Windows of one browser, as far as the library uses them: tabs share cookies, storage and locks. Real browsers
-// are in the browser tests; this one can be made to refuse, to crash and to wait.
+// Windows of one simulated browser, with what the library uses of them. Tabs share cookies, storage and locks. Unlike the
+// real browsers of the browser tests, this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
 import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/client/web/browser.js';
@@ -26,7 +26,7 @@ export type TestWindow = Window & {
   activate(): void;
   /** The page empties its storage. */
   clearStorage(): void;
-  /** The tab is gone: its timers, its locks and what would come back to it. */
+  /** Ends the tab: its timers, its locks, and whatever would come back to it. */
   end(): void;
 };
 
@@ -44,7 +44,7 @@ export type WindowOptions = {
   readonly title?: string;
   readonly referrer?: string;
   readonly prerendering?: boolean;
-  /** `silent`: takes no text, and says nothing. */
+  /** `silent`: silently stores nothing. */
   readonly localStorage?: 'denied' | 'full' | 'absent' | 'silent';
   readonly cookies?: 'denied' | 'ignored';
   readonly locks?: 'absent' | 'denied';
@@ -168,7 +168,7 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
         return createWebStorage(
           storage,
           () => options.localStorage,
-          (key) => tell(win, key),
+          (key) => notifyOtherTabs(win, key),
         );
       },
       navigator: {
@@ -209,7 +209,7 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
       },
       clearStorage() {
         storage.clear();
-        tell(win, null);
+        notifyOtherTabs(win, null);
       },
       activate() {
         prerendering = false;
@@ -226,14 +226,14 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
     return win;
   }
 
-  function tell(from: TestWindow, key: string | null): void {
+  function notifyOtherTabs(from: TestWindow, key: string | null): void {
     for (const { win } of windows) if (win !== from) win.fire('storage', { key });
   }
 
   return { clock, server, cookies, cookieWrites, storage, open };
 }
 
-/** A `localStorage`, whose own properties are its keys. */
+/** A `localStorage` whose own properties are its keys. As in browsers, what changes nothing tells nobody. */
 function createWebStorage(
   storage: Map<string, string>,
   state: () => WindowOptions['localStorage'],
@@ -244,12 +244,12 @@ function createWebStorage(
     setItem(key, text) {
       if (state() === 'full') throw new Error('QuotaExceededError');
       if (state() === 'silent') return;
+      if (storage.get(key) === text) return;
       storage.set(key, text);
       onChange(key);
     },
     removeItem(key) {
-      storage.delete(key);
-      onChange(key);
+      if (storage.delete(key)) onChange(key);
     },
   };
   return new Proxy(Object.create(methods), {
@@ -262,7 +262,7 @@ function createWebStorage(
   });
 }
 
-/** `Date` by the test's clock, also for scripts that run in the window. */
+/** `Date` by the test's clock, also for scripts in the window. */
 function dateOf(clock: TestClock): DateConstructor {
   return class extends Date {
     constructor(ms?: number) {
@@ -278,7 +278,7 @@ function denied(): Promise<never> {
   return Promise.reject(new Error('SecurityError'));
 }
 
-/** The locks of a browser: one holder a name, which a tab that ends lets go. */
+/** The locks of a browser: each name has one holder, and a tab that ends releases its locks. */
 function createLocks() {
   type Wish = { readonly tab: object; readonly work: () => Promise<void>; readonly done: () => void };
   const queues = new Map<string, Wish[]>();

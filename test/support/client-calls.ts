@@ -1,11 +1,20 @@
-// Calls of the client library's four surfaces as an app writes them. Nothing here is ever run: it has to compile,
-// and a line below `@ts-expect-error` must not. `client-types.test.ts` compiles it as an app that has the package
-// would, and every build compiles it against the sources.
+// Calls of the client library's four surfaces, as an app writes them. Nothing here is ever run: it has to compile, except
+// the lines below `@ts-expect-error`, which must not. `client-types.test.ts` compiles this file as an app that has
+// installed the package would; every build compiles it against the sources.
 
 import { sluice as web } from 'sluice/client';
 import { type AndroidContext, sluice as android } from 'sluice/client/android';
 import { sluice as ios } from 'sluice/client/ios';
 import { type DeviceStorage, sluice as reactNative } from 'sluice/client/react-native';
+
+/** As applications have them: an interface has no index signature. */
+interface Order {
+  readonly amount: number;
+  readonly note?: string;
+  readonly paid: boolean;
+  readonly tags: readonly string[];
+}
+declare const order: Order;
 
 declare const text: string;
 declare const storage: DeviceStorage;
@@ -78,6 +87,8 @@ export function javaScript(): void {
   web.addEventProperties({ plan: 'free' });
   web.removeEventProperty('plan');
   web.clearEventProperties();
+  web.track<Order>('e', order);
+  web.addUserProperties(order);
   web.optOut();
   web.optIn();
   holds<Exactly<typeof web.userId, string | undefined>>();
@@ -95,17 +106,13 @@ export function javaScript(): void {
   web.track(5);
   // @ts-expect-error a name that may be undefined
   web.track(maybe);
-  // @ts-expect-error a value is a number or a string
   web.track('e', { done: true });
-  // @ts-expect-error a value is a number or a string
+  // @ts-expect-error a value is a number, a string, a boolean or a list of them
   web.track('e', { when: new Date() });
-  // @ts-expect-error a value is a number or a string
   web.track('e', { list: ['a'] });
-  // @ts-expect-error a value is a number or a string
+  // @ts-expect-error a value is a number, a string, a boolean or a list of them
   web.track('e', { nested: { a: 1 } });
-  // @ts-expect-error a value is a number or a string
   web.track('e', { none: null });
-  // @ts-expect-error a value is a number or a string
   web.track('e', { none: undefined });
   // @ts-expect-error properties are an object
   web.track('e', 'properties');
@@ -127,15 +134,13 @@ export function javaScript(): void {
   web.resetIdentity(true);
   // @ts-expect-error the properties are missing
   web.addUserProperties();
-  // @ts-expect-error a value is a number or a string
   web.addUserProperties({ paid: true });
   // @ts-expect-error the properties are missing
   web.addEventProperties();
-  // @ts-expect-error a value is a number or a string
   web.addEventProperties({ paid: false });
   // @ts-expect-error a key is a string
   web.removeEventProperty(5);
-  // @ts-expect-error one key, no list
+  // @ts-expect-error one key, not a list
   web.removeEventProperty(['a']);
   // @ts-expect-error it takes nothing
   web.clearEventProperties('plan');
@@ -143,23 +148,23 @@ export function javaScript(): void {
   web.userId = text;
   // @ts-expect-error the identity is set by identify
   web.identity = text;
-  // @ts-expect-error a property, no function
+  // @ts-expect-error a property, not a function
   web.userId();
-  // @ts-expect-error of iOS and React Native
+  // @ts-expect-error only on iOS and React Native
   web.setAppId('1');
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   web.init(context, '1');
-  // @ts-expect-error of iOS
+  // @ts-expect-error only on iOS
   web.changeInterval(5);
-  // @ts-expect-error of phones
+  // @ts-expect-error only on phones
   web.configure({ baseUrl });
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   web.startEVPairing();
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   web.stopEVPairing();
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   web.disableVisualizerPairingGesture();
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   web.disableDefaultPairingGesture();
 }
 
@@ -196,35 +201,32 @@ export function onReactNative(): void {
   reactNative.setAppId('1', { baseUrl });
   // @ts-expect-error a name is a string
   reactNative.track(5);
-  // @ts-expect-error a value is a number or a string
   reactNative.track('e', { done: true });
   // @ts-expect-error null stands for no map on Android only
   reactNative.track('e', null);
-  // @ts-expect-error maps are of Android
+  // @ts-expect-error only Android has maps
   reactNative.track('e', new Map([['a', 'b']]));
   // @ts-expect-error nobody is identified by null
   reactNative.identify(null);
-  // @ts-expect-error a value is a number or a string
   reactNative.addUserProperties({ paid: true });
-  // @ts-expect-error a value is a number or a string
   reactNative.addEventProperties({ none: null });
   // @ts-expect-error a key is a string
   reactNative.removeEventProperty(5);
   // @ts-expect-error the current user is not set by hand
   reactNative.userId = text;
-  // @ts-expect-error of JavaScript
+  // @ts-expect-error only on web pages
   reactNative.load('1', { baseUrl });
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   reactNative.init(context, '1');
-  // @ts-expect-error of iOS
+  // @ts-expect-error only on iOS
   reactNative.changeInterval(5);
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   reactNative.startEVPairing();
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   reactNative.stopEVPairing();
-  // @ts-expect-error of Android and iOS
+  // @ts-expect-error only on Android and iOS
   reactNative.disableVisualizerPairingGesture();
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   reactNative.disableDefaultPairingGesture();
 }
 
@@ -251,15 +253,12 @@ export function onIos(): void {
   ios.setAppId(1);
   // @ts-expect-error a name is a string
   ios.track(5);
-  // @ts-expect-error a value is a number or a string
   ios.track('e', { done: true });
   // @ts-expect-error null stands for no map on Android only
   ios.track('e', null);
   // @ts-expect-error nobody is identified by null
   ios.identify(null);
-  // @ts-expect-error a value is a number or a string
   ios.addUserProperties({ paid: true });
-  // @ts-expect-error a value is a number or a string
   ios.addEventProperties({ paid: true });
   // @ts-expect-error a key is a string
   ios.removeEventProperty(5);
@@ -269,17 +268,17 @@ export function onIos(): void {
   ios.changeInterval();
   // @ts-expect-error it takes nothing
   ios.startEVPairing('ABC-DEF');
-  // @ts-expect-error a property, no function
+  // @ts-expect-error a property, not a function
   ios.userId();
   // @ts-expect-error the current user is not set by hand
   ios.userId = text;
-  // @ts-expect-error iOS exposes the user id only
+  // @ts-expect-error iOS exposes only the user id
   ios.identity;
-  // @ts-expect-error of JavaScript
+  // @ts-expect-error only on web pages
   ios.load('1', { baseUrl });
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   ios.init(context, '1');
-  // @ts-expect-error of Android
+  // @ts-expect-error only on Android
   ios.disableDefaultPairingGesture();
 }
 
@@ -309,7 +308,7 @@ export function onAndroid(): void {
 
   // @ts-expect-error the base URL is missing
   android.configure({});
-  // @ts-expect-error the phone's adapters are of the context
+  // @ts-expect-error the phone's adapters belong to the context
   android.configure({ baseUrl, storage });
   // @ts-expect-error the context is missing
   android.init('1');
@@ -341,10 +340,10 @@ export function onAndroid(): void {
   android.userId;
   // @ts-expect-error Android exposes no identity
   android.identity;
-  // @ts-expect-error of iOS and React Native
+  // @ts-expect-error only on iOS and React Native
   android.setAppId('1');
-  // @ts-expect-error of JavaScript
+  // @ts-expect-error only on web pages
   android.load('1', { baseUrl });
-  // @ts-expect-error of iOS
+  // @ts-expect-error only on iOS
   android.changeInterval(5);
 }

@@ -1,6 +1,6 @@
 // A visitor's life: random calls in random tabs, reloads and crashes, while storage fills up or is emptied and the
-// network fails in every way. The model says what must have arrived, for whom and in which session; whatever the
-// order, nothing arrives twice, or for somebody else, or from who had opted out.
+// network fails in every way. The model says what must have arrived, for whom and in which session. Whatever the order of
+// steps, nothing arrives twice, for another user, or from a visitor who had opted out.
 
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
@@ -20,7 +20,7 @@ export type Network =
 
 export type Step =
   | { readonly do: 'track' | 'reset' | 'optOut' | 'optIn' | 'open' | 'leave' | 'crash'; readonly tab: number }
-  /** With an event in between. */
+  /** Opts out, tracks an event, and opts in again. */
   | { readonly do: 'opt out for a moment'; readonly tab: number }
   | { readonly do: 'identify'; readonly tab: number; readonly identity: string }
   | { readonly do: 'wait'; readonly ms: number }
@@ -77,17 +77,17 @@ export type ShownUser = { readonly userId: string | undefined; readonly identity
 type Tracked = ShownUser & {
   readonly name: string;
   readonly session: number;
-  /** Undefined once the page of the call has ended: a later one in the same tab knows nothing of it. */
+  /** Undefined once the page of the call has ended: a later page in the same tab knows nothing of it. */
   tab: number | undefined;
-  /** Whether it is only in its page's memory, as far as anybody knows. */
+  /** Whether it may be only in its page's memory. */
   atRisk: boolean;
-  /** Whether it may have been lost: with its page, or by the visitor's choice. */
+  /** Whether it may have been lost, with its page or by the visitor's choice. */
   mayBeLost: boolean;
   /** Whether the visitor opted out before it was sent. */
   isUnwanted?: true;
 };
 
-/** An event as it arrived. `user_id`: undefined where it is not known. */
+/** An event as it arrived. `user_id` is undefined where it is not known. */
 export type ArrivedEvent = {
   readonly event: string;
   readonly user_id: string | undefined;
@@ -98,18 +98,21 @@ export type ArrivedEvent = {
 export type LifeWorld = {
   now(): number;
   readonly idleMs: number;
-  /** Whether an event of that name has surely arrived. */
+  /** Whether an event of that name has certainly arrived. */
   isStored(name: string): boolean;
-  /** Whether every other one has surely not, and is not on its way. */
+  /** Whether every other event has certainly not arrived and is not on its way. */
   readonly isExact: boolean;
 };
 
-/** The model of one life; it is told of each call after it was made. */
+/** The model of one life. It is told of each call after the call. */
 export function createLifeModel(world: LifeWorld) {
   const events: Tracked[] = [];
-  /** Users that were made up because there was none, and when; others began by an identity or a reset. */
+  /**
+   * Users that were created because there was none, and when. For users that began by an identity or a reset the time is
+   * undefined.
+   */
   const made = new Map<string, { readonly fromMs: number; readonly toMs: number } | undefined>();
-  /** When storage was emptied first: each page has made up a user since, or may yet. */
+  /** When storage was first emptied: since then each page may have created a user. */
   let emptiedMs = Number.POSITIVE_INFINITY;
   let optedOut = false;
   let session = 0;
@@ -118,7 +121,7 @@ export function createLifeModel(world: LifeWorld) {
 
   const isStored = ({ name }: Tracked): boolean => world.isStored(name);
 
-  /** A session ends when nothing was called for long; every call that records uses it. */
+  /** A session ends when nothing was called for a long time; every call that records something prolongs it. */
   function use(): number {
     const now = world.now();
     if (now - usedMs > world.idleMs) session++;
@@ -136,10 +139,10 @@ export function createLifeModel(world: LifeWorld) {
     made.set(userId, ms === undefined ? undefined : { fromMs: Math.min(ms, emptiedMs), toMs: ms });
   }
 
-  /** Whether tabs that did not see each other made up these users: they agree on one. */
+  /** Whether these two users count as one, because tabs that did not see each other created them. */
   function areOne(userId: string | undefined, other: string | undefined): boolean {
     if (userId === other || other === undefined) return true;
-    // Who was never shown was made up by a page that recorded nothing before it knew better.
+    // A user that was never shown was created by a page that recorded nothing before it learned of another.
     meet(other, world.now());
     const [mine, others] = [made.get(userId ?? ''), made.get(other)];
     if (mine === undefined || others === undefined) return false;
@@ -164,12 +167,12 @@ export function createLifeModel(world: LifeWorld) {
   return {
     /** The name of the next event. */
     nextName: () => `e${events.length}`,
-    /** A page shows this user; `ms`: the time if it may have made the user up just now. */
+    /** A page shows this user. `ms` is the time if the page may have created the user just now. */
     met: meet,
     isOptedOut: () => optedOut,
-    /** Whether each tab may have had a storage of its own since. */
+    /** Whether each tab may have had a storage of its own since then. */
     hasStorageFailed: () => storageFailed,
-    /** `shown` is from before the call: what it stores may let another tab store its user. */
+    /** `shown` is from before the call, since the call's writes may make another tab store its user. */
     tracked(tab: number, { userId, identity }: ShownUser, isStorageFull: boolean): void {
       const name = `e${events.length}`;
       if (optedOut) {
@@ -194,6 +197,8 @@ export function createLifeModel(world: LifeWorld) {
     chose(choice: 'optOut' | 'optIn'): void {
       optedOut = choice === 'optOut';
       if (!optedOut) return;
+      // Whoever opts in later is another user, in another session.
+      usedMs = Number.NEGATIVE_INFINITY;
       for (const event of events) {
         if (isStored(event)) continue;
         event.mayBeLost = true;
@@ -203,7 +208,7 @@ export function createLifeModel(world: LifeWorld) {
     storageIsFull(): void {
       storageFailed = true;
     },
-    /** The storage was emptied: only its page can put an event back. */
+    /** Storage was emptied: from now on only an event's own page can put it back. */
     emptied(isOpen: (tab: number) => boolean): void {
       storageFailed = true;
       emptiedMs = Math.min(emptiedMs, world.now());

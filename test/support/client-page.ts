@@ -6,12 +6,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { createEnvironments } from '../../harness/accounts.js';
+import { launchBrowser } from '../../harness/browser.js';
+import { collect, event, newId, request } from '../../harness/collect.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
 import { type SnippetOptions, snippet } from '../../src/client/web/snippet.js';
-import { launchBrowser } from './browser.js';
-import { collect, event, newId, request } from './collect.js';
 import { type CollectFront, startCollectFront } from './collect-front.js';
-import { type SluiceHandle, startSluice } from './services.js';
-import { until } from './wait.js';
 
 export type StoredRow = {
   readonly event: string;
@@ -65,11 +66,10 @@ export async function startClientRig(): Promise<ClientRig> {
     for (const close of closing.reverse()) await close();
   };
   try {
-    const names = Array.from({ length: environmentsMax }, (_, n) => ['--environment', `Test ${n}`]).flat();
-    const created = (await sluice.admin('accounts', 'create', 'pages', ...names)) as {
-      environments: { app_id: string }[];
-    };
-    const appIds = created.environments.map(({ app_id }) => app_id);
+    const appIds = await createEnvironments(
+      sluice,
+      Array.from({ length: environmentsMax }, () => []),
+    );
     const front = await startCollectFront(sluice.baseUrl);
     closing.push(() => front.close());
     const site = await startSite();

@@ -1,5 +1,5 @@
-// The surroundings of a client of the library, as tests hand them to it: a clock that they turn, storage that
-// outlives pages and is shared by tabs, and a server that keeps what it accepted and fails on demand.
+// The surroundings of a client of the library in tests: a clock that the test turns, storage that survives pages and is
+// shared by tabs, and a server that keeps what it accepted and fails on demand.
 
 import type { Adapters, Clock, KeyValueStorage, TransportAnswer } from '../../src/client/core/adapters.js';
 import { type Client, createClient, type Settings } from '../../src/client/core/client.js';
@@ -7,19 +7,19 @@ import type { CollectRequest, Message, MessageAnswer } from '../../src/client/co
 import { createStoredProperties } from '../../src/client/core/stored-properties.js';
 
 export type TestClock = Clock & {
-  /** Turns the clock on, running what is due on the way, each with all that follows from it. */
+  /** Moves the clock forward and runs what becomes due, each timer with everything that follows from it. */
   advance(ms: number): Promise<void>;
   /** Sets the clock without running anything. */
   set(ms: number): void;
   timerCount(): number;
-  /** A clock for one page, whose timers end with it. */
+  /** A clock for one page; its timers end with the page. */
   page(): Clock & { end(): void };
 };
 
 export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
   type Timer = { readonly due: number; readonly order: number; readonly callback: () => void };
   const timers = new Set<Timer>();
-  /** Timers run by elapsed time, which setting the clock does not change. */
+  /** Timers follow elapsed time, which setting the clock does not change. */
   let elapsed = 0;
   let offset = startMs;
   let order = 0;
@@ -72,7 +72,7 @@ export async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Storage that tabs share: each gets a view, and is told what the others change. */
+/** Storage that tabs share: each tab has a view, which is told of changes by the others. */
 export function createSharedStorage() {
   const texts = new Map<string, string>();
   const views: { listeners: ((key: string | undefined) => void)[] }[] = [];
@@ -101,8 +101,8 @@ export function createSharedStorage() {
 }
 
 /**
- * Storage that tabs of different processes share: each sees its own writes at once and the others' after `ms`, with
- * one order of all writes for all of them.
+ * Storage that tabs of different processes share: each sees its own writes at once and those of others after `ms`. All
+ * tabs see the same order of writes.
  */
 export function createLateStorage(clock: Clock, ms: () => number) {
   type View = {
@@ -117,13 +117,13 @@ export function createLateStorage(clock: Clock, ms: () => number) {
   function write(from: View, key: string, text: string | undefined): boolean {
     put(from.texts, key, text);
     from.pending.set(key, (from.pending.get(key) ?? 0) + 1);
-    // None overtakes another.
+    // No write overtakes another.
     lastAt = Math.max(lastAt, clock.now() + ms());
     clock.setTimer(lastAt - clock.now(), () => {
       put(kept, key, text);
       from.pending.set(key, (from.pending.get(key) ?? 0) - 1);
       for (const view of views) {
-        // What a tab has written itself since comes later in the order.
+        // What the tab itself has written since comes later in the order.
         if (view === from || (view.pending.get(key) ?? 0) > 0) continue;
         put(view.texts, key, text);
         for (const tell of view.listeners) tell(key);
@@ -160,8 +160,8 @@ export type ReceivedRequest = {
 };
 
 /**
- * A server by the rules of `POST /api/collect`: stores each id once, and answers for each message. `answerWith`
- * sees each request first and may answer in its place; what it answers `undefined` to is taken.
+ * A server by the rules of `POST /api/collect`: it stores each id once, and answers each message. `answerWith` sees each
+ * request first and may answer in its place; if it returns undefined, the server handles the request.
  */
 export function createTestServer() {
   const received: ReceivedRequest[] = [];
@@ -212,12 +212,12 @@ export type TestPage = {
   readonly client: Client;
   readonly warnings: string[];
   readonly storage: KeyValueStorage;
-  /** The page may end. */
+  /** The page may be about to end. */
   hide(): void;
   resume(): void;
-  /** Lets the recording begin, for pages that were opened with `ready: false`. */
+  /** Lets recording begin, for pages that were opened with `ready: false`. */
   makeReady(): void;
-  /** Ends the page at once: its timers stop, and nothing that is under way comes back to it. */
+  /** Ends the page at once: its timers stop, and no pending answer reaches it. */
   crash(): void;
 };
 
@@ -225,11 +225,11 @@ export type World = {
   readonly clock: TestClock;
   readonly server: TestServer;
   readonly texts: Map<string, string>;
-  /** A page or an app, with the storage of the one before. */
+  /** Opens a page or an app with the storage of the previous one. */
   open(options?: Partial<Adapters> & { ready?: boolean }): TestPage;
 };
 
-/** Who visits: somebody without a user, of whom nothing is sent at once, or users of the apps 1 to 3. */
+/** Who visits: `first` has no user yet, so nothing is sent at once; `later` already has users of the apps 1 to 3. */
 export type Visit = 'first' | 'later';
 
 export function rememberVisit(visit: Visit, texts: Map<string, string>): void {
@@ -246,7 +246,7 @@ export function createWorld(visit: Visit = 'later'): World {
   let seed = 1;
   const randomBytes = (count: number): Uint8Array =>
     Uint8Array.from({ length: count }, () => {
-      // A linear congruential generator: every run is the same run.
+      // A linear congruential generator, so that every run is the same.
       seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
       return seed >>> 24;
     });

@@ -1,9 +1,9 @@
-// A small HTTP proxy before the API, as a load balancer stands there: it notes every request that a browser
-// makes, those of pages that are gone too, and answers some of them by itself or not at all.
+// A small HTTP proxy in front of the API, where a load balancer would be. It records every request of a browser, even
+// from pages that are gone, and answers some requests itself or not at all.
 
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
-import { freePort } from './free-port.js';
+import { freePort } from '../../harness/free-port.js';
 
 export type SentMessage = {
   readonly type: string;
@@ -20,16 +20,19 @@ export type SeenRequest = {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
-  /** When it came, by `performance.now()`. */
+  /** Time of arrival, by `performance.now()`. */
   readonly atMs: number;
-  /** Of `POST /api/collect`, else empty. */
+  /** Of `POST /api/collect`; otherwise empty. */
   readonly appId: string;
   readonly messages: readonly SentMessage[];
-  /** What the page was answered; 0 when its connection was closed instead. */
+  /** The status that the page got; 0 if its connection was closed instead. */
   status?: number;
 };
 
-/** `pass`: to the API. `cut`: the connection is closed. `lose-reply`: to the API, but closed instead of answered. */
+/**
+ * `pass`: to the API. `cut`: closes the connection. `lose-reply`: to the API, then closes the connection instead of
+ * answering.
+ */
 export type Treatment =
   | 'pass'
   | 'cut'
@@ -41,19 +44,19 @@ export type Treat = (request: SeenRequest) => Treatment | Promise<Treatment>;
 export type CollectFront = {
   readonly url: string;
   readonly seen: readonly SeenRequest[];
-  /** The batches for one environment, those answered by the front too. */
+  /** The batches of one environment, including those that the front answered itself. */
   batches(appId: string): readonly SeenRequest[];
-  /** What is done with requests for one environment from now on; `pass` at the start. */
+  /** Decides from now on what happens to the requests of one environment; `pass` at the start. */
   treat(appId: string, treat: Treat): void;
-  /** The same by the path, such as `/sdk.js`. */
+  /** The same by path, such as `/sdk.js`. */
   treatPath(path: string, treat: Treat): void;
-  /** Refuses connections, and closes those that are open. */
+  /** Refuses new connections and closes the open ones. */
   down(): void;
   up(): Promise<void>;
   close(): void;
 };
 
-/** Listens on a loopback port of its own before `target`, such as `http://127.0.0.1:8080`. */
+/** Listens on a loopback port of its own in front of `target`, such as `http://127.0.0.1:8080`. */
 export async function startCollectFront(target: string): Promise<CollectFront> {
   const port = await freePort();
   const seen: SeenRequest[] = [];

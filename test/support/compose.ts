@@ -17,15 +17,28 @@ export type ComposeService = {
   readonly stop_grace_period?: string;
   readonly restart?: string;
   readonly read_only?: boolean;
+  readonly mem_limit?: string;
+  readonly logging?: { readonly driver: string; readonly options: Readonly<Record<string, string>> };
+  readonly networks?: readonly string[];
+  readonly profiles?: readonly string[];
   readonly cap_drop?: readonly string[];
 };
 
 export type ComposeFile = {
   readonly services: Readonly<Record<string, ComposeService>>;
   readonly volumes: Readonly<Record<string, unknown>>;
+  readonly networks: Readonly<
+    Record<
+      string,
+      {
+        readonly internal?: boolean;
+        readonly ipam?: { readonly config: readonly { readonly subnet: string }[] };
+      }
+    >
+  >;
 };
 
-/** Fills in `${NAME:-default}` and `${NAME:?what to do}` as Compose does; fails on any other form. */
+/** Fills in `${NAME:-default}`, `${NAME:?what to do}` and `$$` as Compose does; fails on any other form. */
 export function interpolate(text: string, variables: Readonly<Record<string, string>>): string {
   const filled = text.replaceAll(/\$\{([A-Z_]+):([-?])([^}]*)\}/g, (_, name, kind, rest) => {
     const value = variables[name] ?? '';
@@ -35,10 +48,10 @@ export function interpolate(text: string, variables: Readonly<Record<string, str
   });
   assert.doesNotMatch(
     filled.replaceAll(/^\s*#.*$/gm, ''),
-    /\$/,
+    /(?<!\$)\$(?!\$)/,
     'every variable has a form that is filled in here',
   );
-  return filled;
+  return filled.replaceAll('$$', () => '$');
 }
 
 export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {

@@ -1,32 +1,35 @@
-// Starts this machine's redis-server with the settings of a file of deploy/, on a port and data of its own.
+// Starts this machine's redis-server with the settings of a file of deploy/, with a port and data of its own.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { Redis } from 'ioredis';
-import { freePort } from './free-port.js';
-import { removeTempDir, tempDir } from './temp-dir.js';
-import { until } from './wait.js';
+import { freePort } from '../../harness/free-port.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { Redis } from '../../src/packages/ioredis.js';
 
-/** The values of some settings of a Redis that is started with these arguments. */
+/** The values of some settings of a Redis that is started by this command with these arguments. */
 export async function readRedisSettings(
-  args: readonly string[],
+  [program = 'redis-server', ...args]: readonly string[],
   names: readonly string[],
+  password?: string,
 ): Promise<Record<string, string>> {
   const dir = tempDir('configured-redis');
   const port = await freePort();
-  const server = spawn(
-    'redis-server',
-    [...args, '--port', String(port), '--dir', dir, '--bind', '127.0.0.1'],
-    {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
+  const server = spawn(program, [...args, '--port', String(port), '--dir', dir, '--bind', '127.0.0.1'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...(password === undefined ? {} : { REDISCLI_AUTH: password }) },
+  });
   let said = '';
   server.stdout.on('data', (text) => {
     said += text;
   });
   const ended = once(server, 'exit');
-  const redis = new Redis(port, { lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+  const redis = new Redis(port, {
+    ...(password === undefined ? {} : { password }),
+    lazyConnect: true,
+    retryStrategy: null,
+    maxRetriesPerRequest: 0,
+  });
   redis.on('error', () => undefined);
   try {
     await until(

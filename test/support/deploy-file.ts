@@ -1,4 +1,4 @@
-// The files of deploy/, as the tests read them.
+// Reads the files of deploy/ for tests.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ export function readDeployFile(...names: readonly string[]): string {
   return readFileSync(deployPath(...names), 'utf8');
 }
 
-/** The names of the files of a folder of deploy/ that end so. */
+/** The names of the files in a folder of deploy/ that have this ending. */
 export function listDeployFiles(folder: string, ending: string): string[] {
   return readdirSync(deployPath(folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith(ending))
@@ -25,7 +25,7 @@ export function listDeployFiles(folder: string, ending: string): string[] {
     .sort();
 }
 
-/** All documents of a YAML text; whatever a parser would only warn of fails too. */
+/** All documents of a YAML text. A mere warning of the parser also fails. */
 export function parseYaml(text: string, what: string): unknown[] {
   const documents = parseAllDocuments(text, { merge: true, uniqueKeys: true });
   assert.ok(Array.isArray(documents), `${what} is empty`);
@@ -42,7 +42,7 @@ export function readYaml<Document>(...names: readonly string[]): Document {
   return documents[0] as Document;
 }
 
-/** The lines `NAME=value` of an environment file, comments and empty lines left out. */
+/** The lines `NAME=value` of an environment file, without comments and empty lines. */
 export function readEnvironment(...names: readonly string[]): Record<string, string> {
   const lines = readDeployFile(...names)
     .split('\n')

@@ -1,16 +1,16 @@
-// Carries out a Dockerfile without a container engine: every stage is a folder, its commands run there on this
-// machine's system, with this machine's node in place of the base image's.
+// Executes a Dockerfile without a container engine: every stage is a folder, and its commands run there on this machine's
+// system, with this machine's node instead of the base image's.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { type Copy, DockerfileParser, type From, type Instruction } from 'dockerfile-ast';
+import { tempDir } from '../../harness/temp-dir.js';
 import { deployPath, root } from './deploy-file.js';
-import { tempDir } from './temp-dir.js';
 
 export type Image = {
-  /** Where the image's `/` is. */
+  /** The folder that is the image's `/`. */
   readonly folder: string;
   readonly workdir: string;
   readonly env: Readonly<Record<string, string>>;
@@ -31,8 +31,8 @@ type Stage = {
 };
 
 /**
- * Builds the image. `installed`: a command that is not run since what it does is there, a folder of this project
- * that is put in its place.
+ * Builds the image. `installed`: a command that is not run because its result exists already, and the folder of this
+ * project that takes its place.
  */
 export function buildImage(installed: { readonly command: string; readonly folder: string }): Image {
   const stages = new Map<string, Stage>();
@@ -97,7 +97,7 @@ function carryOut(stage: Stage, stages: ReadonlyMap<string, Stage>, instruction:
     },
   };
   const step = steps[instruction.getKeyword()];
-  assert.ok(step, `${instruction.getKeyword()} is carried out here`);
+  assert.ok(step, `${instruction.getKeyword()} is supported here`);
   step();
 }
 
@@ -136,13 +136,13 @@ const [everything, ...sentLines] = readFileSync(join(root, '.dockerignore'), 'ut
   .filter((line) => line !== '' && !line.startsWith('#'));
 assert.equal(everything, '*', '.dockerignore leaves out everything first');
 
-/** What .dockerignore lets through, each by its plain path. */
+/** What .dockerignore lets through, each as a plain path. */
 const sent = sentLines.map((line) => {
   assert.match(line, /^![\w./-]+$/, '.dockerignore names plain paths');
   return join(root, line.slice(1));
 });
 
-/** Whether a file of the project gets into the build's context, or is a folder on the way to one that does. */
+/** Whether a file of the project gets into the build's context, or is a folder on the path to one that does. */
 function isSent(file: string): boolean {
   return sent.some((path) => file === path || file.startsWith(`${path}/`) || path.startsWith(`${file}/`));
 }

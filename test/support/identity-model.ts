@@ -1,5 +1,5 @@
-// What users, events and properties must look like after a sequence of requests: a model of one environment
-// as simple as it can be, a union-find over ids and a log of properties.
+// What users, events and properties must look like after a sequence of requests: the simplest possible model of one
+// environment, a union-find over ids and a log of properties.
 
 export type EventOf = {
   /** Unique in its environment. */
@@ -59,7 +59,7 @@ export class IdentityModel {
     return Object.fromEntries(this.#identities);
   }
 
-  /** The properties that calls gave to each identity itself. */
+  /** The properties that were set for each identity itself. */
   propertiesByIdentity(): Record<string, Record<string, string>> {
     const found: Record<string, Record<string, string>> = {};
     for (const { identity, properties } of this.#properties) {
@@ -97,7 +97,7 @@ export class IdentityModel {
 
   #propertiesOf(ids: readonly string[]): Record<string, string> {
     const calls = this.#properties.filter(({ identity }) => ids.includes(named(identity)));
-    // Entries, not Object.assign, which would set the prototype for a key of that name.
+    // Entries, not Object.assign, which would set the prototype for the key `__proto__`.
     return Object.fromEntries(calls.flatMap(({ properties }) => Object.entries(asText(properties))));
   }
 }

@@ -1,13 +1,13 @@
-// The Kubernetes manifests: read, and held to the types and the validators that are generated from Kubernetes's own
-// OpenAPI document. The validators know values but let unknown fields pass; the types find those.
+// Reads the Kubernetes manifests and checks them with types and validators that are generated from Kubernetes's own
+// OpenAPI document. The validators check values but accept unknown fields; the types find those.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { tempDir } from '../../harness/temp-dir.js';
 import { listDeployFiles, parseYaml, readDeployFile, root } from './deploy-file.js';
-import { tempDir } from './temp-dir.js';
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -17,7 +17,7 @@ export type Manifest = {
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Labels };
 };
 
-/** Every object of the folder, but for kustomize's own file. */
+/** Every object of the folder, except kustomize's own file. */
 export function readManifests(): (Manifest & { readonly file: string })[] {
   return listDeployFiles('kubernetes', '.yaml')
     .filter((file) => !file.endsWith('kustomization.yaml'))
@@ -44,7 +44,7 @@ export function findInvalid({ apiVersion, kind, ...rest }: Manifest): string[] {
   }
 }
 
-/** What the compiler says of objects as literals of their types: wrong and unknown fields. */
+/** The compiler's errors for objects as literals of their types: wrong and unknown fields. */
 export function findMistyped(manifests: readonly Manifest[]): string {
   const folder = tempDir('manifests');
   symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
@@ -65,7 +65,7 @@ export function findMistyped(manifests: readonly Manifest[]): string {
   return `${stdout}${stderr}`;
 }
 
-/** Whether a selector's labels are all among an object's. */
+/** Whether an object has all labels of a selector. */
 export function selects(selector: Labels | undefined, labels: Labels | undefined): boolean {
   assert.ok(selector !== undefined && Object.keys(selector).length > 0, 'a selector selects by something');
   return Object.entries(selector).every(([name, value]) => labels?.[name] === value);

@@ -1,11 +1,11 @@
-// The clock of rate limits: it runs with Redis's own and is ahead of it by what the state of a shard says.
+// The clock of rate limits: it runs with Redis's own, ahead by what the state of a shard says.
 
+import { withRedis } from '../../harness/redis-client.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import { withRedis } from './redis-client.js';
 
 /**
- * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. For
- * tests of what comes after a window; that a window really lasts as long is for those that wait.
+ * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. This is for
+ * tests of what follows a window; other tests check that a window really lasts as long.
  */
 export async function forwardLimitClock(
   sluice: { readonly redisUrl: string },

@@ -1,4 +1,4 @@
-// A phone for tests of the mobile surfaces: storage that survives its apps and answers later, a network to a
+// A phone for tests of the mobile surfaces: storage that survives its apps and answers later, a network that leads to a
 // test server, sensors that tests move, and a clock that they turn.
 
 import type { Clock, TransportAnswer } from '../../src/client/core/adapters.js';
@@ -20,21 +20,21 @@ export const baseUrl = 'https://events.example';
 
 type Adapters = DeviceAdapters & PairingAdapters & RuntimeAdapters;
 
-/** One run of an app on the phone, from its opening until it is killed. */
+/** One run of an app on the phone, from its start until it is killed. */
 export type Run = {
   /** What the app hands to a surface. */
   readonly adapters: Adapters & { readonly baseUrl: string };
   readonly warnings: string[];
-  /** Codes shown, and `''` for each time that one was hidden. */
+  /** The codes that were shown; `''` each time a code was hidden. */
   readonly codes: string[];
   leaveFront(): void;
   comeToFront(): void;
   networkBack(): void;
   showScreen(name: string): void;
   shake(): void;
-  /** How many listen to shakes. */
+  /** The number of listeners to shakes. */
   shakeListenerCount(): number;
-  /** Ends the app at once: no timer fires any more, nothing under way comes back, nothing more is written. */
+  /** Ends the app at once: no timer fires any more, no pending answer reaches it, nothing more is written. */
   kill(): void;
 };
 
@@ -48,7 +48,7 @@ export type Phone = {
 
 export type TestStorage = DeviceStorage & {
   readonly texts: Map<string, string>;
-  /** What was called, such as `getItem sluice:1:user`. */
+  /** The calls so far, such as `getItem sluice:1:user`. */
   readonly calls: string[];
   /** Awaited before each answer; may reject. */
   before: (call: string) => Promise<void>;
@@ -61,7 +61,7 @@ export type TestPairings = {
   answer: () => TransportAnswer | Promise<TransportAnswer>;
 };
 
-/** A phone with nothing on it, beside a server that takes everything. */
+/** An empty phone, beside a server that accepts everything. */
 export function createPhone(): Phone {
   const clock = createTestClock();
   const server = createTestServer();
@@ -88,7 +88,7 @@ export function createPhone(): Phone {
   let seed = 1;
   function randomBytes(count: number): Uint8Array {
     return Uint8Array.from({ length: count }, () => {
-      // A linear congruential generator: every run is the same run.
+      // A linear congruential generator, so that every run is the same.
       seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
       return seed >>> 24;
     });

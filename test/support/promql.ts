@@ -1,12 +1,12 @@
-// What an expression of PromQL names: metrics, labels and the values that labels are compared with. Knows as much of
-// the language as the rules and the dashboard use.
+// Reads PromQL expressions: the metrics and labels that they name, and the values that labels are compared with. Knows
+// only as much of the language as the rules and the dashboard use.
 
 export type Selector = {
   readonly metric: string;
   readonly matchers: readonly { readonly label: string; readonly values: readonly string[] }[];
 };
 
-/** The metrics of this service that an expression selects, and by what. */
+/** The metrics of this service that an expression selects, with the label values by which it selects them. */
 export function selectorsOf(expression: string): Selector[] {
   return [...expression.matchAll(/\b(sluice[_:][a-z0-9_:]+)(?:\{([^}]*)\})?/g)].map(([, metric, inner]) => ({
     metric: String(metric),
@@ -25,7 +25,7 @@ export function groupingLabelsOf(expression: string): string[] {
     .filter((label) => label !== '');
 }
 
-/** The name under which a metric is declared; a histogram's series have endings. */
+/** The name under which a metric is declared; the series of a histogram have suffixes. */
 export function declaredName(metric: string, declared: ReadonlySet<string>): string {
   const base = metric.replace(/_(bucket|sum|count)$/, '');
   return declared.has(base) ? base : metric;

@@ -3,13 +3,13 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { tempDir } from '../../harness/temp-dir.js';
 import { root } from './deploy-file.js';
-import { tempDir } from './temp-dir.js';
 
 /** Where deploy/local/unpack.mjs puts it. */
 const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
-/** Runs promtool in a folder; what it says and whether it is content. */
+/** Runs promtool in a folder; returns its output and whether it found no fault. */
 export function promtool(cwd: string, ...args: readonly string[]): { status: number; said: string } {
   const folders = [...(process.env.PATH ?? '').split(delimiter), unpackedDir];
   const program = folders.map((folder) => join(folder, 'promtool')).find((path) => existsSync(path));
@@ -22,7 +22,7 @@ export function promtool(cwd: string, ...args: readonly string[]): { status: num
   return { status: status ?? -1, said: `${stdout}${stderr}` };
 }
 
-/** Has promtool parse expressions, as those of rules that record them. */
+/** Lets promtool parse expressions, as those of recording rules. */
 export function checkExpressions(expressions: readonly string[]): { status: number; said: string } {
   const folder = tempDir('expressions');
   const rules = expressions.map((expr, at) => ({ record: `checked:expression:${at}`, expr }));

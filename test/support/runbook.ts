@@ -1,20 +1,20 @@
-// The blocks of commands of deploy/RUNBOOK.md, and running them as an administrator would, in a shell.
+// The blocks of commands of a page, such as deploy/RUNBOOK.md, and running them as its reader would, in a shell.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { delimiter, dirname, join } from 'node:path';
-import { readDeployFile, root } from './deploy-file.js';
-import type { SluiceHandle } from './services.js';
+import type { SluiceHandle } from '../../harness/services.js';
+import { root } from './deploy-file.js';
 
 export type Block = { readonly section: string; readonly commands: string };
 
-/** The blocks marked `sh`, in their order, each with the heading or the bold step that it stands under. */
-export function readBlocks(): Block[] {
+/** The blocks marked `sh` of a page, in their order, each with the heading or the bold step that it stands under. */
+export function readBlocks(page: string): Block[] {
   const blocks: Block[] = [];
   let section = '';
   let commands: string[] | undefined;
-  for (const line of readDeployFile('RUNBOOK.md').split('\n')) {
+  for (const line of page.split('\n')) {
     const [, heading] = /^#{2,3} (.*)$/.exec(line) ?? [];
     const [, step] = /^\*\*(\d)\. /.exec(line) ?? [];
     if (commands !== undefined && line === '```') {
@@ -29,11 +29,13 @@ export function readBlocks(): Block[] {
   return blocks;
 }
 
-/** What the runbook's variables and functions are for a deployment of the tests. */
-const prelude = `
+/** What the pages' variables and functions are for a deployment of the tests. */
+export const prelude = `
 sluice() { node "$ROOT/dist/$1.js" "\${@:2}"; }
 admin() { sluice src/admin/main "$@"; }
 migrate() { sluice src/migrate; }
+redis() { sluice src/admin/redis "$@"; }
+clickhouse() { sluice src/admin/clickhouse "$@"; }
 `;
 
 /** Runs a block in a folder; settles with what it printed. Rejects with that when a command fails. */
@@ -47,6 +49,8 @@ export async function runBlock(
     cwd: folder,
     env: {
       ...sluice.env,
+      // redis-cli takes no path of a socket as a URL.
+      REDIS_URL: sluice.redisUrl,
       PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
       ROOT: root,
       API: sluice.baseUrl,

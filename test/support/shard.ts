@@ -1,8 +1,10 @@
 // A shard of a private Redis, loaded for a deployment, and commits to it through the script itself.
 
-import { randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { markerRows, tables } from '../../src/clickhouse/tables.js';
+import { markerRows } from '../../src/clickhouse/tables.js';
+import { currentVersionOf } from '../../src/contract/records.js';
+import { uniqueEventId } from '../../src/ingest/event-id.js';
 import {
   encodedRecords,
   type Group,
@@ -11,8 +13,11 @@ import {
   packedBytesMax,
   packGroups,
 } from '../../src/ingest/pack.js';
+import { rowEncoder } from '../../src/ingest/row.js';
+import type { Submission } from '../../src/ingest/submission.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
+import type { Suppressions } from '../../src/suppression/suppressions.js';
 
 export const epoch = 'e'.repeat(32);
 
@@ -23,6 +28,7 @@ export type CommitOverrides = {
   readonly backlogBytesMax?: number;
   readonly segmentBytesMax?: number;
   readonly segmentAgeMsMax?: number;
+  readonly suppressionVersion?: number;
   readonly script?: Script;
 };
 
@@ -36,7 +42,21 @@ export async function loadShard(
   const state = shardKeys.state(shard);
   // As whoever may load notes it in the shard.
   await redis.hset(state, 'loading', 'test');
-  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test']);
+  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0']);
+}
+
+/** Suppressions of nobody. */
+export const noSuppressions: Suppressions = {
+  version: () => 0,
+  of: () => undefined,
+  reach: async () => undefined,
+  join: async () => undefined,
+  close: () => undefined,
+};
+
+/** A request with one group. */
+export function submissionOf(group: Group): Submission {
+  return { groups: () => [group], leftOut: () => undefined, joins: () => [], renew: () => undefined };
 }
 
 let sequence = 0;
@@ -58,7 +78,8 @@ export async function commit(
     overrides.process ?? 'test',
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
-    ...tables.flatMap((table, index) => [table, markerRows[table], packed.rows[index] ?? '']),
+    overrides.suppressionVersion ?? 0,
+    ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];
   return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
 }
@@ -68,14 +89,24 @@ export function group(list: IngestRecord[], limits: LimitCheck[] = []): Group {
   return { limits, records, bytes: packedBytesMax(limits, records) };
 }
 
+const encodeEvent = rowEncoder('events');
+
 /** A row of the table events for a test. `claim` of the same text is the same claim. */
 export function eventRecord(name: string, claim?: string): IngestRecord {
-  const eventId = randomBytes(16).toString('hex');
+  const eventId = claim === undefined ? uniqueEventId() : eventIdOf(claim);
   return {
     table: 0,
-    row: `["1000000001","${eventId}",${JSON.stringify(name)},null,"ada","",null,{},`,
-    claim: claim === undefined ? undefined : Buffer.from(claim.padEnd(16, '.')).toString('hex').slice(0, 32),
+    row: encodeEvent('1000000001', { event: name, identity: 'ada' }, false, eventId),
+    claim: claim === undefined ? undefined : eventId,
   };
+}
+
+/**
+ * 32 hexadecimal digits of a hash, as real ids are. Bytes of the text itself would be found across two entries of a
+ * bucket, in minutes whose bytes are among them.
+ */
+export function eventIdOf(claim: string): string {
+  return createHash('sha256').update(claim).digest('hex').slice(0, 32);
 }
 
 /** Everything a Redis holds, so that two states can be compared. */

@@ -1,10 +1,10 @@
-// systemd's own check of unit files, without a systemd that runs.
+// systemd's own check of unit files, without a running systemd.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { tempDir } from '../../harness/temp-dir.js';
 import { deployPath } from './deploy-file.js';
-import { tempDir } from './temp-dir.js';
 
 /** The names of the unit files. */
 export function listUnits(): string[] {
@@ -14,8 +14,8 @@ export function listUnits(): string[] {
 }
 
 /**
- * Copies the units, with this machine's node, since a command that does not exist is an error; `change` may change
- * each further. Returns their folder.
+ * Copies the units, with the path of this machine's node, since a command that does not exist is an error; `change` may
+ * change each of them further. Returns their folder.
  */
 export function copyUnits(change: (text: string) => string = (text) => text): string {
   const folder = tempDir('units');
@@ -29,7 +29,7 @@ export function copyUnits(change: (text: string) => string = (text) => text): st
   return folder;
 }
 
-/** Runs systemd-analyze in a folder of units; what it says and whether it is content. */
+/** Runs systemd-analyze in a folder of units; returns its output and whether it found no fault. */
 export function systemdAnalyze(folder: string, ...args: readonly string[]): { status: number; said: string } {
   const { status, stdout, stderr, error } = spawnSync('systemd-analyze', args, {
     cwd: folder,
@@ -43,7 +43,7 @@ export function systemdAnalyze(folder: string, ...args: readonly string[]): { st
   return { status: status ?? -1, said: `${stdout}${stderr}` };
 }
 
-/** The values of a directive in a unit, in their order. */
+/** The values of a directive in a unit, in order. */
 export function valuesOf(unit: string, directive: string): string[] {
   const text = readFileSync(deployPath('systemd', unit), 'utf8');
   return text

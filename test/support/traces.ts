@@ -1,11 +1,11 @@
-// What is left of something in Redis and on disks: where a deletion, or what must never be kept, is looked for.
+// Searches Redis and disks for traces of something that was deleted or must never be kept.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
-import { withRedis } from './redis-client.js';
+import { withRedis } from '../../harness/redis-client.js';
 
-/** The keys of Redis that hold some text, in their names or their values. */
+/** The keys of Redis that hold a text, in their names or values. */
 export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {
   return withRedis(sluice, async (redis) => {
     const found: string[] = [];
@@ -13,7 +13,7 @@ export async function keysWith(sluice: { readonly redisUrl: string }, text: stri
       for (const key of keys as string[]) {
         const dumped = await redis.dumpBuffer(key);
         if (dumped === null) continue;
-        // DUMP compresses long strings; reading a key as text leaves out what it knows besides its values.
+        // DUMP compresses long strings; but only DUMP contains what a key has besides its values. So both are searched.
         const held = [key, dumped, await textOf(redis, key)].some((bytes) => bytes.includes(text));
         if (held) found.push(key);
       }
@@ -22,7 +22,7 @@ export async function keysWith(sluice: { readonly redisUrl: string }, text: stri
   });
 }
 
-/** All that a key holds; empty when it expired meanwhile. */
+/** Everything that a key holds; empty if it has expired meanwhile. */
 export async function textOf(redis: Redis, key: string): Promise<string> {
   switch (await redis.type(key)) {
     case 'string':
@@ -42,7 +42,7 @@ export async function textOf(redis: Redis, key: string): Promise<string> {
   }
 }
 
-/** The files below a folder that hold some text; files and folders that vanish meanwhile hold nothing. */
+/** The files below a folder that hold one of these texts. Files and folders that vanish meanwhile count as empty. */
 export function filesWith(dir: string, texts: readonly string[]): string[] {
   return unlessGone(() => readdirSync(dir, { withFileTypes: true })).flatMap((entry) => {
     const path = join(dir, entry.name);

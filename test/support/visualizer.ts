@@ -1,14 +1,14 @@
-// A device and a page of the Event Visualizer, as tests play them: real requests, a real WebSocket.
+// A device and a page of the Event Visualizer, as tests play them: with real requests and a real WebSocket.
 
 import { request } from 'node:http';
 import { WebSocket } from 'ws';
-import { until } from './wait.js';
+import { until } from '../../harness/wait.js';
 
 export type Pairing = { readonly pairing: string; readonly code: string; readonly expires_in: number };
 
 export type Answer = { readonly status: number; readonly body: Record<string, unknown> };
 
-/** Posts JSON as a page of another site does; `from` is the loopback address that it comes from. */
+/** Posts JSON as a page of another site does; `from` is the loopback address of the sender. */
 export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<Answer> {
   return new Promise((settle, reject) => {
     const sent = request(url, {
@@ -31,7 +31,7 @@ export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<An
   });
 }
 
-/** Begins a pairing; fails when it is refused. */
+/** Begins a pairing; fails if it is refused. */
 export async function beginPairing(baseUrl: string, appId: string, from?: string): Promise<Pairing> {
   const { status, body } = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
   if (status !== 201) throw new Error(`no pairing: ${status} ${JSON.stringify(body)}`);
@@ -57,19 +57,19 @@ export type Said = { readonly type: string } & Readonly<Record<string, unknown>>
 
 export type LivePage = {
   readonly socket: WebSocket;
-  /** Everything that the service has said, in order. */
+  /** Everything that the service has sent, in order. */
   readonly said: readonly Said[];
-  /** The code and reason with which the connection ended, once it has. */
+  /** The code and reason with which the connection was closed; undefined while it is open. */
   closed(): { readonly code: number; readonly reason: string } | undefined;
-  /** The first thing said of this type; waits for it. */
+  /** The first message of this type; waits for it. */
   heard(type: string, deadlineMs?: number): Promise<Said>;
-  /** The messages shown so far, in order. */
+  /** The device's messages that have been shown so far, in order. */
   shown(): Record<string, unknown>[];
   untilShown(count: number): Promise<Record<string, unknown>[]>;
   untilClosed(deadlineMs?: number): Promise<{ readonly code: number; readonly reason: string }>;
 };
 
-/** Connects to /visualizer/live and says `hello`, unless that is undefined. */
+/** Connects to /visualizer/live and sends `hello`, unless that is undefined. */
 export function openLivePage(
   adminUrl: string,
   hello: unknown,
@@ -85,7 +85,7 @@ export function openLivePage(
   socket.on('close', (code, reason) => {
     closed = { code, reason: reason.toString('utf8') };
   });
-  // A connection that is refused or dropped shows as closed.
+  // A connection that is refused or dropped counts as closed.
   socket.on('error', () => undefined);
   const shown = () =>
     said.flatMap((words) => (words.type === 'batch' ? (words.messages as Record<string, unknown>[]) : []));
@@ -93,11 +93,15 @@ export function openLivePage(
     socket,
     said,
     closed: () => closed,
-    heard: (type, deadlineMs = 20_000) =>
-      until(() => said.find((words) => words.type === type), {
-        deadlineMs,
-        what: `the service says ${type}; it said ${JSON.stringify(said).slice(0, 500)}, ${JSON.stringify(closed)}`,
-      }),
+    heard: async (type, deadlineMs = 20_000) => {
+      const what = `the service says ${type}`;
+      try {
+        return await until(() => said.find((words) => words.type === type), { deadlineMs, what });
+      } catch (error) {
+        const heard = `${JSON.stringify(said).slice(0, 500)}, ${JSON.stringify(closed)}`;
+        throw new Error(`${what}; it said ${heard}`, { cause: error });
+      }
+    },
     shown,
     untilShown: async (count) => {
       await until(() => shown().length >= count, { deadlineMs: 20_000, what: `${count} messages are shown` });

@@ -1,4 +1,4 @@
-// What the process asks its own server: whether it answers, and who is running when it is to stop.
+// What the process asks its own server: whether it answers, and at a stop which statements run.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -6,11 +6,11 @@ const pollMs = 20;
 const answerMsMax = 5_000;
 
 export type Control = {
-  /** Settles with the engine's version once it answers; a large DATA_DIR takes its time. */
+  /** Settles with the engine's version once it answers, which takes longer with a large DATA_DIR. */
   untilAnswered(): Promise<string>;
-  /** Settles when no statement runs, with false after `ms`. */
+  /** Settles with true when no statement runs, and with false after `ms`. */
   idleWithin(ms: number): Promise<boolean>;
-  /** Kills what runs; settles when it has ended, with false after `ms`. */
+  /** Kills the running statements; settles with true when they have ended, and with false after `ms`. */
   killWithin(ms: number): Promise<boolean>;
 };
 
@@ -28,7 +28,7 @@ export function createControl(port: number, password: string): Control {
     return text.trim();
   }
 
-  /** Statements of others. Undefined when it does not say so in time, as one that is out of memory or threads. */
+  /** How many statements of others run. Undefined if the server does not answer in time, for lack of memory or threads. */
   async function countOthers(msMax: number): Promise<number | undefined> {
     try {
       return Number(await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax));
@@ -57,7 +57,7 @@ export function createControl(port: number, password: string): Control {
     },
     idleWithin,
     async killWithin(ms) {
-      // It waits for an insert that waits for its client.
+      // The server waits for an insert that waits for its client.
       void ask(`KILL QUERY WHERE user != 'launcher' ASYNC`).catch(() => undefined);
       return idleWithin(ms);
     },

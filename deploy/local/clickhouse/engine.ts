@@ -5,15 +5,15 @@ import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 export type Engine = {
-  /** Starts the servers; settles with the reason when the engine has ended by itself: it does so when it cannot start. */
+  /** Starts the servers. Settles only when the engine has ended by itself, as when it cannot start, with the reason. */
   run(configFile: string): Promise<string>;
-  /** Ends the process at once and leaves out what the engine would do at its end: waiting for its threads. */
+  /** Ends the process at once, without the engine's own end, which waits for its threads. */
   exit(code: number): never;
 };
 
 const require = createRequire(import.meta.url);
 
-/** What is missing for an embedded ClickHouse on this machine, and what to do, in one line; undefined when it is there. */
+/** What this machine lacks for an embedded ClickHouse, and what to do, in one line; undefined if it lacks nothing. */
 export function missingEngine(): string | undefined {
   const absent = [`${engineName}/libchdb.so`, 'ffi-rs'].filter((name) => !isInstalled(name));
   if (absent.length === 0) return undefined;
@@ -32,7 +32,7 @@ function isInstalled(name: string): boolean {
   }
 }
 
-/** Loads the library, which takes no time before it is asked something. */
+/** Loads the library. This takes no time; the first call does. */
 export function loadEngine(): Engine {
   const { DataType, load, open } = require('ffi-rs') as typeof import('ffi-rs');
   open({ library: 'engine', path: require.resolve(`${engineName}/libchdb.so`) });
@@ -50,7 +50,7 @@ export function loadEngine(): Engine {
         // The main thread stays free for signals.
         runInNewThread: true,
       });
-      // Some errors it has written to standard error by itself; then there is no text.
+      // The engine writes some errors to standard error itself; then there is no text.
       const error = { library: 'engine', funcName: 'chdb_result_error', paramsType: [DataType.External] };
       const address = load({ ...error, retType: DataType.U64, paramsValue: [result] });
       return Number(address) === 0 ? '' : load({ ...error, retType: DataType.String, paramsValue: [result] });
@@ -70,7 +70,7 @@ export function loadEngine(): Engine {
 
 const statement = 'SYSTEM START LISTEN QUERIES ALL';
 
-/** After its statement it reads more from its terminal, where nobody types: so it runs until it is ended. */
+/** After its statement the engine reads from its terminal, where nobody types, so it runs until it is ended. */
 const options = [
   '--interactive',
   '--disable_suggestion',
@@ -81,13 +81,12 @@ const options = [
 ];
 
 /**
- * Makes standard input a terminal (the own side of a new pair, of which nobody opens the other one), and sends what is
- * said there nowhere. Without a terminal this version of the engine ends the whole process when a client resets a
- * connection that is kept alive.
+ * Makes standard input a terminal: one side of a new pair, whose other side nobody opens. Discards standard output.
+ * Without a terminal this version of the engine ends the whole process when a client resets a kept-alive connection.
  * @see https://github.com/ClickHouse/ClickHouse/issues/115666
  */
 function pretendTerminal(): void {
-  // A new descriptor is the lowest that is free.
+  // A new descriptor is the lowest free one.
   closeSync(0);
   if (openSync('/dev/ptmx', 'r+') !== 0) throw new Error('standard input could not be replaced');
   closeSync(1);

@@ -10,23 +10,23 @@ const queryMemoryShare = 0.6;
 export const serverMemoryBytesMax = Math.floor(memoryBytes() * memoryShare);
 export const queryMemoryBytesMax = Math.floor(serverMemoryBytesMax * queryMemoryShare);
 
-/** Two slots each: merges and mutations at once, without taking all processors from queries. */
+/** Two slots each: merges and mutations can run together, without taking all CPUs from queries. */
 export const backgroundPoolSize = Math.max(2, Math.floor(availableParallelism() / 2));
 
-/** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s), or requests meet a closing socket. */
+/** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s), or else requests meet a closing socket. */
 export const keepAliveSeconds = 30;
-/** Connections of each protocol; a thread serves each that has a request. */
+/** Connections per protocol; a thread serves each one that has a request. */
 export const connectionsMax = 4096;
 
-/** How long a start waits for a data directory that another process has. */
+/** How long a start waits for a data directory that another process holds. */
 export const lockMsMax = 1_000;
-/** The same when that process was killed and is on its way out. */
+/** The same if that process was killed and is about to end. */
 export const lockDyingMsMax = 60_000;
 /** How long running statements may go on after SIGTERM, before they are killed. */
 export const stopMsMax = 8_000;
-/** How long the engine may take after that until it has ended them. */
+/** How long the engine may then take to end them. */
 export const killMsMax = 2_000;
-/** A statement leaves the list of processes before the last bytes of its reply have left. */
+/** A statement leaves the list of processes before the last bytes of its reply are sent; this waits for them. */
 export const lastReplyMs = 100;
 
 if (queryMemoryBytesMax >= serverMemoryBytesMax) throw new Error('queryMemoryBytesMax is too large');

@@ -1,38 +1,38 @@
 // Process entry of the embedded ClickHouse: ports and DATA_DIR in, ClickHouse's own HTTP and native servers on 127.0.0.1
-// out. Owns the life of the process: start, signals, stop. What is wrong at the start is one line that names the
-// variable, and exit code 1.
+// out. Owns the life of the process: start, signals, stop. If the start fails, it prints one line that names the
+// variable and exits with code 1.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
 import { probePort } from '../ports.js';
+import { makeFilesPrivate } from '../private-data.js';
+import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
-import { findOrMakePassword, newPassword } from './passwords.js';
 import { serverConfig } from './server-config.js';
-import { untilFree } from './status-lock.js';
+import { untilLockFree } from './status-lock.js';
 import { usersConfig } from './users.js';
 
 process.env.TZ = 'UTC'; // the engine's time zone
+makeFilesPrivate();
 const config = readConfigOrExit();
 const log = createLog('clickhouse', config.logLevel);
-// When the parent is gone, however it went, nobody would stop this process.
+// When the parent is gone, for whatever reason, nobody else would stop this process.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
 const missing = missingEngine();
 if (missing !== undefined) refuse(missing);
 const engine = loadEngine();
 let isStopping = false;
-/** From then on there may be statements to wait for. */
+/** Once the server listens, there may be statements to wait for. */
 let control: Control | undefined;
-const stopOnSignals = () => {
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.removeAllListeners(signal).on(signal, stop);
-};
-stopOnSignals();
+// Once and for all: a signal that has arrived when its listener is replaced is lost.
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
 
-const launcherPassword = newPassword();
+const launcherPassword = newSecret();
 const configFile = await prepare(config, launcherPassword);
 control = createControl(config.clickhousePort, launcherPassword);
 engine.run(configFile).then(
@@ -43,8 +43,6 @@ engine.run(configFile).then(
   (error: unknown) => leave(`the engine does not run: ${(error as Error).message}`),
 );
 const version = await control.untilAnswered();
-// The engine has set handlers of its own for some signals.
-stopOnSignals();
 log.info({ port: config.clickhousePort, tcpPort: config.clickhouseTcpPort, version }, 'listening');
 
 /** Lets running statements end, kills those that take too long, and ends the process. A kill at any time is safe. */
@@ -59,13 +57,13 @@ async function stop(signal: NodeJS.Signals): Promise<void> {
   engine.exit(0);
 }
 
-/** Waits for the data directory, looks at the ports, and writes what the engine reads at its start. */
+/** Waits for the data directory, checks the ports, and writes the files that the engine reads when it starts. */
 async function prepare(config: Config, launcherPassword: string): Promise<string> {
   const { dataDir, clickhousePort: httpPort, clickhouseTcpPort: tcpPort } = config;
   const path = join(dataDir, 'clickhouse');
   try {
     mkdirSync(path, { recursive: true });
-    const holder = await untilFree(join(path, 'status'));
+    const holder = await untilLockFree(join(path, 'status'));
     if (holder !== undefined) return refuse(`DATA_DIR: ${dataDir} is in use by process ${holder}`);
     await checkPort('CLICKHOUSE_PORT', httpPort);
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
@@ -73,8 +71,8 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, 'clickhouse.xml'), join(dataDir, 'clickhouse-users.xml')];
     const passwords = {
-      sluice: findOrMakePassword(clickhousePasswordFile(dataDir, 'sluice')),
-      reader: findOrMakePassword(clickhousePasswordFile(dataDir, 'reader')),
+      sluice: findOrMakeSecret(clickhousePasswordFile(dataDir, 'sluice')),
+      reader: findOrMakeSecret(clickhousePasswordFile(dataDir, 'reader')),
       launcher: launcherPassword,
     };
     const backupDir = join(dataDir, 'backups');

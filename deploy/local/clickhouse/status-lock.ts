@@ -1,15 +1,15 @@
-// Tells who holds the engine's lock on its data directory, a flock on the file `status`. The engine checks
-// it as well, but only says that it failed.
+// Finds the holder of the engine's lock on its data directory, a flock on the file `status`. The engine checks the
+// lock too, but only says that it could not take it.
 
 import { readFileSync, statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { lockDyingMsMax, lockMsMax } from './limits.js';
 
 /**
- * Settles with undefined when nobody holds the lock (or it cannot be told here), or with the process that
- * keeps it. One that was killed may take long to end, when a thread of it waits for the disk: it is waited for.
+ * Settles with undefined when nobody holds the lock (or this system cannot say), else with the process that holds it.
+ * Waits for a killed process, which may take long to end while one of its threads waits for the disk.
  */
-export async function untilFree(statusFile: string): Promise<number | undefined> {
+export async function untilLockFree(statusFile: string): Promise<number | undefined> {
   const startedAt = performance.now();
   for (;;) {
     const holder = holderOf(statusFile);
@@ -29,7 +29,7 @@ function holderOf(file: string): number | undefined {
   return holder === undefined ? undefined : Number(holder);
 }
 
-/** True for a process that has ended but for some of its threads, or has a SIGKILL on its way. */
+/** Whether a process has ended except for some of its threads, or has a pending SIGKILL. */
 function isDying(pid: number): boolean {
   let status: string;
   try {

@@ -1,53 +1,69 @@
-// Owns who may do what in the embedded ClickHouse. deploy/clickhouse/users.sql gives the same rights on a server of
-// one's own; a test holds the two together.
+// Owns who may do what in the embedded ClickHouse. deploy/clickhouse/users.sql gives the same rights on any other
+// server; a test compares the two.
 
 import { createHash } from 'node:crypto';
 import { queryMemoryBytesMax } from './limits.js';
-import { elements } from './xml.js';
+import { xmlElements } from './xml.js';
 
 export type Passwords = {
   readonly sluice: string;
   readonly reader: string;
-  /** Of this process, which makes a new one at every start. */
+  /** The password of this process, which makes a new one at every start. */
   readonly launcher: string;
 };
 
-/** What the service does: in its database whatever it likes, elsewhere as little as possible. */
+/** The rights of the service: everything in its database, as little as possible elsewhere. */
 export function serviceGrants(database: string): string[] {
   return [
-    `SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON ${database}.*`,
-    // Tables of other engines read files, URLs and other servers.
+    // A backup is restored into the second one before it takes the place of the first.
+    ...[database, `${database}_restore`].map(
+      (name) =>
+        `SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON ${name}.*`,
+    ),
+    // Tables with other engines could read files, URLs and other servers.
     ...['MergeTree', 'ReplacingMergeTree', 'Memory', 'Join', 'Set'].map(
       (engine) => `TABLE ENGINE ON ${engine}`,
     ),
-    // For null(…), into which rows are parsed to see which of them ClickHouse refuses.
+    // For null(…): the service has ClickHouse parse rows into it to find those that ClickHouse refuses.
     'CREATE TEMPORARY TABLE ON *.*',
-    ...['backups', 'merges', 'mutations', 'parts', 'processes'].map((table) => `SELECT ON system.${table}`),
+    ...['backups', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
+      (table) => `SELECT ON system.${table}`,
+    ),
   ];
 }
 
-/** What people and their tools do. */
+/** What the service may not do although it may with all other tables: change the lines of the audit log or remove them. */
+export function serviceRevokes(database: string): string[] {
+  return [`ALTER UPDATE, ALTER DELETE, TRUNCATE ON ${database}.audit_log`];
+}
+
+/** The rights of people and their tools. */
 export function readerGrants(database: string): string[] {
   return [`SHOW, SELECT ON ${database}.*`];
 }
 
-/** What this process does to see who is running, and to stop. */
+/** What people and their tools may not read: the hashes of keys and passwords, and the deployment's secrets. */
+export function readerRevokes(database: string): string[] {
+  return [`SELECT ON ${database}.registry`];
+}
+
+/** The rights of this process: to see which statements run, and to stop them. */
 const launcherGrants = ['SELECT ON system.processes', 'KILL QUERY ON *.*'];
 
 /** The text of `users_config`. Passwords are in it as hashes. */
 export function usersConfig(database: string, passwords: Passwords): string {
   const users = [
-    user('sluice', passwords.sluice, 'default', serviceGrants(database)),
-    user('reader', passwords.reader, 'reader', readerGrants(database)),
+    user('sluice', passwords.sluice, 'default', serviceGrants(database), serviceRevokes(database)),
+    user('reader', passwords.reader, 'reader', readerGrants(database), readerRevokes(database)),
     user('launcher', passwords.launcher, 'default', launcherGrants),
-    // The process's own statement runs as this one, without a password. It holds the only session that there may be.
+    // The process's own statement runs as this user, without a password. It holds the only session that the user may have.
     `<default><password></password><networks><ip>127.0.0.1</ip></networks>${rights('start', ['SYSTEM LISTEN ON *.*'])}</default>\n`,
   ];
   return [
     '<clickhouse>\n',
     '<profiles>\n',
     profile('default', serverDefaults),
-    // 2: a tool may choose settings for its query, but not more memory; 0 would be without a limit.
+    // 2: a tool may choose settings for its query, but no more memory than this; 0 would mean no limit.
     profile(
       'reader',
       { ...serverDefaults, readonly: 2 },
@@ -66,7 +82,7 @@ export function usersConfig(database: string, passwords: Passwords): string {
 
 /** Settings that every statement has unless it says otherwise. */
 const serverDefaults = {
-  // A server's defaults where the embedded engine has others.
+  // The defaults of a server, where the embedded engine has others.
   mutations_sync: 0,
   implicit_select: 0,
   allow_introspection_functions: 0,
@@ -74,16 +90,26 @@ const serverDefaults = {
 };
 
 function profile(name: string, settings: Readonly<Record<string, number>>, constraints = ''): string {
-  return `<${name}>\n${elements(settings)}<constraints>${constraints}</constraints>\n</${name}>\n`;
+  return `<${name}>\n${xmlElements(settings)}<constraints>${constraints}</constraints>\n</${name}>\n`;
 }
 
-function user(name: string, password: string, profileName: string, grants: readonly string[]): string {
+function user(
+  name: string,
+  password: string,
+  profileName: string,
+  grants: readonly string[],
+  revokes: readonly string[] = [],
+): string {
   const hash = createHash('sha256').update(password).digest('hex');
   const networks = '<networks><ip>127.0.0.1</ip><ip>::1</ip></networks>';
-  return `<${name}><password_sha256_hex>${hash}</password_sha256_hex>${networks}${rights(profileName, grants)}</${name}>\n`;
+  return `<${name}><password_sha256_hex>${hash}</password_sha256_hex>${networks}${rights(profileName, grants, revokes)}</${name}>\n`;
 }
 
-function rights(profileName: string, grants: readonly string[]): string {
-  const queries = grants.map((grant) => `<query>GRANT ${grant}</query>`).join('');
+function rights(profileName: string, grants: readonly string[], revokes: readonly string[] = []): string {
+  const statements = [
+    ...grants.map((grant) => `GRANT ${grant}`),
+    ...revokes.map((right) => `REVOKE ${right}`),
+  ];
+  const queries = statements.map((statement) => `<query>${statement}</query>`).join('');
   return `<profile>${profileName}</profile><quota>default</quota><grants>${queries}</grants>`;
 }

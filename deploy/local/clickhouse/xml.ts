@@ -1,6 +1,6 @@
 // Writes ClickHouse's configuration files.
 
-export function elements(values: Readonly<Record<string, number | string>>): string {
+export function xmlElements(values: Readonly<Record<string, number | string>>): string {
   return Object.entries(values)
     .map(([name, value]) => `<${name}>${escapeXml(String(value))}</${name}>\n`)
     .join('');

@@ -1,31 +1,31 @@
-// What the core needs of the place it runs in. Each surface builds these once and hands them to `createClient`;
+// What the core needs from the platform it runs on. Each surface builds these once and passes them to `createClient`;
 // the core itself touches no browser, no phone and no clock. None of these functions may throw.
 
 /**
- * Text that outlives the page or the app. Read and written at once: where the device's own storage answers
- * later (React Native), everything is loaded before `whenReady` calls back, and writes follow behind.
- * Several tabs may share one; no value is read, changed and written back where two of them could do so at once.
+ * Text that outlives the page or the app. Reading and writing are synchronous. Where the device's own storage answers
+ * later (React Native), everything is loaded before `whenReady` calls back, and writes reach the device later. Several
+ * tabs may share one storage, so no value that two of them could change is read, changed and written back.
  */
 export type KeyValueStorage = {
   get(key: string): string | undefined;
   /**
-   * Keeps the text under the key, in memory when it cannot be kept for longer: then false, and what was kept before
-   * may be there again after a restart. `own`: when somebody empties the storage, this page puts it back.
+   * Keeps the text under the key. Returns false if it can be kept in memory only; then the former text may be back after
+   * a restart. `own`: if somebody empties the storage, this page puts the text back.
    */
   set(key: string, text: string, own?: true): boolean;
   remove(key: string): void;
   /** The keys that begin with the prefix, in any order. */
   keys(prefix: string): string[];
-  /** Calls back after another tab has changed a key, or all (undefined); absent where nobody else can. */
+  /** Calls back after another tab has changed a key, or all keys (undefined). Absent where nobody else can. */
   onChange?(listener: (key: string | undefined) => void): void;
-  /** Calls back once it is known what is kept under the key; absent where all is known from the start. */
+  /** Calls back once it is known what is kept under the key. Absent where everything is known from the start. */
   whenKnown?(key: string, callback: () => void): void;
 };
 
-/** One text an app, which may be refused for its size: the global event properties, the visitor's choice. */
+/** One text per app, which may be refused for its size: the global event properties, or the visitor's choice. */
 export type TextStore = {
   read(appId: string): string | undefined;
-  /** Keeps the text; false when it does not fit, and then the former one stays. */
+  /** Keeps the text. Returns false if it does not fit; then the former text stays. */
   write(appId: string, text: string): boolean;
 };
 
@@ -43,8 +43,8 @@ export type Transport = {
   /** POSTs a text as `text/plain`; settles within about `timeoutMs`, never rejects. */
   send(url: string, body: string, timeoutMs: number): Sending;
   /**
-   * POSTs a text in a way that outlives the page. Undefined when that is not possible, for example because
-   * too much is under way already. `answer` never settles where an answer cannot be seen.
+   * POSTs a text in a way that outlives the page. Returns undefined if that is not possible, for example because too much
+   * is already under way. `answer` never settles where the answer cannot be seen.
    */
   sendAtExit?(url: string, body: string): Promise<TransportAnswer> | undefined;
 };
@@ -64,11 +64,11 @@ export type Clock = {
 
 export type Lifecycle = {
   /**
-   * Calls back once recording may begin: at once, or when the storage has been loaded, or when a prerendered
-   * page is shown. Calls made before wait in memory.
+   * Calls back once recording may begin: at once, when the storage has been loaded, or when a prerendered page is shown.
+   * Earlier calls wait in memory.
    */
   whenReady(callback: () => void): void;
-  /** Calls back each time the page or app is hidden and may end without another word. */
+  /** Calls back each time the page or app is hidden and may end without further notice. */
   onHide(listener: () => void): void;
   /** Calls back each time it is worth trying again: network back, page or app shown again. */
   onResume(listener: () => void): void;
@@ -77,7 +77,7 @@ export type Lifecycle = {
 /** Random bytes from a cryptographic source. */
 export type RandomBytes = (count: number) => Uint8Array;
 
-/** Sees to it that one tab at a time sends. */
+/** Ensures that one tab at a time sends. */
 export type SendingTurn = {
   /** Runs the work when nobody else runs work of this name; settles after it. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;
@@ -85,13 +85,13 @@ export type SendingTurn = {
 
 export type Adapters = {
   readonly storage: KeyValueStorage;
-  /** Of the global event properties. */
+  /** The store of the global event properties. */
   readonly propertyStore: TextStore;
-  /** Where the visitor's choice is kept besides `storage`, which the page may empty. */
+  /** A second place for the visitor's choice, since the page may empty `storage`. */
   readonly consentStore?: TextStore;
   readonly transport: Transport;
   readonly clock: Clock;
-  /** When the call that is being made was made, where that was earlier. */
+  /** The time of the present call, if it was made earlier. */
   readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;

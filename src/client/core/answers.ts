@@ -10,13 +10,13 @@ export type Verdict =
       readonly answer: CollectAnswer;
       readonly each: (MessageAnswer | undefined)[];
     }
-  /** The service says that it never takes the batch as it is: a message in it is bad, or it is too large. */
+  /** The service will never take the batch as it is: a message in it is bad, or the batch is too large. */
   | { readonly kind: 'refused'; readonly reason: string }
-  /** Nothing of this app can ever be taken here. */
+  /** The service can never take anything of this app. */
   | { readonly kind: 'hopeless'; readonly reason: string }
-  /** Something on the way takes no body of this size. */
+  /** Something on the way does not accept a body of this size. */
   | { readonly kind: 'too_large'; readonly reason: string }
-  /** Nobody knows; the same batch may be sent again later. */
+  /** Unknown; the same batch may be sent again later. */
   | { readonly kind: 'failed'; readonly reason?: string };
 
 export function readAnswer({ status, body }: TransportAnswer, messages: readonly Message[]): Verdict {
@@ -27,12 +27,12 @@ export function readAnswer({ status, body }: TransportAnswer, messages: readonly
   }
   const code = document.err?.code;
   const reason = `${status} ${code ?? ''} ${document.err?.message ?? ''}`.trim();
-  // A proxy or a captive network also answers 400: only what carries a code of the service speaks of the messages.
+  // A proxy or a captive network also answers 400. Only an answer with a code of the service is about the messages.
   if (typeof code === 'string' && (status === 400 || status === 413)) {
     return { kind: code === 'unknown_app_id' ? 'hopeless' : 'refused', reason };
   }
   if (status === 413) return { kind: 'too_large', reason };
-  // Not this service's answers: a wrong address, or something in between. Worth a word to the developer.
+  // Not this service's answers: a wrong address, or something in between. Worth telling the developer.
   if (status > 0 && status !== 429 && status < 500) return { kind: 'failed', reason };
   return { kind: 'failed' };
 }

@@ -9,7 +9,7 @@ import { msOfDate } from './time.js';
 export type Backoff = {
   /** Milliseconds to wait; 0 when sending may be tried. `asked`: the server named the time. */
   left(): { readonly ms: number; readonly asked: boolean };
-  /** Notes a failure: twice the last wait, and at least what the server asked for. Answers how many came in a row. */
+  /** Notes a failure: the wait is twice the last one, and at least what the server asked for. Returns how many came in a row. */
   fail(answer: TransportAnswer): number;
   /** Notes a success. */
   succeed(): void;
@@ -17,7 +17,7 @@ export type Backoff = {
   hurry(): void;
 };
 
-/** `ms`: of the whole wait, which the rest cannot be longer than. */
+/** `ms`: the length of the whole wait; the rest of it cannot be longer. */
 type State = {
   readonly until: number;
   readonly ms: number;
@@ -40,7 +40,7 @@ export function createBackoff(
     left() {
       const state = read();
       const ms = state.until - clock.now();
-      // Longer than the wait was: the clock was set back since.
+      // Longer than the whole wait: the clock was set back since.
       return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
     },
     fail(answer) {
@@ -48,7 +48,7 @@ export function createBackoff(
       const doubled = clientLimits.backoffMsMin * 2 ** (failures - 1);
       const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
       const askedMs = readRetryAfter(answer.retryAfter, clock.now());
-      // Never before the time that the server named, and not everybody at once then.
+      // Never before the time that the server named, and not all clients at that very time.
       const ms = Math.ceil(Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0)));
       keep({ until: clock.now() + ms, ms, failures, asked: askedMs > 0 });
       return failures;
@@ -73,11 +73,11 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
 function parse(text: string | undefined): State {
   try {
     const { until, ms, failures, asked } = JSON.parse(text ?? '');
-    // A longer wait is none of ours, and a timer could not wait for it.
+    // We never wait longer, and a timer could not.
     if (until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0)
       return { until, ms, failures, asked: asked === true };
   } catch {
-    // Nothing kept, or damaged: no wait.
+    // Nothing is kept, or it is damaged: no wait.
   }
   return none;
 }

@@ -1,5 +1,5 @@
-// Which waiting messages make the next request, in their order: bounded by number and bytes, without those that
-// somebody is sending and without overtaking where the order matters to the server.
+// Which waiting messages make the next request, in their order. Limited by number and bytes, without messages that somebody
+// is already sending, and without overtaking where the order matters to the server.
 
 import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
@@ -10,23 +10,23 @@ export type Batch = {
   readonly keys: readonly string[];
   readonly messages: readonly Message[];
   readonly texts: readonly string[];
-  /** Of the messages with the commas between them. */
+  /** The bytes of the messages with the commas between them. */
   readonly bytes: number;
-  /** When none can go now: milliseconds until one may. */
+  /** If none can be sent now: milliseconds until one may. */
   readonly laterMs: number | undefined;
 };
 
 export type BatchBounds = {
-  /** What was added behind this key waits for a later round. */
+  /** Messages that were added after this key wait for a later round. */
   readonly lastKey: string;
   readonly messagesMax: number;
-  /** Of the messages with the commas between them. The first message goes whatever its size. */
+  /** Limit on the bytes of the messages with the commas between them. The first message is sent whatever its size. */
   readonly bytesMax: number;
   /** A message of more bytes stays behind, and others pass it where the order does not matter. */
   readonly messageBytesMax: number;
-  /** Milliseconds that a message is being sent by somebody, for at most. */
+  /** The longest time, in milliseconds, for which somebody is still sending a message. */
   readonly held: ReadonlyMap<string, number>;
-  /** Milliseconds that the server wants no message of this kind and user. */
+  /** Milliseconds for which the server wants no message of this kind and user. */
   readonly limitedMs: (message: Message) => number;
 };
 
@@ -65,8 +65,8 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
 }
 
 /**
- * User properties that wait keep back later ones of the same user, since the last ones accepted stand; an
- * identification that is being sent keeps back all that follows of its user.
+ * Waiting user properties hold back later ones of the same user, since the last accepted ones win. An identification that
+ * is being sent holds back all later messages of its user.
  */
 function block(blocked: Map<string, number>, message: Message, ms: number, held: boolean): void {
   if (message.type === 'user_properties') blocked.set(limitKeyOf(message), ms);

@@ -1,6 +1,7 @@
 // The client library's operations, the same for all surfaces: a table of contents.
 
 import type { Adapters } from './adapters.js';
+import { type BeforeSend, createReview } from './before-send.js';
 import { createDropCount, createGuard, protect } from './guard.js';
 import { appsWithMessages, keysOf } from './keys.js';
 import { clientLimits } from './limits.js';
@@ -16,7 +17,7 @@ import {
   type PropertyRules,
   userRules,
 } from './sanitize.js';
-import { isBroken } from './text.js';
+import { hasLoneSurrogate } from './text.js';
 
 export type Settings = {
   /** Origin, perhaps with a path, of the Sluice to send to, such as `https://events.example.com`. */
@@ -29,21 +30,23 @@ export type Settings = {
   readonly sessionPerStart: boolean;
   /** Record nothing until `optIn` is called, unless the user chose before. */
   readonly optedOut?: boolean;
-  /** Identities that are taken although they look like a word that many users would share. */
+  /** Identities to accept although they are words that many users would share. */
   readonly allowIdentities?: readonly string[];
-  /** Sees each answer to a batch of the app, after it was dealt with, and the pairing that the batch carried. */
+  /** Called before anything is recorded, to change it or drop it. */
+  readonly beforeSend?: BeforeSend | undefined;
+  /** Called with each answer to a batch of the app, after it was processed, and with the pairing that the batch carried. */
   readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
 };
 
 type Operations = {
   /**
-   * Begins to record for an app; called again, a session of that app begins (`sessionPerStart`), or recording
-   * goes on for another app. What waits for former apps is still sent to them, where they were last started.
-   * Calls of other operations before the first start wait for it.
+   * Begins to record for an app. Another call begins a session of that app (`sessionPerStart`), or switches to another
+   * app. What waits for former apps is still sent, to the address with which each was last started. Calls of other
+   * operations before the first start wait for it.
    */
   start(appId: string, settings: Settings): void;
   track(event: string, properties?: Properties | null): void;
-  /** Records what the library itself saw; properties over a length are cut, reserved keys are allowed. */
+  /** Records an event that the library itself noticed. Properties that are too long are cut, reserved keys are allowed. */
   autocapture(event: string, properties: Properties): void;
   identify(identity: string): void;
   resetIdentity(): void;
@@ -51,14 +54,14 @@ type Operations = {
   addEventProperties(properties: Properties): void;
   removeEventProperty(property: string): void;
   clearEventProperties(): void;
-  /** Stops recording, forgets what waits to be sent, and remembers the choice. */
+  /** Stops recording, forgets the user and what waits to be sent, and remembers the choice alone. */
   optOut(): void;
   optIn(): void;
   /** Takes effect at the next send. */
   changeInterval(intervalMs: number): void;
-  /** While given, each batch carries it, and batches go out every second. */
+  /** While this is set, each batch carries it, and batches are sent every second. */
   setPairing(pairing: string | undefined): void;
-  /** Counts calls that never reached the library. */
+  /** Adds to the count calls that never reached the library. */
   addDropped(count: number, reason: string): void;
 };
 
@@ -67,9 +70,9 @@ export type Client = Operations & {
   /** The current user's id; undefined before the start, and while opted out if there never was a user. */
   readonly userId: string | undefined;
   readonly identity: string | undefined;
-  /** Sends what waits now, as far as the server lets; settles when that was tried. Never rejects. */
+  /** Sends what waits now, as far as the server allows it. Settles when that was tried. Never rejects. */
   flush(): Promise<void>;
-  /** Messages that were given up since the start of the page: pushed out, too large or refused. */
+  /** How many messages were dropped since the start of the page: pushed out, too large or refused. */
   readonly droppedCount: number;
   /** Shows a line to the developer; never throws. */
   warn(line: string): void;
@@ -82,7 +85,12 @@ export function createClient(adapters: Adapters): Client {
   const outboxes = new Map<string, Outbox>();
   const { warn, guarded } = createGuard(adapters.warn);
   const drops = createDropCount(warn);
-  /** Calls that came before the recording could begin, or before it was known whether it may. */
+  const review = createReview(
+    () => settings?.beforeSend,
+    () => settings?.allowIdentities ?? [],
+    warn,
+  );
+  /** Calls that came before recording could begin, or before it was known whether it may. */
   const calls: { readonly run: (recorder: Recorder) => void; readonly isStart?: true }[] = [];
   let asked = false;
   let ready = false;
@@ -104,7 +112,7 @@ export function createClient(adapters: Adapters): Client {
 
   function intervalMs(): number {
     const asked = changedIntervalMs ?? settings?.intervalMs ?? clientLimits.webIntervalMs;
-    // A timer set to more than 24 days goes off at once.
+    // A timer of more than 24 days fires at once.
     const ms = Math.min(Math.max(asked, clientLimits.intervalMsMin), clientLimits.intervalMsMax);
     return paired === undefined ? ms : Math.min(ms, clientLimits.pairedIntervalMs);
   }
@@ -125,7 +133,7 @@ export function createClient(adapters: Adapters): Client {
     const run = (): void => begin(appId, { ...given });
     if (ready && known) return run();
     if (asked) {
-      // What waits was called for the former app.
+      // The waiting calls were made for the former app.
       calls.push({ run, isStart: true });
       return;
     }
@@ -145,12 +153,12 @@ export function createClient(adapters: Adapters): Client {
     const outbox = outboxOf(appId);
     outbox.start(given.baseUrl, given.optedOut === true);
     if (recorder?.appId !== appId) {
-      recorder = createRecorder(appId, adapters, outbox, () => settings?.sessionIdleMs ?? 0, warn);
+      recorder = createRecorder(appId, adapters, outbox, () => settings?.sessionIdleMs ?? 0, review, warn);
     }
     known = false;
     const whenKnown = storage.whenKnown ?? ((_, callback) => callback());
     whenKnown(keysOf(appId).consent, () => guarded(() => proceed(appId)));
-    // What earlier pages left behind, of this app and of others.
+    // Messages that earlier pages left, of this app and of others.
     for (const former of appsWithMessages(storage.keys('sluice:'))) outboxOf(former).sender.wake(0);
   }
 
@@ -158,6 +166,8 @@ export function createClient(adapters: Adapters): Client {
   function proceed(appId: string): void {
     if (recorder?.appId !== appId || known) return;
     known = true;
+    // An older version, or another tab at that moment, may have left something of who has opted out.
+    recorder.agree();
     if (settings?.sessionPerStart && !recorder.outbox.isOptedOut()) recorder.session.renew();
     while (known && calls.length > 0) guarded(() => calls.shift()?.run(recorder as Recorder));
   }
@@ -177,15 +187,15 @@ export function createClient(adapters: Adapters): Client {
     storage.onChange?.((key) =>
       guarded(() => {
         recorder?.agree();
-        // After an emptied storage each page sends what it put back itself.
+        // After the storage was emptied, each page sends what it put back itself.
         for (const appId of appsWithMessages(key === undefined ? [] : [key])) outboxOf(appId).sender.watch();
       }),
     );
   }
 
   /**
-   * Runs the call now, or once recording has begun. Too many that wait are given up where they add something; one
-   * that says whose or whether never is, for what comes after it would be another user's.
+   * Runs the call now, or once recording has begun. If too many calls wait, those that add something are dropped. Calls
+   * that change the user or the choice never are, since later calls would then belong to another user.
    */
   function whenStarted(run: (recorder: Recorder) => void, adds?: true): void {
     if (recorder !== undefined && known) run(recorder);
@@ -197,7 +207,7 @@ export function createClient(adapters: Adapters): Client {
     const current = app.user.peek()?.identity;
     if (current === identity) return;
     if (app.outbox.isOptedOut()) {
-      // Not recorded, but what comes after an opt-in is not the former user's.
+      // Not recorded, but what follows after an opt-in does not belong to the former user.
       if (current !== undefined) app.user.renew();
       return warn('identify is not recorded: the user has not opted in.');
     }
@@ -226,7 +236,9 @@ export function createClient(adapters: Adapters): Client {
       const atMs = calledAt();
       whenStarted((app) => {
         const checked = checkIdentity(identity, settings?.allowIdentities ?? [], warn);
-        if (checked !== undefined) identify(app, checked, atMs);
+        if (checked === undefined) return;
+        const draft = app.outbox.isOptedOut() || review({ type: 'identify', identity: checked });
+        if (draft) identify(app, draft === true ? checked : draft.identity, atMs);
       });
     },
     resetIdentity: () =>
@@ -248,19 +260,22 @@ export function createClient(adapters: Adapters): Client {
       }, true);
     },
     removeEventProperty(property) {
-      if (typeof property !== 'string') warn('removeEventProperty is ignored: it is no string.');
+      if (typeof property !== 'string') warn('removeEventProperty is ignored: the key is no text.');
       else whenStarted(({ eventProperties }) => eventProperties.remove(property));
     },
     clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
     optOut() {
-      // Said now: whatever was chosen before need not be known any more, and what waits for that is not recorded.
+      // Chosen now: an earlier choice no longer matters, and calls that wait to know it are not recorded.
       // Once another app was started, it is said for that one.
       if (recorder !== undefined && !known && !calls.some(({ isStart }) => isStart)) {
         recorder.outbox.optOut();
         drops.add(calls.splice(0).length, 'the user opted out');
         return proceed(recorder.appId);
       }
-      whenStarted(({ outbox }) => outbox.optOut());
+      whenStarted((app) => {
+        app.outbox.optOut();
+        app.agree();
+      });
     },
     optIn: () => whenStarted(({ outbox }) => outbox.optIn()),
     changeInterval(ms) {
@@ -300,7 +315,7 @@ export function createClient(adapters: Adapters): Client {
 }
 
 function faultOfStart(appId: unknown, settings: Settings): string | undefined {
-  if (typeof appId !== 'string' || appId === '' || isBroken(appId)) return 'app_id is no text';
+  if (typeof appId !== 'string' || appId === '' || hasLoneSurrogate(appId)) return 'app_id is no text';
   const baseUrl: unknown = settings?.baseUrl;
   if (typeof baseUrl !== 'string' || !/^https?:\/\/[^\s?#]+$/i.test(baseUrl)) {
     return 'baseUrl is no http or https URL';

@@ -1,18 +1,18 @@
-// The visitor's choice for an app. Kept in storage and, where there is one, in a second place, and remembered by the
-// page, for pages empty their storage at a logout: who has opted out stays so. Each choice has a number, so that the
-// latest one is known wherever it was found.
+// The visitor's choice for an app. It is kept in storage, in a second place if there is one, and in the page's memory,
+// since pages empty their storage at a logout and an opt-out must survive that. Each choice has a number, so the latest
+// one is recognised wherever it is found.
 
 import type { KeyValueStorage, TextStore } from './adapters.js';
 
 export type Choice = 'in' | 'out';
 
 export type Consent = {
-  /** Undefined when nobody has chosen. */
+  /** Undefined if nobody has chosen. */
   choice(): Choice | undefined;
   choose(choice: Choice): void;
 };
 
-/** A cookie that somebody else wrote may have the last number of all: a longer one would not be read. */
+/** The highest number of a choice: a longer one would not be read. Somebody else may have written it into the cookie. */
 const numberMax = 1e15 - 1;
 
 type Numbered = { readonly choice: Choice; readonly number: number };
@@ -25,10 +25,10 @@ export function createConsent(
 ): Consent {
   let knownText: string | undefined;
   let known: Numbered | undefined;
-  /** Whether the storage took it; else other tabs' choices are only in the second place. */
+  /** Whether the storage accepted it; if not, the choices of other tabs are only in the second place. */
   let isStored = true;
 
-  function look(): Numbered | undefined {
+  function readLatest(): Numbered | undefined {
     const text = storage.get(key);
     if (isStored && text !== undefined && text === knownText) return known;
     const latest = later(later(known, parse(text)), parse(second?.read(appId)));
@@ -40,7 +40,7 @@ export function createConsent(
     known = chosen;
     knownText = textOf(chosen);
     if (!isStored || storage.get(key) !== knownText) isStored = storage.set(key, knownText);
-    // Other tabs would go by the former choice, and the next page.
+    // Otherwise other tabs and the next page would follow the former choice.
     if (!isStored) {
       storage.remove(key);
       isStored = storage.set(key, knownText);
@@ -49,12 +49,12 @@ export function createConsent(
   }
 
   return {
-    choice: () => look()?.choice,
-    choose: (choice) => keep({ choice, number: Math.min((look()?.number ?? 0) + 1, numberMax) }),
+    choice: () => readLatest()?.choice,
+    choose: (choice) => keep({ choice, number: Math.min((readLatest()?.number ?? 0) + 1, numberMax) }),
   };
 }
 
-/** Of two that tabs made at once, which have the same number, the one that records less. */
+/** If two tabs chose at once, with the same number, the choice that records less wins. */
 function later(one: Numbered | undefined, other: Numbered | undefined): Numbered | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   if (one.number === other.number) return one.choice === 'out' ? one : other;
@@ -65,7 +65,7 @@ function textOf({ choice, number }: Numbered): string {
   return `${choice} ${number}`;
 }
 
-/** A text without a number is of an older version of the library. */
+/** A text without a number comes from an older version of the library. */
 function parse(text: string | undefined): Numbered | undefined {
   const [, choice, number] = /^(in|out)(?: (\d{1,15}))?$/.exec(text ?? '') ?? [];
   return choice === undefined ? undefined : { choice: choice as Choice, number: Number(number ?? 0) };

@@ -1,5 +1,5 @@
-// What is known of the messages that were sent: which may have arrived, which the server wants later, and how
-// large a batch it takes. Deals with each answer: what was sent leaves the queue here, unless it is pushed out.
+// What is known of the sent messages: which may have arrived, which the server wants later, and how large a batch it
+// accepts. It processes each answer: sent messages leave the queue here, unless they were pushed out.
 
 import type { Clock, TransportAnswer } from './adapters.js';
 import { readAnswer } from './answers.js';
@@ -13,7 +13,7 @@ export type DeliveryOptions = {
   readonly queue: Queue;
   readonly backoff: Backoff;
   readonly clock: Clock;
-  /** Told of messages that were given up. */
+  /** Called with messages that were dropped. */
   readonly onDropped: (count: number, reason: string) => void;
   /** `pairing`: what the batch carried. */
   readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
@@ -21,11 +21,11 @@ export type DeliveryOptions = {
 };
 
 export type Delivery = {
-  /** Notes that these messages may arrive from now on. */
+  /** Notes that these messages may have arrived from now on. */
   begin(keys: readonly string[]): void;
-  /** Deals with the answer to a batch, or with its absence. */
+  /** Processes the answer to a batch, or its absence. */
   settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void;
-  /** Notes that nothing waits any more. */
+  /** Notes that no message waits any more. */
   forgetAll(): void;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;
@@ -37,7 +37,7 @@ export type Delivery = {
 
 export function createDelivery(options: DeliveryOptions): Delivery {
   const { queue, backoff, clock } = options;
-  /** Until when, and from then for how long, the server wants no message of a kind and user. */
+  /** For each kind and user: until when the server wants no message, and how long that is in all. */
   const limited = new Map<string, { readonly until: number; readonly ms: number }>();
   const sent = new Set<string>();
   let messagesMax: number = clientLimits.batchMessagesMax;
@@ -68,13 +68,13 @@ export function createDelivery(options: DeliveryOptions): Delivery {
         bytesMax = Math.max(Math.floor(batch.bytes / 2), clientLimits.batchBytesMin);
       }
       if (tooLarge && messages.length > 1) messagesMax = Math.ceil(messages.length / 2);
-      // A single message that is too large for what lies between stays behind, and keeps nothing else from going.
+      // A single message that is too large for something on the way stays behind, and does not block the others.
       else if (tooLarge) messageBytesMax = batch.bytes - 1;
       fail(answer, verdict.reason);
       return;
     }
     if (verdict.kind === 'refused' && messages.length > 1) {
-      // Halves find the bad message, and the largest size that is taken; the good ones go.
+      // Halving finds the bad message, and the largest accepted size; the good messages are sent.
       messagesMax = Math.ceil(messages.length / 2);
     } else {
       for (const key of keys) forget(key);
@@ -86,7 +86,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
 
   function fail(answer: TransportAnswer, reason?: string): void {
     if (reason !== undefined && reason !== warnedOf) {
-      options.warn(`a batch was not taken and goes again later: ${reason}`);
+      options.warn(`a batch is sent again: ${reason}`);
     }
     warnedOf = reason;
     if (backoff.fail(answer) < clientLimits.failuresForGivingUp) return;
@@ -94,7 +94,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     if (count > 0) options.onDropped(count, 'they could not be sent for 30 days');
   }
 
-  /** Deals with the answer to one message; false when there is none. */
+  /** Processes the answer to one message; returns false if there is none. */
   function settleMessage(message: Message, key: string, answer: MessageAnswer | undefined): boolean {
     if (answer?.status === 'stored' || answer?.status === 'repeat') {
       forget(key);
@@ -105,7 +105,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
       const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
       const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
       limited.set(limitKeyOf(message), { until: clock.now() + ms, ms });
-      // Surely not stored: a repeat is not limited.
+      // It is certainly not stored: a repeat is not limited.
       sent.delete(key);
     } else {
       return false;
@@ -128,7 +128,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     limitedMs(message) {
       const limit = limited.get(limitKeyOf(message));
       const left = (limit?.until ?? 0) - clock.now();
-      // Longer than it was: the clock was set back since.
+      // Longer than at first: the clock was set back since.
       return limit !== undefined && left <= limit.ms ? left : 0;
     },
     batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),

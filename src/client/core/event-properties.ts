@@ -1,7 +1,7 @@
-// The global event properties of an app: kept as one text, in a cookie on the web, and attached to every event.
-// The text is the truth, read at each event, so that tabs share them. Nothing locks a cookie: of two tabs that write
-// at once, the one that read before the other wrote takes back what that one added. So who adds looks again for a
-// while. Each removal begins a new generation, in which nothing older is added again.
+// The global event properties of an app: kept as one text, in a cookie on the web, and attached to every event. The text
+// is read at each event, so tabs share it. Nothing locks a cookie: if two tabs write at once, one may overwrite what the
+// other has just added. So a tab that adds properties looks again for a while, and adds them again. Each removal begins
+// a new generation; nothing of an older generation is added to it again.
 
 import type { Clock, TextStore } from './adapters.js';
 import { clientLimits } from './limits.js';
@@ -10,7 +10,7 @@ import { checkProperties, define, eventRules, hasOwn, type Warn } from './saniti
 
 export type EventProperties = {
   current(): Properties;
-  /** Adds checked properties, or leaves all as it was, with a warning, when they do not fit. */
+  /** Adds checked properties. If they do not fit, changes nothing and warns. */
   add(properties: Properties): void;
   remove(key: string): void;
   clear(): void;
@@ -21,7 +21,7 @@ type Added = { readonly value: PropertyValue; readonly former: PropertyValue | u
 export function createEventProperties(
   store: TextStore,
   appId: string,
-  /** Of pages that share the store; undefined where this one has it for itself. */
+  /** For pages that share the store; undefined where this page has it for itself. */
   clock: Clock | undefined,
   warn: Warn,
 ): EventProperties {
@@ -30,13 +30,13 @@ export function createEventProperties(
   /** What this page added lately, in this generation. */
   const added = new Map<string, Added>();
   let addedIn = 0;
-  let looksLeft = 0;
+  let checksLeft = 0;
 
   function current(): Properties {
     const text = store.read(appId) ?? '';
     if (text !== knownText) {
       knownText = text;
-      // Checked again, since others can write cookies, and one bad property would have every event refused.
+      // Checked again, since others can write cookies, and one bad property would make the service refuse every event.
       known = checkProperties(decodeProperties(text), eventRules, () => {});
     }
     return known;
@@ -47,7 +47,7 @@ export function createEventProperties(
     return store.write(appId, generation === 0 ? pairs : `~${generation}${pairs && '&'}${pairs}`);
   }
 
-  /** Begins a generation; what another tab adds to the former one at this moment is gone too. */
+  /** Begins a generation. What another tab adds to the former one at this moment is lost too. */
   function begin(properties: Properties): void {
     write(properties, clock === undefined ? 0 : generationOf(knownText) + 1);
     watch({}, {});
@@ -71,8 +71,8 @@ export function createEventProperties(
         former: hasOwn(before, key) ? before[key] : undefined,
       });
     }
-    if (looksLeft === 0) clock.setTimer(clientLimits.propertiesLookMs, look);
-    looksLeft = clientLimits.propertiesLooks;
+    if (checksLeft === 0) clock.setTimer(clientLimits.propertiesCheckMs, addLostAgain);
+    checksLeft = clientLimits.propertiesChecks;
   }
 
   function forgetFormerGenerations(): void {
@@ -81,8 +81,8 @@ export function createEventProperties(
     addedIn = generation;
   }
 
-  /** Adds again what another tab took back unseen. */
-  function look(): void {
+  /** Adds again what another tab has overwritten. */
+  function addLostAgain(): void {
     const now = current();
     forgetFormerGenerations();
     const lost: Record<string, PropertyValue> = {};
@@ -91,9 +91,9 @@ export function createEventProperties(
       if (there !== value && there === former) define(lost, key, value);
     });
     if (Object.keys(lost).length > 0) put(lost);
-    looksLeft--;
-    if (looksLeft > 0) {
-      clock?.setTimer(clientLimits.propertiesLookMs, look);
+    checksLeft--;
+    if (checksLeft > 0) {
+      clock?.setTimer(clientLimits.propertiesCheckMs, addLostAgain);
       return;
     }
     added.clear();
@@ -105,7 +105,7 @@ export function createEventProperties(
     add(properties) {
       const before = current();
       if (put(properties)) watch(properties, before);
-      else warn('addEventProperties is refused as a whole: too large.');
+      else warn('addEventProperties is refused as a whole: it is too large.');
     },
     remove(key) {
       const before = current();
@@ -114,20 +114,19 @@ export function createEventProperties(
       begin(rest);
     },
     clear() {
-      current();
-      if (knownText !== '') begin({});
+      if (Object.keys(current()).length > 0) begin({});
     },
   };
 }
 
-/** The generation in a text: how often something was removed, lately. */
+/** The generation in a text: a count of the latest removals. */
 function generationOf(text: string): number {
   return Number(/^~(\d{1,9})(?:&|$)/.exec(text)?.[1] ?? 0);
 }
 
 /**
- * Properties as `key=text&key:number`, escaped so that a cookie can hold them and little longer than they are:
- * in JSON each quote and brace would take three bytes.
+ * Properties as `key=text&key:number`, escaped for a cookie and still short: in JSON each quote and brace would take three
+ * bytes.
  */
 export function encodeProperties(properties: Properties): string {
   return Object.keys(properties)
@@ -138,7 +137,7 @@ export function encodeProperties(properties: Properties): string {
     .join('&');
 }
 
-/** The properties of such a text; what is damaged in it is left out. */
+/** The properties in such a text, without damaged parts. */
 export function decodeProperties(text: string): Record<string, PropertyValue> {
   const properties: Record<string, PropertyValue> = {};
   for (const pair of text.split('&')) {
@@ -148,7 +147,7 @@ export function decodeProperties(text: string): Record<string, PropertyValue> {
       const plain = decodeURIComponent(value);
       define(properties, decodeURIComponent(key), kind === ':' ? Number(plain) : plain);
     } catch {
-      // Damaged by somebody else; the other properties still count.
+      // Somebody else damaged it; the other properties still count.
     }
   }
   return properties;

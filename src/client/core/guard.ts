@@ -1,4 +1,4 @@
-// Keeps what goes wrong inside the library out of the page, and tells the developer of it.
+// Keeps faults inside the library out of the page, and reports them to the developer.
 
 import { define } from './sanitize.js';
 
@@ -7,13 +7,13 @@ export function createGuard(show: (line: string) => void) {
   let warning = false;
 
   function warn(line: string): void {
-    // A console that calls the library would go round for ever.
+    // A console that calls the library would make an endless loop.
     if (warning) return;
     warning = true;
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // A console that throws: there is nobody left to tell.
+      // The console throws: there is nobody left to tell.
     } finally {
       warning = false;
     }
@@ -31,7 +31,7 @@ export function createGuard(show: (line: string) => void) {
   return { warn, guarded };
 }
 
-/** The operations, none of which throws. Each is a method of its own: who takes one off the object may call it. */
+/** The operations, none of which throws. Each works without its object: a caller may keep a method and call it. */
 export function protect<T extends object>(guarded: (call: () => unknown) => unknown, operations: T): T {
   const safe = {};
   for (const name of Object.keys(operations)) {
@@ -41,7 +41,7 @@ export function protect<T extends object>(guarded: (call: () => unknown) => unkn
   return safe as T;
 }
 
-/** Counts what is given up, and tells of it now and then. */
+/** Counts dropped messages, and reports them now and then. */
 export function createDropCount(warn: (line: string) => void) {
   let count = 0;
   let lastReason: string | undefined;
@@ -52,7 +52,7 @@ export function createDropCount(warn: (line: string) => void) {
       count += more;
       untold += more;
       if (reason === lastReason && untold < tellEvery) return;
-      warn(`gave up ${untold} message${untold === 1 ? '' : 's'}, ${count} in all: ${reason}`);
+      warn(`dropped ${untold} message${untold === 1 ? '' : 's'}, ${count} in all: ${reason}`);
       lastReason = reason;
       untold = 0;
     },

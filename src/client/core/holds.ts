@@ -1,13 +1,13 @@
-// Which messages are just being sent, so that nobody else sends them too: each request notes their keys in
-// storage, with a time at which the note is void, for the page that made the request may be gone.
+// Which messages are being sent, so that nobody else sends them too. Each request notes their keys in storage, with a time
+// at which the note expires, since the page that made the request may be gone.
 
 import type { Clock, KeyValueStorage } from './adapters.js';
 import { clientLimits } from './limits.js';
 
 export type Holds = {
-  /** Notes that these keys are being sent; the result takes the note back. */
+  /** Notes that these keys are being sent. The returned function removes the note. */
   place(keys: readonly string[], ms: number): () => void;
-  /** The keys that are held now, each with the milliseconds that its hold lasts at most. */
+  /** The keys that are held now, each with the longest time in milliseconds that its hold still lasts. */
   current(): ReadonlyMap<string, number>;
 };
 
@@ -28,7 +28,7 @@ export function createHolds(
       for (const name of storage.keys(prefix)) {
         const [until, ...keys] = (storage.get(name) ?? '').split(' ');
         const left = Number(until) - clock.now();
-        // A note from further ahead was made before the clock was set back; one that is damaged is void too.
+        // A note that is further ahead was made before the clock was set back. Such a note, or a damaged one, has expired.
         if (left > 0 && left <= clientLimits.holdMsMax) {
           for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
         } else {

@@ -13,7 +13,7 @@ export function keysOf(appId: string) {
     consent: `${app}consent`,
     /** The global event properties, where there is no cookie. */
     properties: `${app}properties`,
-    /** Where messages of this app go, for when another app has been started since. */
+    /** The address for messages of this app, needed after another app was started. */
     url: `${app}url`,
     /** Until when nothing is sent, and why. */
     backoff: `${app}backoff`,
@@ -33,7 +33,7 @@ export function appsWithMessages(keys: readonly string[]): string[] {
   const apps = new Set<string>();
   let last = '';
   for (const key of keys) {
-    // Thousands of one app stand in a row.
+    // Thousands of keys of one app come in a row.
     if (last !== '' && key.startsWith(last)) continue;
     const [found = '', escaped] = /^sluice:([^:]*):q:/.exec(key) ?? [];
     last = found;

@@ -8,48 +8,48 @@ const KiB = 1024;
 export const clientLimits = {
   /** Calls that wait in memory for the start. */
   callsMax: 1000,
-  /** Messages and bytes of one app that wait to be sent; beyond them the oldest go. */
+  /** Messages and bytes of one app that may wait to be sent; beyond that the oldest are dropped. */
   queueMessagesMax: 5000,
   queueBytesMax: 2048 * KiB,
-  /** Of the properties of one call, and of the global event properties, as JSON. */
+  /** Bytes, as JSON, of the properties of one call, and of the global event properties. */
   propertiesBytesMax: 128 * KiB,
-  /** After so many bad properties of one call the rest of them is dropped unread. */
+  /** After this many bad properties of one call the rest is dropped unread. */
   propertiesDroppedMax: 100,
   batchMessagesMax: 200,
   batchBytesMax: 512 * KiB,
-  /** A page begins with batches of so many bytes; answers double that, time-outs halve it. */
+  /** A page begins with batches of this many bytes; answers double that, time-outs halve it. */
   batchBytesFirst: 64 * KiB,
   batchBytesMin: 4 * KiB,
-  /** Of a batch around its messages: app_id, time, pairing. */
+  /** Bytes of a batch besides its messages: app_id, time, pairing. */
   envelopeBytesMax: 8 * KiB,
   /** Browsers let 64 KiB be under way when a page ends. */
   exitBytesMax: 60_000,
-  /** One attempt to send a batch, besides the time that its bytes take. */
+  /** Time for one attempt to send a batch, in addition to the time that its bytes take. */
   requestMsMin: 20_000,
-  /** A slower upload is given up, and tried with fewer bytes: 64 kbit/s. */
+  /** A slower upload is aborted and retried with fewer bytes: 64 kbit/s. */
   uploadBytesPerMs: 8,
-  /** Nobody else sends a batch that is under way until so long after its deadline. */
+  /** For this long after its deadline nobody else sends a batch that is under way. */
   holdMarginMs: 2_000,
-  /** A hold from further ahead was made before the clock was set back. */
+  /** A hold that is further ahead was made before the clock was set back. */
   holdMsMax: 90_000,
-  /** The same for one sent when the page was hidden, whose answer may never be seen. */
+  /** The same for a batch that was sent when the page was hidden, whose answer may never be seen. */
   exitHoldMs: 5_000,
-  /** A tab that is shown sends after this: the one that was hidden for it sends at once what it has. */
+  /** A tab that is shown sends after this time, because the tab that was hidden sends at once what it has. */
   resumeMs: 250,
-  /** A tab without the browser's locks that sends says so again within this time. */
+  /** Without the browser's locks, a tab that sends renews its lease within this time. */
   leaseMs: 6_000,
   /**
-   * Nothing of a first user is sent before: until then tabs that open at once agree on one, where each sees within
-   * a third of it what another one wrote (browsers take some milliseconds).
+   * Nothing of a first user is sent before this time. Until then tabs that open at once agree on one user, if each sees
+   * within a third of it what another one wrote (browsers take some milliseconds).
    */
   settleMs: 1_000,
-  /** For this long at most a tab does not see what another one wrote, however busy the device is. */
+  /** The longest time until a tab sees what another one wrote, however busy the device is. */
   unseenMs: 10_000,
   backoffMsMin: 1_000,
   backoffMsMax: 5 * 60_000,
-  /** After so many refusals in a row without a message that was taken, the next ones wait as after a failure. */
+  /** After this many refusals in a row, without any accepted message, the next batches wait as after a failure. */
   refusalsMax: 20,
-  /** What has waited for so long is given up, once so many attempts in a row have failed. */
+  /** Messages that have waited this long are dropped, once this many attempts in a row have failed. */
   messageMsMax: 30 * 24 * 60 * 60_000,
   failuresForGivingUp: 20,
   /** A longer `Retry-After` counts as this. */
@@ -62,14 +62,14 @@ export const clientLimits = {
   pairedIntervalMs: 1_000,
   webSessionIdleMs: 30 * 60_000,
   mobileSessionIdleMs: 5 * 60_000,
-  /** How often, and how often over, a tab looks whether another one took back the properties that it added. */
-  propertiesLookMs: 300,
-  propertiesLooks: 5,
+  /** At what interval, and how many times, a tab checks whether another one overwrote the properties that it added. */
+  propertiesCheckMs: 300,
+  propertiesChecks: 5,
   /** Name, `=` and value of a cookie. */
   cookieBytesMax: 4096,
 } as const;
 
-/** Milliseconds that a request with a body of so many bytes may take. */
+/** Milliseconds that a request with a body of this many bytes may take. */
 export function requestMs(bytes: number): number {
   return clientLimits.requestMsMin + Math.ceil(bytes / clientLimits.uploadBytesPerMs);
 }

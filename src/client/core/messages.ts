@@ -4,10 +4,14 @@ import type { OutcomeCode } from '../../contract/outcomes.js';
 
 /** A property's value as the contract takes it. */
 export type PropertyValue = string | number;
+/** What calls may pass. Booleans become texts, lists are joined with `||`, and what is null or undefined is left out. */
+export type PropertyInput = PropertyValue | boolean | null | undefined | readonly (PropertyValue | boolean)[];
+/** The same for objects of an interface, which has no index signature. */
+export type PropertiesInput<T> = object & { readonly [Key in keyof T]: PropertyInput };
 export type Properties = { readonly [key: string]: PropertyValue };
 
 type Common = {
-  /** Unique; the server stores a message with an id it knows no second time. */
+  /** Unique: the server does not store a second message with the same id. */
   readonly id: string;
   /** The user at the call: an integer from 0 to 2^53 - 1 as text. */
   readonly user_id: string;
@@ -45,7 +49,7 @@ export type CollectRequest = {
   readonly messages: readonly Message[];
 };
 
-/** What the server says of one message. */
+/** The server's answer to one message. */
 export type MessageAnswer =
   | { readonly id?: string; readonly status: 'stored' | 'repeat' }
   | {

@@ -1,5 +1,5 @@
-// All that is to be sent for one app, the one recorded for now or a former one: its queue, its sender, and
-// whether the user lets it.
+// Everything that has to be sent for one app, the current or a former one: its queue, its sender, and whether the user
+// permits it.
 
 import type { Adapters } from './adapters.js';
 import { createBackoff } from './backoff.js';
@@ -23,20 +23,22 @@ export type OutboxOptions = {
 };
 
 export type Outbox = {
-  /** Where messages go from now on, and what is so as long as the user has not chosen. */
+  /** The address for messages from now on, and what holds as long as the user has not chosen. */
   start(baseUrl: string, optedOutByDefault: boolean): void;
   add(message: Message): void;
-  /** Adds user properties, joined to those of the same user that wait and were not sent yet. */
+  /** Adds user properties, joined to waiting ones of the same user that were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
   /**
-   * Gives what this page added and nobody sent yet to another user or session. The ids stay, so that nothing is
-   * stored twice should another tab send it at this moment.
+   * Moves messages that this page added and nobody has sent yet to another user or session. The ids stay, so nothing is
+   * stored twice if another tab sends them at this moment.
    */
   reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
   isOptedOut(): boolean;
   optOut(): void;
   optIn(): void;
-  /** Called before anything is sent; answers for how many milliseconds it has to wait yet. */
+  /** If the user has opted out, removes everything that is stored for the app but the choice. Returns whether so. */
+  heedOut(): boolean;
+  /** Called before anything is sent; returns for how many milliseconds that still has to wait. */
   setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
 };
@@ -46,6 +48,11 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   const keys = keysOf(appId);
   const newId = (): string => randomMessageId(randomBytes);
   let optedOutByDefault = false;
+  /**
+   * Since the user opted out. Tabs that removed at each other's changes what these had put back would never come to rest;
+   * only messages may still come, of a tab that does not know of the choice yet.
+   */
+  let isForgotten = false;
   let baseUrl: string | undefined;
   let beforeSending = (): number => 0;
   /** The last user properties that this page added. */
@@ -73,7 +80,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     intervalMs: options.intervalMs,
     pairing: () => options.pairing(appId),
     isOptedOut,
-    choice: consent.choice,
+    heedOut,
     beforeSending: () => beforeSending(),
     onDropped: options.onDropped,
     onAnswer: (answer, pairing) => options.onAnswer(appId, answer, pairing),
@@ -86,7 +93,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   function add(message: Message): string {
-    // For a page that starts another app; nothing is kept before there is something to send.
+    // For a page that starts another app. Nothing is kept until there is something to send.
     if (baseUrl !== undefined && storage.get(keys.url) !== baseUrl) storage.set(keys.url, baseUrl);
     const { key, bytes } = queue.add(message);
     sender.wake(bytes);
@@ -101,8 +108,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   /**
-   * Both as one message with an id of its own, or undefined when they have to stay apart. The id is new, so
-   * that nothing is lost should another tab be sending the former one at this moment.
+   * Both as one message with an id of its own, or undefined if they have to stay separate. The id is new, so nothing is lost
+   * if another tab is sending the former message at this moment.
    */
   function join(
     former: { readonly key: string; readonly message: UserPropertiesMessage },
@@ -122,6 +129,16 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     return fits ? { ...later, properties } : undefined;
   }
 
+  function heedOut(): boolean {
+    const isOut = consent.choice() === 'out';
+    if (isOut) {
+      for (const key of storage.keys(keys.app))
+        if (key.startsWith(keys.queue) || (!isForgotten && key !== keys.consent)) storage.remove(key);
+    }
+    isForgotten = isOut;
+    return isOut;
+  }
+
   return {
     start(url, optedOut) {
       baseUrl = url;
@@ -139,9 +156,10 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     },
     isOptedOut,
     optOut() {
+      isForgotten = false;
       consent.choose('out');
-      queue.clear();
     },
+    heedOut,
     optIn: () => consent.choose('in'),
     setBeforeSending(called) {
       beforeSending = called;

@@ -1,6 +1,6 @@
 // The messages of one app that wait to be sent, in storage, one key each: tabs that share the storage add and
-// remove without overwriting each other, and what a page leaves behind another one sends. The key tells the
-// order, the size and the id, so that the queue is bounded without reading its texts.
+// remove without overwriting each other, and another page sends what a page leaves behind. The key contains the order,
+// the size and the id, so the queue can be limited without reading its texts.
 //
 //   sluice:<app>:q:<order>.<bytes>.<kind>.<id>
 //
@@ -12,44 +12,42 @@ import type { Message } from './messages.js';
 import { utf8Bytes } from './text.js';
 
 export type Queue = {
-  /** Puts a message at the end and answers its key and size; the oldest go when there are too many. */
+  /** Puts a message at the end and returns its key and size. Drops the oldest if there are too many. */
   add(message: Message): { readonly key: string; readonly bytes: number };
-  /** The keys of all that waits, oldest first. */
+  /** The keys of all waiting messages, the oldest first. */
   keys(): string[];
-  /** The message's text, or undefined when it is gone or damaged (and then removed). */
+  /** The message's text; undefined if it is gone, or damaged, in which case it is removed. */
   read(key: string): { readonly text: string; readonly message: Message } | undefined;
   remove(key: string): void;
-  /** Gives up what was put in so many milliseconds ago or earlier; answers how much that was. */
+  /** Drops messages of at least this age in milliseconds; returns how many. */
   removeOlderThan(ms: number): number;
   /**
-   * Puts other messages of about the same size in the place of those that wait and that this page added, except
-   * where `change` answers undefined. Only its own: two tabs that change a message undo each other's change.
+   * Replaces waiting messages that this page added by others of about the same size, except where `change` returns
+   * undefined. Only its own: two tabs that change the same message undo each other's change.
    */
   rewrite(change: (message: Message, key: string) => Message | undefined): void;
-  /** Whether a message waits under the key, with none of the same type behind it. */
+  /** Whether a message waits under the key and no later one of the same type does. */
   isLastOfItsType(key: string): boolean;
-  clear(): void;
 };
 
 export type QueueOptions = {
   readonly storage: KeyValueStorage;
   readonly prefix: string;
   readonly clock: Clock;
-  /** The keys of messages that are just being sent: such ones are not pushed out. */
+  /** The keys of messages that are being sent: those are not pushed out. */
   readonly held: () => ReadonlyMap<string, unknown>;
-  /** Told how many messages were pushed out or found damaged. */
+  /** Called with how many messages were pushed out or found damaged. */
   readonly onDropped: (count: number, reason: string) => void;
 };
 
 /**
- * Other tabs add too, so the number is compared after this many additions. To bring 5,000 keys into their order takes
- * milliseconds: that is done when others have changed it, and a full queue makes room for this part of its bounds at
- * once.
+ * Other tabs add too, so the number is compared after this many additions. Sorting 5,000 keys takes milliseconds, so it is
+ * done only when others have changed them, and a full queue makes room for this part of its bounds at once.
  */
 const lookEvery = 50;
 const roomPart = 1 / 100;
 
-/** Of the order in a key. */
+/** Digits of the order in a key. */
 const orderLength = 11;
 
 /** A clock beyond this (the year 2255) does not decide the order: the number would lose digits. */
@@ -60,7 +58,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   let count = 0;
   let bytes = 0;
   let addedSinceLook = lookEvery;
-  /** The keys of what this page added and nobody was seen to remove. */
+  /** The keys of messages that this page added and has not seen removed. */
   const own = new Set<string>();
 
   function keys(): string[] {
@@ -70,12 +68,12 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     bytes = 0;
     for (const key of all) bytes += bytesOf(key);
     const newest = all[count - 1];
-    // Bounded: beyond 2^53 the next ones would all get the same order.
+    // Limited: beyond 2^53 all later messages would get the same order.
     if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
     return all;
   }
 
-  /** Time decides between tabs; a clock that was set back does not put new messages before old ones. */
+  /** Time decides the order between tabs. A clock that was set back does not put new messages before old ones. */
   function nextOrder(): string {
     const now = clock.now();
     lastOrder = Math.max(lastOrder + 1, now > 0 && now < latestMs ? Math.floor(now) * 1000 : 0);
@@ -158,7 +156,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       }
     },
     isLastOfItsType(key) {
-      // As storage has it now, and without bringing it into order: asked at every call that sets user properties.
+      // As storage has it now, unsorted: every call that sets user properties asks for it.
       let isThere = false;
       for (const other of storage.keys(prefix)) {
         if (other === key) isThere = true;
@@ -171,9 +169,6 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       const old = keys().filter((key) => orderOf(key) < before);
       for (const key of old) remove(key);
       return old.length;
-    },
-    clear() {
-      for (const key of keys()) remove(key);
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import type { RandomBytes } from './adapters.js';
 
-/** An integer from 0 to 2^53 - 1, every one as likely, as decimal text. */
+/** An integer from 0 to 2^53 - 1, all equally likely, as decimal text. */
 export function randomUserId(randomBytes: RandomBytes): string {
   const bytes = randomBytes(7);
   let value = (bytes[0] ?? 0) & 0x1f;

@@ -1,6 +1,7 @@
-// Turns calls for one app into messages, each for the user and the session of its moment.
+// Turns calls for one app into messages, each for the user and the session at that moment.
 
 import type { Adapters } from './adapters.js';
+import type { Review } from './before-send.js';
 import { createEventProperties, type EventProperties } from './event-properties.js';
 import { keysOf } from './keys.js';
 import type { Properties } from './messages.js';
@@ -21,7 +22,10 @@ export type Recorder = {
   event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
   identify(identity: string, atMs: number): void;
   userProperties(properties: Properties, atMs: number): void;
-  /** Takes over the user and session on which the tabs agreed, also for what waits and was not sent yet. */
+  /**
+   * Takes over what the tabs have agreed on: the user and session, also for waiting messages that were not sent yet, and
+   * that the user has opted out, which leaves nothing on the device but that choice.
+   */
   agree(): void;
 };
 
@@ -30,6 +34,7 @@ export function createRecorder(
   adapters: Adapters,
   outbox: Outbox,
   sessionIdleMs: () => number,
+  review: Review,
   warn: Warn,
 ): Recorder {
   const { storage, clock, randomBytes } = adapters;
@@ -57,8 +62,9 @@ export function createRecorder(
   );
 
   function agree(): void {
+    if (outbox.heedOut()) eventProperties.clear();
     user.peek();
-    session.look();
+    session.noticeReplacement();
   }
 
   outbox.setBeforeSending(() => {
@@ -86,14 +92,20 @@ export function createRecorder(
     event(event, own, atMs, autocaptured) {
       if (outbox.isOptedOut()) return;
       const properties = mergeProperties(eventProperties.current(), own, warn);
-      outbox.add({ type: 'event', ...common(atMs), event, properties, autocaptured });
+      const draft = review({ type: 'event', event, properties, autocaptured });
+      // The page's function may have opted out.
+      if (draft === undefined || outbox.isOptedOut()) return;
+      const { event: name, properties: kept } = draft;
+      outbox.add({ type: 'event', ...common(atMs), event: name, properties: kept, autocaptured });
     },
     identify(identity, atMs) {
       if (!outbox.isOptedOut()) outbox.add({ type: 'identify', ...common(atMs), identity });
     },
     userProperties(properties, atMs) {
       if (outbox.isOptedOut()) return;
-      outbox.addUserProperties({ type: 'user_properties', ...common(atMs), properties });
+      const kept = review({ type: 'user_properties', properties })?.properties;
+      if (kept === undefined || Object.keys(kept).length === 0 || outbox.isOptedOut()) return;
+      outbox.addUserProperties({ type: 'user_properties', ...common(atMs), properties: kept });
     },
     agree,
   };

@@ -1,8 +1,9 @@
-// What of a call's arguments may be sent. Whatever is not as the contract says is left out with a warning that
-// says why; nothing a page hands over makes these functions throw. The results share nothing with the arguments.
+// Which of a call's arguments may be sent. Anything that does not meet the contract is left out, with a warning that says
+// why. Nothing that a page passes makes these functions throw. The results share nothing with the arguments.
 
 import { wouldMergeStrangers } from '../../contract/identities.js';
 import {
+  arrayDelimiter,
   counts,
   lengths,
   reservedAutocapturedPropertyKeys,
@@ -11,13 +12,13 @@ import {
 } from '../../contract/lengths.js';
 import { clientLimits } from './limits.js';
 import type { Properties, PropertyValue } from './messages.js';
-import { cutToCodePoints, isBroken, isLongerThan, utf8Bytes } from './text.js';
+import { cutToCodePoints, hasLoneSurrogate, isLongerThan, utf8Bytes } from './text.js';
 
 export type Warn = (line: string) => void;
 
 export type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
-  /** Of a value, in code points. */
+  /** The longest value, in code points. */
   readonly valueMax: number;
   /** Whether longer values are cut instead of left out. */
   readonly cuts?: boolean;
@@ -31,14 +32,14 @@ export const userRules: PropertyRules = {
   reserved: reservedUserPropertyKeys,
   valueMax: lengths.userPropertyValueMax,
 };
-/** For what the library records by itself. */
+/** For events that the library itself records. */
 export const autocaptureRules: PropertyRules = {
   reserved: reservedAutocapturedPropertyKeys,
   valueMax: lengths.propertyValueMax,
   cuts: true,
 };
 
-/** The name of an event, or undefined when no event can have it. */
+/** The name of an event, or undefined if an event cannot have it. */
 export function checkEventName(name: unknown, warn: Warn): string | undefined {
   const reason = faultOfText(name, lengths.clientEventMax);
   if (reason === undefined) return name as string;
@@ -46,7 +47,7 @@ export function checkEventName(name: unknown, warn: Warn): string | undefined {
   return undefined;
 }
 
-/** An identity, or undefined when nobody can be identified by it. */
+/** An identity, or undefined if nobody can be identified by it. */
 export function checkIdentity(identity: unknown, allowed: readonly string[], warn: Warn): string | undefined {
   let reason = faultOfText(identity, lengths.clientIdentityMax);
   if (reason === undefined) {
@@ -60,13 +61,13 @@ export function checkIdentity(identity: unknown, allowed: readonly string[], war
 
 /** Why a text cannot be a name or an identity; undefined when it can. */
 export function faultOfText(text: unknown, max: number): string | undefined {
-  if (typeof text !== 'string') return 'is no string';
+  if (typeof text !== 'string') return 'is not a string';
   return text === '' ? 'is empty' : faultOfCharacters(text, max);
 }
 
 function faultOfCharacters(text: string, max: number): string | undefined {
   if (isLongerThan(text, max)) return `has more than ${max} characters`;
-  return isBroken(text) ? 'holds half a character' : undefined;
+  return hasLoneSurrogate(text) ? 'holds half a character' : undefined;
 }
 
 /** The properties that may be sent; null and undefined have none. */
@@ -76,13 +77,13 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   try {
     keys = keysOfProperties(input);
   } catch {
-    warn('the properties are dropped: they are no readable object.');
+    warn('the properties are dropped: they are not a readable object.');
     return {};
   }
   const collected = collectProperties(clientLimits.propertiesBytesMax);
   let taken = 0;
   for (let at = 0; at < keys.length; at++) {
-    // However many there are, the page goes on soon, and the developer can read what is wrong.
+    // However many there are, the page continues soon, and the developer can read what is wrong.
     if (taken === counts.propertiesMax || at - taken === clientLimits.propertiesDroppedMax) {
       warnOfMany(keys.length - at, warn);
       break;
@@ -90,14 +91,16 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
     const key = keys[at] as string;
     const value = readValue(input as object, key, rules);
     const reason = faultOfProperty(key, value, rules);
-    if (reason !== undefined) warn(dropped(key, reason));
+    // Optional properties that are absent.
+    if (value === undefined || value === null) taken++;
+    else if (reason !== undefined) warn(dropped(key, reason));
     else if (collected.put(key, value as PropertyValue)) taken++;
     else warn(dropped(key, 'there are too many'));
   }
   return collected.properties;
 }
 
-/** Throws where there are none to read: at an array or a text, and at a map or a date, which hold theirs elsewhere. */
+/** Throws for arrays and texts, which have no such properties, and for maps and dates, which keep theirs elsewhere. */
 function keysOfProperties(input: unknown): string[] {
   if (typeof input !== 'object' || Array.isArray(input)) throw input;
   const keys = Object.keys(input as object);
@@ -146,8 +149,8 @@ export function propertiesBytes(properties: Properties): number {
 }
 
 /**
- * Gives an object a property. Defined, not assigned, so that `__proto__` is a key like any other; and by a descriptor
- * that inherits nothing, for a page may have given every object a getter.
+ * Gives an object a property. It is defined, not assigned, so that `__proto__` is a key like any other. The descriptor
+ * inherits nothing, since a page may have given every object a getter.
  */
 export function define(object: object, key: string, value: unknown): void {
   const descriptor: PropertyDescriptor = Object.create(null);
@@ -165,10 +168,19 @@ const unreadable = Symbol();
 function readValue(input: object, key: string, rules: PropertyRules): unknown {
   try {
     const value = (input as Record<string, unknown>)[key];
+    // As lenient environments store them.
+    if (typeof value === 'boolean') return String(value);
+    if (Array.isArray(value)) return joined(value, rules);
     return rules.cuts && typeof value === 'string' ? cutToCodePoints(value, rules.valueMax) : value;
   } catch {
     return unreadable;
   }
+}
+
+/** A list as the one text that is stored, cut; as it is if it holds anything else than values. */
+function joined(list: readonly unknown[], rules: PropertyRules): unknown {
+  const isRight = list.every((value) => typeof value === 'boolean' || !faultOfValue(value, rules));
+  return isRight && list.length > 0 ? cutToCodePoints(list.join(arrayDelimiter), rules.valueMax) : list;
 }
 
 function faultOfProperty(key: string, value: unknown, rules: PropertyRules): string | undefined {
@@ -179,7 +191,7 @@ function faultOfProperty(key: string, value: unknown, rules: PropertyRules): str
 }
 
 function faultOfValue(value: unknown, rules: PropertyRules): string | undefined {
-  if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'is no finite number';
+  if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'is not a finite number';
   if (value === unreadable) return 'cannot be read';
   if (typeof value !== 'string') return 'is neither a number nor a string';
   return faultOfCharacters(value, rules.valueMax);

@@ -1,5 +1,5 @@
-// Sends one app's queue: in batches after an interval, one request at a time over all tabs, again after failures.
-// A message leaves the queue when the server has answered for it, and no earlier.
+// Sends one app's queue: in batches after an interval, one request at a time over all tabs, and again after failures.
+// A message leaves the queue only when the server has answered for it.
 
 import type { SendingTurn, Transport, TransportAnswer } from './adapters.js';
 import { type Batch, chooseBatch } from './batch.js';
@@ -15,27 +15,26 @@ export type SenderOptions = DeliveryOptions & {
   readonly holds: Holds;
   readonly transport: Transport;
   readonly turn: SendingTurn;
-  /** These are asked at each use, since they change while the sender lives. Without an address nothing goes. */
+  /** Read at each use, since they change while the sender lives. Without an address nothing is sent. */
   readonly baseUrl: () => string | undefined;
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
   readonly isOptedOut: () => boolean;
-  /** What the visitor has chosen, if anything. */
-  readonly choice: () => string | undefined;
-  /** Called before anything is chosen to be sent; answers for how many milliseconds it has to wait yet. */
+  readonly heedOut: () => unknown;
+  /** Called before messages are chosen for sending; returns for how many milliseconds that still has to wait. */
   readonly beforeSending: () => number;
 };
 
 export type Sender = {
-  /** A message of this size was added; it goes with the next batch. */
+  /** To be told that a message of this size was added; it goes with the next batch. */
   wake(bytes: number): void;
-  /** Looks within about two intervals whether another tab left something behind. */
+  /** Checks within about two intervals whether another tab left something behind. */
   watch(): void;
   /** Sends what may be sent now; settles when that was tried. Never rejects. */
   flush(): Promise<void>;
-  /** It is worth trying again: ends waits that the server did not ask for. */
+  /** To be told that it is worth trying again: ends waits that the server did not ask for. */
   resume(): void;
-  /** The page may end now: sends what fits into the bytes, and answers how many it took. */
+  /** To be told that the page may end now: sends what fits into this many bytes, and returns how many it took. */
   exit(bytesMax: number): number;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;
@@ -54,7 +53,7 @@ export function createSender(options: SenderOptions): Sender {
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
 
-  /** Sees to it that a round begins within the time; an earlier one that is due already stays. */
+  /** Ensures that a round begins within the time; an earlier round stays as planned. */
   function arm(ms: number): void {
     const at = clock.now() + ms;
     if (cancelTimer !== undefined && timerAt <= at) return;
@@ -66,7 +65,7 @@ export function createSender(options: SenderOptions): Sender {
     });
   }
 
-  /** Begins a round, or one more after that which goes on now. */
+  /** Begins a round, or another one after the present round. */
   function run(): Promise<void> {
     if (current === undefined) {
       current = round()
@@ -99,7 +98,7 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   async function settled(): Promise<void> {
-    // Another tab's user may have come meanwhile, and be younger.
+    // Meanwhile another tab's user may have come, and may be younger.
     for (let ms = options.beforeSending(); ms > 0; ms = options.beforeSending()) {
       await new Promise<void>((resolve) => void clock.setTimer(ms, resolve));
     }
@@ -107,10 +106,9 @@ export function createSender(options: SenderOptions): Sender {
 
   /** Whether nothing may be sent: there is no address, or the user opted out. */
   function isStopped(): boolean {
-    const choice = options.choice();
-    // Perhaps in another tab, which cannot clear what is only in this one's memory. Where nobody has chosen, other
+    // The user may have opted out in another tab, which cannot clear this page's memory. Where nobody has chosen, other
     // pages may record and send.
-    if (choice === 'out') queue.clear();
+    options.heedOut();
     return options.isOptedOut() || options.baseUrl() === undefined;
   }
 
@@ -133,7 +131,7 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  /** A page may record each request that it sees: what it adds while it sends would be sent without end. */
+  /** A page may record each request that it sees; if messages added during a round went with it, it would never end. */
   function newestKey(): string {
     return queue.keys().slice(-1)[0] ?? '';
   }
@@ -173,7 +171,7 @@ export function createSender(options: SenderOptions): Sender {
       onFault();
     }
     underWay = undefined;
-    // The hold ends last: other tabs see these writes late, but in their order.
+    // The hold ends last: other tabs see these writes later, but in this order.
     try {
       delivery.settle(batch, answer, pairing);
     } finally {
@@ -190,7 +188,7 @@ export function createSender(options: SenderOptions): Sender {
     return `${options.baseUrl()?.replace(/\/+$/, '')}/api/collect`;
   }
 
-  /** Joined from the texts as they are stored, so that a repeat has the same bytes. */
+  /** Joined from the stored texts, so that a repeat has the same bytes. */
   function bodyOf(texts: readonly string[]): string {
     const pairing = options.pairing();
     return `{"app_id":${JSON.stringify(options.appId)},"sent_at":"${timestampOf(clock.now())}"${
@@ -203,7 +201,7 @@ export function createSender(options: SenderOptions): Sender {
     if (isStopped() || (ms > 0 && asked)) return 0;
     const held = new Map(holds.current());
     if (underWay !== undefined) {
-      // Its answer may never be seen: whoever comes next need not wait for a time-out.
+      // Its answer may never be seen, so the next page need not wait for a time-out.
       underWay.lift();
       underWay.lift = holds.place(underWay.keys, clientLimits.exitHoldMs);
       if (!underWay.outlivesPage) for (const key of underWay.keys) held.delete(key);
@@ -212,7 +210,7 @@ export function createSender(options: SenderOptions): Sender {
     const lastKey = newestKey();
     let used = 0;
     for (;;) {
-      // What never fits the end of a page waits for the next one, and keeps nothing else from going.
+      // A message that never fits into the end of a page waits for the next page, and does not block the others.
       const messageBytesMax = clientLimits.exitBytesMax - envelopeBytes;
       const batch = choose(lastKey, held, bytesMax - used - envelopeBytes, messageBytesMax);
       if (batch.messages.length === 0) break;
@@ -225,7 +223,7 @@ export function createSender(options: SenderOptions): Sender {
     return used;
   }
 
-  /** Bytes that were handed over; 0 when they could not be. */
+  /** How many bytes were handed over; 0 if that was not possible. */
   function sendAtExit(batch: Batch, bytesMax: number): number {
     const body = bodyOf(batch.texts);
     const bytes = utf8Bytes(body);

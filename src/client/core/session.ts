@@ -1,18 +1,18 @@
-// The current session of an app: a random id that lasts until nothing was called for the idle time. Storage is
-// the truth, so that tabs share one session and pages continue it. Tabs that find it over at the same moment each
-// begin one; storage keeps the last that was written, and the other tabs take that over.
+// The current session of an app: a random id that lasts until no call was made for the idle time. Storage is the truth, so
+// tabs share one session and pages continue it. Tabs that find it over at the same moment each begin one; storage keeps
+// the last one written, and the other tabs take that over.
 
 import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
-import { madeAtOnce } from './time.js';
+import { couldNotSeeEachOther } from './time.js';
 
 export type Session = {
-  /** The id of the session, which a call uses now: idle time begins anew. */
+  /** The id of the session. A call uses it now, so the idle time begins again. */
   use(): string;
   /** Begins a new session. */
   renew(): string;
-  /** Looks whether another tab's session took the place of this one. */
-  look(): void;
+  /** Checks whether another tab's session took the place of this one. */
+  noticeReplacement(): void;
 };
 
 export type SessionOptions = {
@@ -21,14 +21,14 @@ export type SessionOptions = {
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
   readonly idleMs: () => number;
-  /** Told that a session gave way to the one that another tab began at the same time. */
+  /** Called when a session gave way to the one that another tab began at the same time. */
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
-/** `begunMs`: when it began, if it did because there was none or the last one was over. */
+/** `begunMs`: when it began, if it began because there was none or the last one was over. */
 type State = { readonly id: string; readonly usedMs: number; readonly begunMs: number | undefined };
 
-/** A use is written down when the last one written is older than this. */
+/** A use is written if the last written use is older than this. */
 const writeEveryMs = 1000;
 
 export function createSession({
@@ -45,7 +45,7 @@ export function createSession({
     const former = known;
     known = parseState(storage.get(key) ?? '');
     if (former !== undefined && known !== undefined && former.id !== known.id) {
-      if (madeAtOnce(former.begunMs, known.begunMs)) onReplaced(former.id, known.id);
+      if (couldNotSeeEachOther(former.begunMs, known.begunMs)) onReplaced(former.id, known.id);
     }
     return known;
   }
@@ -64,10 +64,14 @@ export function createSession({
     return idle < writeEveryMs ? state.id : keep(state.id, state.begunMs);
   }
 
-  return { use, renew: () => keep(randomUserId(randomBytes), undefined), look: () => void read() };
+  return {
+    use,
+    renew: () => keep(randomUserId(randomBytes), undefined),
+    noticeReplacement: () => void read(),
+  };
 }
 
-/** The session in a stored text, `id used` or `id used begun`; undefined when there is none in it. */
+/** The session in a stored text, `id used` or `id used begun`; undefined if the text has none. */
 function parseState(text: string): State | undefined {
   const [id, used, begun] = text.split(' ');
   if (!isUserId(id)) return undefined;

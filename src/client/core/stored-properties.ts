@@ -1,4 +1,4 @@
-// The global event properties in the device's storage, where no cookie is to be had.
+// The global event properties in the device's storage, where there are no cookies.
 
 import type { KeyValueStorage, TextStore } from './adapters.js';
 import { keysOf } from './keys.js';

@@ -1,4 +1,4 @@
-// Sizes of text, as the contract (code points) and the wire (bytes of UTF-8) count them. Pure.
+// Sizes of text, as the contract counts them (code points) and as the wire does (bytes of UTF-8). Pure.
 
 /** Whether a text has more than `max` Unicode code points. */
 export function isLongerThan(text: string, max: number): boolean {
@@ -30,8 +30,8 @@ export function utf8Bytes(text: string): number {
   return bytes;
 }
 
-/** Whether a text holds half of a surrogate pair, which is no Unicode text and which the server refuses. */
-export function isBroken(text: string): boolean {
+/** Whether a text holds half of a surrogate pair. Such a text is not Unicode, and the server refuses it. */
+export function hasLoneSurrogate(text: string): boolean {
   return /[\ud800-\udfff]/u.test(text);
 }
 

@@ -2,15 +2,15 @@
 
 import { clientLimits } from './limits.js';
 
-/** Taken once: a page may put something else in its place. */
+/** Taken once, since a page may replace it. */
 const FirstDate = Date;
 
-/** RFC 3339 with milliseconds in UTC; a clock beyond the years that it can write counts as the nearest. */
+/** RFC 3339 with milliseconds in UTC. A clock beyond the years of that format counts as the nearest one. */
 export function timestampOf(ms: number): string {
   return new FirstDate(Math.min(Math.max(ms || 0, 0), lastMs)).toISOString();
 }
 
-/** Milliseconds since 1970 of a date as HTTP has it; `NaN` for another text. */
+/** Milliseconds since 1970 of a date in HTTP's format; `NaN` for other texts. */
 export function msOfDate(text: string): number {
   return FirstDate.parse(text);
 }
@@ -18,8 +18,8 @@ export function msOfDate(text: string): number {
 /** The end of the year 9999. */
 const lastMs = 253402300799999;
 
-/** Whether what was begun at these times was begun by tabs that did not see each other's. */
-export function madeAtOnce(oneMs: number | undefined, otherMs: number | undefined): boolean {
-  // Nothing that is not known is near anything.
+/** Whether tabs that began something at these times could not see each other's. */
+export function couldNotSeeEachOther(oneMs: number | undefined, otherMs: number | undefined): boolean {
+  // An unknown time is not near any other.
   return Math.abs(Number(oneMs) - Number(otherMs)) <= clientLimits.unseenMs;
 }

@@ -1,19 +1,19 @@
-// The current user of an app: a random id, and an identity once identified. Storage is the truth, read at each
-// call, so that tabs share one user. Tabs that open at once before there is a user each make one, for none sees the
-// other's at first. Storage keeps the last that was written; who made another one takes that over.
+// The current user of an app: a random id, and an identity once identified. Storage is the truth and is read at each
+// call, so tabs share one user. If tabs open at once before there is a user, each makes one, since none sees the others'
+// at first. Storage keeps the last one written; tabs that made another one take that over.
 
 import { lengths } from '../../contract/lengths.js';
 import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { clientLimits } from './limits.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { faultOfText, hasOwn } from './sanitize.js';
-import { madeAtOnce } from './time.js';
+import { couldNotSeeEachOther } from './time.js';
 
 export type User = {
   readonly id: string;
-  /** Always a property of its own: one that a page adds to every object is nobody's. */
+  /** Always an own property: a property that a page adds to every object does not count. */
   readonly identity: string | undefined;
-  /** When it was made, if there was no user before: another tab may have made one too. */
+  /** When the user was made, if there was none before: another tab may have made one too. */
   readonly firstMs?: number | undefined;
 };
 
@@ -35,7 +35,7 @@ export type UserStateOptions = {
   readonly key: string;
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
-  /** Told that a user gave way to the one that another tab made at the same time. */
+  /** Called when a user gave way to the one that another tab made at the same time. */
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
@@ -61,9 +61,9 @@ export function createUserState({
   }
 
   function takeOver(lost: User, kept: User): void {
-    if (lost.id === kept.id || !madeAtOnce(lost.firstMs, kept.firstMs)) return;
+    if (lost.id === kept.id || !couldNotSeeEachOther(lost.firstMs, kept.firstMs)) return;
     const { identity } = lost;
-    // Both were identified already, as different people: then they are two.
+    // Both were already identified, as different people: then they are two users.
     if (identity !== undefined && kept.identity !== undefined && identity !== kept.identity) return;
     if (identity !== undefined) keep({ ...kept, identity });
     onReplaced(lost.id, kept.id);
@@ -94,7 +94,7 @@ export function createUserState({
     renew(identity) {
       const user = { id: randomUserId(randomBytes), identity };
       if (keep(user)) return;
-      // The former user would be back at the next start: rather nobody is.
+      // Otherwise the former user would be back at the next start; no user is better.
       storage.remove(key);
       keep(user);
     },
@@ -102,20 +102,20 @@ export function createUserState({
       const { firstMs } = peek() ?? {};
       if (firstMs === undefined || storage.onChange === undefined) return 0;
       const ms = firstMs + clientLimits.settleMs - clock.now();
-      // Longer than any: the clock was set back since.
+      // Longer than any such wait: the clock was set back since.
       return ms > 0 && ms <= clientLimits.settleMs ? ms : 0;
     },
   };
 }
 
-/** The user in a stored text; undefined when it is damaged, and then a new one begins. */
+/** The user in a stored text; undefined if it is damaged; then a new user begins. */
 function parseUser(text: string): User | undefined {
   try {
     const stored = JSON.parse(text) ?? {};
     const { id, firstMs } = stored;
     const identity = hasOwn(stored, 'identity') ? stored.identity : undefined;
     if (!isUserId(id)) return undefined;
-    // One that the server refuses would have every message refused.
+    // The server would refuse every message of a user that it does not accept.
     if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
       return undefined;
     return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };

@@ -1,16 +1,16 @@
-// What the mobile surfaces need of the phone. Each is shaped so that what React Native and its usual packages
-// offer can be handed over as it is; a native app wraps its own. A function that adds a listener may return
-// whatever takes it away again. An adapter that throws costs a warning, never the app.
+// What the mobile surfaces need from the phone. What React Native and its usual packages offer can be passed as it is; a
+// native app wraps its own. A function that adds a listener may return whatever removes it again. If an adapter throws,
+// that costs a warning, never the app.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
 
-/** Text that survives the app. AsyncStorage fits; so does anything that answers at once. */
+/** Text that outlives the app. AsyncStorage fits; so does anything that answers at once. */
 export type DeviceStorage = {
   getItem(key: string): Eventually<string | null | undefined>;
   setItem(key: string, text: string): Eventually<unknown>;
   removeItem(key: string): Eventually<unknown>;
   getAllKeys(): Eventually<readonly string[]>;
-  /** Many at once, in any order; without it each key is asked for. As AsyncStorage has it up to its version 2. */
+  /** Reads many keys at once, in any order, as AsyncStorage does up to version 2; without it each key is read alone. */
   multiGet?(keys: readonly string[]): Eventually<readonly (readonly [key: string, text: string | null])[]>;
 };
 
@@ -61,7 +61,7 @@ export type PairingAdapters = {
   readonly onShake?: (listener: () => void) => unknown;
 };
 
-/** What concerns the place a program runs in, not the phone; tests give their own. */
+/** What depends on the JavaScript runtime, not on the phone; tests pass their own. */
 export type RuntimeAdapters = {
   /** Default: the system's clock and timers. */
   readonly clock?: Clock;

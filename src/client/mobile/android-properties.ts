@@ -16,8 +16,8 @@ type Warn = (line: string) => void;
 type Entry = readonly [key: unknown, value: unknown];
 
 /**
- * The map with its keys and values as text, without nulls. What has no text of its own (objects, numbers that are
- * not finite, what cannot be read) is refused with a warning like on every surface: a key here, a value later.
+ * The map with its keys and values as text, without nulls. Anything without a text form (objects, numbers that are not
+ * finite, unreadable values) is refused with a warning, as on every surface: keys here, values later.
  */
 export function toTextProperties(map: unknown, warn: Warn): Properties {
   const entries = entriesOf(map);
@@ -53,7 +53,7 @@ function toObject(entries: readonly Entry[], warn: Warn): Properties {
   return object;
 }
 
-/** Undefined for what has none or cannot be read, of which the core says what is the matter. */
+/** Undefined for a value that has none or cannot be read; the core then says what is wrong. */
 function entriesOf(map: unknown): readonly Entry[] | undefined {
   try {
     if (map instanceof Map) return Array.from(map);
@@ -81,7 +81,7 @@ function isPresent(value: unknown): boolean {
   return value !== null && value !== undefined;
 }
 
-/** What has a text of its own as this text; all else as it is. */
+/** A value with a text form as that text; any other value as it is. */
 export function toText(value: unknown): unknown {
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
   return Number.isFinite(value) ? String(value) : value;

@@ -1,4 +1,4 @@
-// Calls of what the app handed over. Whatever an adapter does, the app goes on.
+// Calls the app's adapters. Whatever an adapter does, the app goes on.
 
 /** The adapter's result; undefined, and a warning that names the adapter, when it threw. */
 export function attempt<T>(warn: (line: string) => void, adapterName: string, call: () => T): T | undefined {

@@ -32,7 +32,7 @@ export function createGesture(onGesture: () => void): Gesture {
   };
 }
 
-/** Takes a listener away by what adding it returned: a function, or an object with `remove`, or nothing. */
+/** Removes a listener by what adding it returned: a function, an object with `remove`, or nothing. */
 function remove(listening: unknown): void {
   if (typeof listening === 'function') listening();
   else if (hasRemove(listening)) listening.remove();

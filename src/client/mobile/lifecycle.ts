@@ -1,5 +1,5 @@
-// The core's lifecycle from the adapters of a phone: recording begins when the storage is loaded; the app is
-// hidden when it leaves the front, and it is worth trying again when it is back there or the network is back.
+// The core's lifecycle, from the adapters of a phone. Recording begins when the storage is loaded. The app is hidden when it
+// leaves the foreground. It is worth trying again when the app or the network is back.
 
 import type { Lifecycle } from '../core/adapters.js';
 import type { DeviceAdapters } from './adapters.js';
@@ -12,7 +12,7 @@ export type DeviceLifecycle = Lifecycle & {
   ready(): void;
 };
 
-/** Makes a lifecycle of a device that is not known yet. */
+/** Makes a lifecycle before the device is known. */
 export function createDeviceLifecycle(): DeviceLifecycle {
   const hideListeners: (() => void)[] = [];
   const resumeListeners: (() => void)[] = [];

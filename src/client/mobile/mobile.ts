@@ -1,6 +1,6 @@
-// What the mobile surfaces share: one client of the core, made at `configure` and wired to the phone as soon as
-// the phone is known, with pairing, its gesture and screen views around it. A surface is a thin object over it
-// that has its platform's operations and no others.
+// What the mobile surfaces share: one client of the core with pairing, its gesture and screen views. `configure` makes it,
+// and it is wired to the phone as soon as the phone is known. A surface is a thin object over it that has its platform's
+// operations and no others.
 
 import { type Client, createClient } from '../core/client.js';
 import { clientLimits } from '../core/limits.js';
@@ -27,13 +27,13 @@ type Wired = {
 };
 
 export type Mobile = {
-  /** Takes the options; once more, other ones apply from the next start on, and the runtime stays. */
+  /** Takes the options. In later calls new options apply from the next start on, and the runtime stays. */
   configure(options: MobileOptions): void;
-  /** Takes the phone, the first time; `configure` comes before. */
+  /** Takes the phone, at the first call. `configure` must come before. */
   attach(device: Device): void;
   /** `operation`: what the platform calls it. */
   start(operation: string, appId: string): void;
-  /** Runs an operation on the client; before `configure`, and when it throws, it is a warning instead. */
+  /** Runs an operation on the client. If `configure` is missing, or if the operation throws, it only warns. */
   run(operation: string, work: (client: Client) => void): void;
   /** Seconds, above 0. */
   changeInterval(seconds: number): void;
@@ -47,7 +47,7 @@ export type Mobile = {
   readonly identity: string | undefined;
 };
 
-/** Makes what a surface stands on. Nothing happens before `configure`; nothing throws. */
+/** Makes the base of a surface. Nothing happens before `configure`, and nothing throws. */
 export function createMobile(): Mobile {
   let options: ReadOptions | undefined;
   let wired: Wired | undefined;
@@ -90,7 +90,7 @@ export function createMobile(): Mobile {
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // A console that throws: there is nobody left to tell.
+      // The console throws: there is nobody left to tell.
     }
   }
 

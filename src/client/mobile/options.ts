@@ -1,4 +1,4 @@
-// What every mobile surface is configured with.
+// The configuration of every mobile surface.
 
 import type { RandomBytes } from '../core/adapters.js';
 import type { RuntimeAdapters } from './adapters.js';
@@ -9,7 +9,7 @@ export type MobileOptions = RuntimeAdapters & {
   readonly baseUrl: string;
   /** Record nothing until `optIn` is called, unless the user chose before. Default: false. */
   readonly optedOut?: boolean;
-  /** Identities that are taken although they look like a word that many users would share. */
+  /** Identities to accept although they are words that many users would share. */
   readonly allowIdentities?: readonly string[];
   /** Whether each screen shown becomes an event `Screen View`. Default: true. */
   readonly screenViews?: boolean;
@@ -24,7 +24,7 @@ export type ReadOptions = Runtime & {
   readonly screenViews: boolean;
 };
 
-/** Why nothing can be configured with the options, and how to tell so. */
+/** Why the options cannot be used, and how to report it. */
 export type FaultyOptions = Pick<Runtime, 'warn'> & { readonly fault: string };
 
 /** Reads options, whatever they are. */

@@ -1,7 +1,6 @@
 // Pairing with the Event Visualizer: the server gives a secret and a short code, the code is shown until it is too
-// old, and the batches of the app carry the secret until one side ends it. The device is not told when the code is
-// entered, nor when the pairing ends: it learns that from the answers to its batches, and when it asks for a code
-// once more.
+// old, and the batches of the app carry the secret until one side ends the pairing. Nobody tells the device when the code
+// is entered or when the pairing ends. It learns that from the answers to its batches, and when it asks for a code again.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import type { Client } from '../core/client.js';
@@ -12,7 +11,7 @@ import { attempt } from './attempt.js';
 export type Pairing = {
   /** Asks for a code and shows it. While the pairing waits or lives, the server answers with the same one. */
   start(target: PairingTarget): void;
-  /** Ends the pairing here and at the server, also one that is just being asked for. */
+  /** Ends the pairing here and at the server, even if the request for it is still under way. */
   stop(): void;
   /** To be told of each answer to a batch, and of the secret that the batch carried. */
   onAnswer(answer: CollectAnswer, secret: string | undefined): void;
@@ -27,18 +26,18 @@ export type PairingOptions = {
   readonly display: () => PairingAdapters | undefined;
 };
 
-/** One pairing, from the question to its end. */
+/** One pairing, from its request to its end. */
 type Current = PairingTarget & {
   asking: boolean;
   secret?: string;
-  /** While it is shown. */
+  /** Set while the code is shown. */
   code?: string;
   stopTimer: () => void;
 };
 
 const requestMs = 10_000;
 
-/** When the server does not say how long the code is good for, and at most. */
+/** How long a code is good for at most, and if the server does not say. */
 const codeMs = 10 * 60_000;
 const codeMsMax = 24 * 60 * 60_000;
 
@@ -64,7 +63,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
       return;
     }
     if (opened === undefined) {
-      // One that there was before may live on.
+      // An earlier pairing may live on.
       if (secret === undefined) current = undefined;
       client.warn(`pairing with the Event Visualizer failed: ${reasonOf(answer)}.`);
       return;
@@ -123,7 +122,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
     onAnswer(answer, secret) {
       // Answers to batches of former pairings may still come.
       if (current === undefined || secret === undefined || secret !== current.secret) return;
-      // A device that asks once more is about to get another one.
+      // A device that asks again is about to get another pairing.
       if (answer.pairing === 'ended' && !current.asking) leave();
     },
   };
@@ -148,7 +147,7 @@ function reasonOf({ status, body }: TransportAnswer): string {
     const { message } = JSON.parse(body).err;
     if (typeof message === 'string') return `${message} (${status})`;
   } catch {
-    // No answer of Sluice: its status says enough.
+    // Not an answer of Sluice: its status says enough.
   }
   return `the server answered ${status}`;
 }

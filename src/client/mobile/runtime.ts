@@ -1,9 +1,9 @@
-// Where a surface runs: its clock, its random numbers, its console. What was not given is the platform's.
+// The runtime of a surface: its clock, its random numbers, its console. The platform's are the defaults.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
 import type { Fetch, RuntimeAdapters } from './adapters.js';
 
-/** As much of the global scope as is used. */
+/** The part of the global scope that is used. */
 export type Platform = {
   readonly crypto?: { getRandomValues?(bytes: Uint8Array): Uint8Array };
   readonly console?: { warn?(line: string): void };

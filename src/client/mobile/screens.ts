@@ -1,10 +1,10 @@
-// Screen views, captured by themselves: each screen that the phone tells of becomes an event.
+// Automatic screen views: each screen that the phone reports becomes an event.
 
 import type { Client } from '../core/client.js';
 import type { DeviceAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
-/** Listens to the screens shown. To be called once; `isOn` is asked at each screen. */
+/** Listens for screens. To be called once; `isOn` is called for each screen. */
 export function listenToScreens(
   device: DeviceAdapters,
   client: Pick<Client, 'autocapture' | 'warn'>,

@@ -1,7 +1,7 @@
-// The core's storage over a device's storage that may answer later. Everything is read once, into memory; from then on
-// memory is what counts, and writes follow behind, each again until the device has taken it. A device that could not be
-// read is not written to either: what it holds, above all its user, is worth more than what one run adds, and may be
-// readable the next time. Single keys still are, where the core has to know: what the user chose.
+// The core's storage over a device's storage that may answer later. Everything is read once into memory. From then on
+// memory counts, and each write is repeated until the device has taken it. A device that could not be read is not written
+// to either: what it holds, above all its user, is worth more than what one run adds, and may be readable the next time.
+// The exception is a single key that the core has to know: the user's choice.
 
 import type { Clock, KeyValueStorage } from '../core/adapters.js';
 import type { DeviceStorage } from './adapters.js';
@@ -9,16 +9,16 @@ import type { DeviceStorage } from './adapters.js';
 /** All keys of the library begin with it; the app's other keys are left alone. */
 const keyPrefix = 'sluice:';
 
-/** The device may take this long for each part of what it holds; calls wait for it. */
+/** How long the device may take to read each part of its data; calls wait for it. */
 const readMsMax = 10_000;
 const keysPerRead = 500;
 
-/** A write that has not ended by then is written again; others go on meanwhile. */
+/** A write that has not ended after this time is repeated; others go on meanwhile. */
 const writeMsMax = 10_000;
 const writesAtOnce = 20;
 const [retryMsMin, retryMsMax] = [1_000, 60_000];
 
-/** Messages to be removed from a device that takes nothing; of more, the first may be sent again. */
+/** How many removals of messages wait while the device accepts no writes; of more, the first may be sent again. */
 const changesMax = 20_000;
 
 export type LoadedStorage = KeyValueStorage & {
@@ -31,14 +31,14 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
   const texts = new Map<string, string>();
   /** Keys whose latest text, or lack of one, the device does not have yet. */
   const changed = new Set<string>();
-  /** Keys that the device may hold: they were read, or a write of them was begun. */
+  /** Keys that the device may hold: they were read, or a write of them has begun. */
   const touched = new Set<string>();
   const writing = new Set<string>();
-  /** Changed keys whose last write failed: they wait, others need not. */
+  /** Changed keys whose last write failed: these wait, others need not. */
   const failed = new Set<string>();
   let device: DeviceStorage | undefined;
   let state: 'loading' | 'loaded' | 'unreadable' = 'loading';
-  /** Keys that are read by themselves from a device that cannot be read as a whole: all, and known. */
+  /** Keys that are read alone when the device cannot be read as a whole: all of them, and the known ones. */
   const single = new Set<string>();
   const known = new Set<string>();
   let retryMs = retryMsMin;
@@ -68,7 +68,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     write();
   }
 
-  /** Whether the device is to have the key. */
+  /** Whether the device should have the key. */
   function isWritten(key: string): boolean {
     return device !== undefined && (state === 'unreadable' ? known.has(key) : true);
   }
@@ -91,7 +91,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     }
   }
 
-  /** Begins as many writes as may go on at once. */
+  /** Begins as many writes as may run at once. */
   function write(): void {
     if (state === 'loading' || device === undefined) return;
     for (const key of changed) {
@@ -118,7 +118,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     } else {
       if (failed.size === 0) retryLater();
       failed.add(key);
-      // Should it end later all the same, a newer text may have been written before it.
+      // If the write ends later after all, a newer text may have been written before it.
       void written.then(
         () => {
           touched.add(key);
@@ -141,7 +141,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     retryMs = Math.min(retryMs * 2, retryMsMax);
   }
 
-  /** Reads a key by itself, again until that succeeds or the user has said what it is. */
+  /** Reads a single key, again and again until that succeeds or the user sets it. */
   async function ask(from: DeviceStorage, key: string, callback: () => void, waitMs: number): Promise<void> {
     try {
       const text = await withinMs(clock, readMsMax, (async () => from.getItem(key))());
@@ -160,7 +160,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     get: (key) => texts.get(key),
     set(key, text) {
       texts.set(key, text);
-      // Said by the user now, whatever was kept before.
+      // The user has chosen now, whatever was kept before.
       if (single.has(key)) known.add(key);
       noteChange(key);
       return true;

@@ -1,8 +1,8 @@
 // What the library uses of a browser's window, looked up once, when it begins. `fetch`, timers and the clock are the
-// functions of that moment, whatever a page puts in their place. The others may be replaced, and throw where they are
-// denied (a sandboxed frame has no storage). Nothing here throws, unless its type says so.
+// functions of that moment, whatever a page puts in their place. A page may replace the others, and they throw where they
+// are denied (a sandboxed frame has no storage). Nothing here throws, unless its comment says so.
 
-/** The window, or what stands for it. Everything may be absent. Handed over, never taken from the global scope. */
+/** The window or its stand-in. Everything may be absent. It is passed in, never taken from the global scope. */
 export type Window = {
   readonly document?: PageDocument;
   readonly location?: { readonly href: string; readonly protocol: string; readonly pathname: string };
@@ -61,7 +61,7 @@ export type FetchResponse = {
   text(): Promise<string>;
 };
 
-/** Of a `storage` event: what another tab changed; of `pageshow`: whether the page was kept. */
+/** For a `storage` event what another tab changed; for `pageshow` whether the page was kept. */
 export type PageEvent = {
   readonly key?: string | null;
   readonly newValue?: string | null;
@@ -72,7 +72,7 @@ export type PageEvent = {
 type DocumentText = 'cookie' | 'title' | 'referrer' | 'visibilityState';
 
 export type Browser = {
-  /** Whether this is a page; a server has none of what follows. */
+  /** Whether this is a page; a server has nothing of what follows. */
   readonly isPage: boolean;
   /** `''` where it is denied. */
   readText(name: DocumentText): string;
@@ -83,9 +83,9 @@ export type Browser = {
   readonly navigation: Window['navigation'];
   readonly storage: WebStorage | undefined;
   readonly locks: LockManager | undefined;
-  /** Whether the browser took it. */
+  /** Whether the browser accepted it. */
   sendBeacon(url: string, body: string): boolean;
-  /** Fills them, where there is a cryptographic source that works. */
+  /** Fills the bytes, if there is a working cryptographic source. */
   randomBytes(bytes: Uint8Array): void;
   warn(line: string): void;
   now(): number;
@@ -98,7 +98,7 @@ export type Browser = {
   on(target: 'document' | 'window', type: string, listener: (event: PageEvent) => void): void;
 };
 
-/** Shows a line in the window's console of that moment. May throw. */
+/** Shows a line in the console that the window has at that moment. May throw. */
 export function warnIn(window: Window): (line: string) => void {
   return (line) => window.console?.warn?.(line);
 }
@@ -119,7 +119,7 @@ export function takeBrowser(window: Window): Browser {
   const { setTimeout, clearTimeout } = window;
   const listen = take(() => window.EventTarget?.prototype.addEventListener);
 
-  /** By the document's class: `<img name="cookie">` takes the place of the document's own. */
+  /** Read through the document's class, because `<img name="cookie">` replaces the document's own property. */
   function inherited(name: DocumentText): PropertyDescriptor | undefined {
     let holder: unknown = document;
     while (holder) {
@@ -173,7 +173,7 @@ export function takeBrowser(window: Window): Browser {
   };
 }
 
-/** The time of the page's `Date`; goes on by itself where that stands still, as in tests of pages that stop it. */
+/** The time of the page's `Date`. It goes on where that stands still, as in pages' tests that stop the clock. */
 function createNow(window: Window): () => number {
   const { Date: clock, performance } = window;
   const { now } = clock;

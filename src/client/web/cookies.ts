@@ -5,20 +5,20 @@ import type { TextStore } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import type { Browser } from './browser.js';
 
-/** Browsers cap the life of a cookie at 400 days; it begins anew with each page that reads it. */
+/** Browsers limit the life of a cookie to 400 days; each page that reads it renews it. */
 const lifeSeconds = 400 * 24 * 60 * 60;
 
 /** Makes a store of cookies named `sluice_APP_ID` and a suffix. `onDenied` is called once. */
 export function createCookieStore(browser: Browser, suffix: string, onDenied: () => void): TextStore {
   const memory = new Map<string, string>();
   const renewed = new Set<string>();
-  /** Reading cookies asks another process: once for all calls that a page makes in a row. */
+  /** Reading cookies asks another process, so it is done once for all calls that a page makes in a row. */
   let all: string | undefined;
   let denied = false;
 
   function read(appId: string): string | undefined {
     const kept = memory.get(appId);
-    // The cookie that is there still is an older one.
+    // The cookie that still exists is an older one.
     if (kept !== undefined) return kept;
     const cookie = find(appId);
     if (cookie === undefined) return undefined;
@@ -48,7 +48,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
   }
 
   function nameOf(appId: string): string {
-    // Parentheses are the only characters that this escaping leaves and cookie names do not take.
+    // Parentheses are the only characters that this escaping leaves and cookie names do not allow.
     return `sluice_${encodeURIComponent(appId).replace(/[()]/g, '_')}${suffix}`;
   }
 
@@ -56,7 +56,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
     read,
     write(appId, text) {
       const pair = `${nameOf(appId)}=${text}`;
-      // Name and text are ASCII: what is not was escaped.
+      // Name and text are ASCII: everything else was escaped.
       if (pair.length > clientLimits.cookieBytesMax) return false;
       memory.delete(appId);
       forget();
@@ -64,7 +64,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
       renewed.add(appId);
       put(pair, text === '' ? 0 : lifeSeconds);
       const now = find(appId);
-      // Another text than before is another tab's, written since.
+      // A different text was written by another tab since.
       if (text === '' || now === pair || now !== former) return true;
       memory.set(appId, text);
       if (!denied) onDenied();

@@ -1,5 +1,5 @@
-// Puts the library in the place of the snippet's stand-in: the same object, so that whoever holds it has the
-// library now, with the methods that an older snippet did not know; then makes the calls that wait, in order.
+// Replaces the snippet's stand-in by the library. The object stays the same, so whoever holds it now has the library, with
+// methods that an older snippet did not know. Then makes the waiting calls in order.
 
 import { createGuard } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
@@ -22,11 +22,11 @@ export function install(window: Window): void {
     const calls: unknown[] = Array.isArray(stub.calls) ? stub.calls : [];
     const { sluice, at, addLost } = connect(window);
     const described = Object.getOwnPropertyDescriptors(sluice);
-    // They inherit nothing: a page may have given every object a getter.
+    // These inherit nothing, since a page may have given every object a getter.
     for (const descriptor of Object.values(described)) Object.setPrototypeOf(descriptor, null);
     Object.defineProperties(stub, described);
     stub.installed = true;
-    // Whoever took a method of the snippet before calls that one ever after.
+    // Code that kept a method of the snippet goes on calling that one.
     stub.calls = { length: 0, push: (call) => replay(sluice, call, at) };
     for (const call of calls) replay(sluice, call, at);
     addLost(Number(stub.lost) || 0);

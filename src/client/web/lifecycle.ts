@@ -12,7 +12,7 @@ export function createLifecycle(browser: Browser): Lifecycle {
       else callback();
     },
     onHide(listener) {
-      // Phones end hidden pages without another word; `pagehide` comes where a page is left while in view.
+      // Phones end hidden pages without further notice. `pagehide` comes if a page is left while in view.
       browser.on('document', 'visibilitychange', () => {
         if (isNow('hidden')) listener();
       });

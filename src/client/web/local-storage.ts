@@ -1,29 +1,29 @@
-// What tabs of one origin share, in `localStorage`; where it is denied or full, in the page's memory, with one
-// warning, until there is room. A page may also empty its storage, as many do at a logout: then this page puts back
-// what it had not sent yet.
+// The storage that tabs of one origin share: `localStorage`. If that is denied or full, the page's memory, with one
+// warning, until there is room. A page may also empty its storage, as many do at a logout; then this puts back what the
+// page had not sent yet.
 
 import type { KeyValueStorage } from '../core/adapters.js';
 import type { Browser, WebStorage } from './browser.js';
 
-/** Its text changes when the storage has been emptied. */
+/** The text under this key changes when the storage is emptied. */
 const lifeKey = 'sluice:life';
 
 /**
- * Other tabs' changes are heard of, except by a page that the browser has kept aside. What it is not told of, such as a
- * page that removes keys itself, it sees after so long: for 5,000 keys a list takes milliseconds.
+ * Events report the changes of other tabs, except to a page that the browser has set aside. Changes without an event, such
+ * as the page's own removal of keys, show after this time: listing 5,000 keys takes milliseconds.
  */
 const listMs = 60_000;
 
-/** `over`: what is in storage under the same key, which could not be replaced. */
+/** `over`: the text in storage under the same key, which could not be replaced. */
 type Kept = { readonly text: string; readonly over: string | undefined };
 
 export function createLocalStorage(browser: Browser, warn: (line: string) => void): KeyValueStorage {
   const { storage } = browser;
-  /** What could not be stored. */
+  /** Texts that could not be stored. */
   const memory = new Map<string, Kept>();
-  /** What this page put in and nobody has taken out. */
+  /** Texts that this page stored and nobody has removed. */
   const own = new Map<string, string>();
-  /** Whether a text was found again after it was stored: some blockers let nothing happen. */
+  /** Whether a stored text could be read back: some blockers silently do nothing. */
   let works = false;
   let warned = false;
   let life: string | undefined;
@@ -55,13 +55,13 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return true;
   }
 
-  /** Puts back what this page had in storage, if that was emptied since. */
-  function look(): void {
+  /** Puts back what this page had in storage, if the storage has been emptied. */
+  function restoreIfEmptied(): void {
     if (life === undefined || read(lifeKey) === life) return;
     life = undefined;
     listed = undefined;
     memory.forEach((_, key) => {
-      // Whose user it was may have left.
+      // The person whose user it was may have left.
       if (!own.has(key)) memory.delete(key);
     });
     own.forEach((text, key) => void keep(key, text));
@@ -76,7 +76,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return stored;
   }
 
-  /** What stayed in memory, unless another tab has stored a text since. */
+  /** The text that stayed in memory, unless another tab has stored one since. */
   function keptText(key: string): string | undefined {
     const kept = memory.get(key);
     if (kept === undefined || read(key) === kept.over) return kept?.text;
@@ -84,7 +84,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return undefined;
   }
 
-  /** Stores what had to stay in memory, now that there may be room. */
+  /** Stores texts that had to stay in memory, since there may be room now. */
   function putBack(): void {
     for (const key of [...memory.keys()]) {
       const text = keptText(key);
@@ -97,7 +97,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     if (listed === undefined || Math.abs(ms - listedMs) > listMs) {
       listed = new Map();
       listedMs = ms;
-      // Four times as fast as asking for each key by its index: 2 ms for 5,000 of them.
+      // Four times as fast as reading each key by its index: 2 ms for 5,000 keys.
       attempt((found) => Object.keys(found).forEach(note));
       memory.forEach((_, key) => void note(key));
     }
@@ -117,22 +117,22 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
 
   return {
     get(key) {
-      look();
+      restoreIfEmptied();
       return keptText(key) ?? read(key);
     },
     set(key, text, isOwn) {
-      look();
+      restoreIfEmptied();
       if (isOwn) own.set(key, text);
       const stored = keep(key, text);
       if (stored) putBack();
       else if (!warned) {
         warned = true;
-        warn('localStorage is full or denied: what is recorded here does not outlive this page.');
+        warn('localStorage is full or denied: nothing outlives the page.');
       }
       return stored;
     },
     remove(key) {
-      look();
+      restoreIfEmptied();
       own.delete(key);
       memory.delete(key);
       unlist(key);
@@ -140,7 +140,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       putBack();
     },
     keys(prefix) {
-      look();
+      restoreIfEmptied();
       const found: string[] = [];
       list().forEach((group, name) => {
         // One by one: as arguments of one call, hundreds of thousands exhaust the stack.
@@ -157,7 +157,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
             unlist(key);
             if (read(lifeKey) === life) own.delete(key);
           }
-        } else look();
+        } else restoreIfEmptied();
         listener(key ?? undefined);
       });
       browser.on('window', 'pageshow', ({ persisted }) => {
@@ -167,7 +167,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   };
 }
 
-/** Keys are asked for by beginnings that end with a colon. */
+/** Callers ask for keys by beginnings that end with a colon. */
 function groupOf(key: string): string {
   return key.slice(0, key.lastIndexOf(':') + 1);
 }

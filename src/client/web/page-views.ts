@@ -1,53 +1,101 @@
-// Page views: the first, those that a page makes of itself by the history (single-page applications), and those of a
-// page that the browser had kept and shows again.
+// Page views: the first one, those that a page makes through the history (single-page applications), and those of a page
+// that the browser had kept and shows again.
 
 import type { Properties } from '../core/messages.js';
 import type { Browser } from './browser.js';
 
 export const pageViewEvent = 'Page View';
 
-/** Calls back with each page view's properties. One after another of the same address counts once. */
-export function watchPageViews(browser: Browser, onPageView: (properties: Properties) => void): void {
+/** What counts as a page view, and what of a page's address and of its referrer's is recorded: by default neither query nor fragment. */
+export type PageViewOptions = {
+  /** Record the query too. */
+  readonly query?: boolean;
+  /** Record the fragment too, and count a change of it as a page view: for applications that route by it. */
+  readonly fragment?: boolean;
+  /** Gets the whole address and returns what to record of it. If it throws, or returns no text, the page view is not recorded. */
+  readonly redact?: (url: string) => string;
+};
+
+/** Calls back with each page view's properties. Views of the same address in a row count once. */
+export function watchPageViews(
+  browser: Browser,
+  asked: unknown,
+  guarded: (call: () => unknown) => unknown,
+  onPageView: (properties: Properties) => void,
+): void {
+  const { query, fragment, redact } = Object(asked) as PageViewOptions;
   const { location, history } = browser;
   if (location === undefined) return;
   let lastAddress: string | undefined;
   let referrer = browser.readText('referrer');
 
-  function look(): void {
-    const href = String(location?.href);
-    const address = href.replace(/#.*$/, '');
-    if (address === lastAddress) return;
-    onPageView({ url: href, path: String(location?.pathname), title: browser.readText('title'), referrer });
-    lastAddress = address;
-    referrer = href;
-  }
+  const recorded = (url: string): string => {
+    if (redact) return redact(url);
+    const [address = ''] = url.split('#', 1);
+    return (query ? address : address.replace(/\?.*/, '')) + (fragment ? url.slice(address.length) : '');
+  };
 
-  /** After the application has had the time to set the new title. */
-  const lookSoon = (): void => void browser.setTimer(0, look);
+  const checkAddress = (): unknown =>
+    guarded(() => {
+      const href = `${location.href}`;
+      const address = fragment ? href : href.split('#')[0];
+      if (address === lastAddress) return;
+      lastAddress = address;
+      const url = recorded(href);
+      onPageView({
+        url,
+        // What was taken out of the address stays out.
+        path: url.replace(/^.*?\/\/[^/]*|[?#].*/g, ''),
+        title: browser.readText('title'),
+        referrer: referrer && recorded(referrer),
+        ...campaignOf(redact ? url : href),
+      });
+      referrer = href;
+    });
+
+  /** Runs after the application has had time to set the new title. */
+  const checkAddressSoon = (): void => void browser.setTimer(0, checkAddress);
 
   function wrap(name: 'pushState' | 'replaceState'): void {
     const former = history?.[name];
     if (history === undefined || typeof former !== 'function') return;
     history[name] = function (this: unknown, ...args: unknown[]) {
       const result: unknown = former.apply(history, args);
-      lookSoon();
+      checkAddressSoon();
       return result;
     };
   }
 
-  look();
-  browser.on('window', 'popstate', lookSoon);
+  checkAddress();
+  browser.on('window', 'popstate', checkAddressSoon);
   browser.on('window', 'pageshow', ({ persisted }) => {
     if (!persisted) return;
     lastAddress = undefined;
-    look();
+    checkAddress();
   });
   try {
     wrap('pushState');
     wrap('replaceState');
-    // Of `navigation.navigate`, which goes by no method of the history.
-    browser.navigation?.addEventListener('currententrychange', lookSoon);
+    // For `navigation.navigate`, which uses no method of the history.
+    browser.navigation?.addEventListener('currententrychange', checkAddressSoon);
   } catch {
-    // The page has frozen its history: what it makes of itself is one view.
+    // The page has frozen its history: it counts as one view.
   }
+}
+
+/** The labels that the author of a link gave its campaign, such as `utm_source`. They name no visitor. */
+function campaignOf(url: string): Properties {
+  const found: Record<string, string> = {};
+  url.replace(
+    /[?&](utm_(?:id|source|medium|campaign|term|content))=([^&#]+)/g,
+    (all, key: string, value: string) => {
+      try {
+        found[key] = decodeURIComponent(value.replace(/\+/g, ' '));
+      } catch {
+        // It is no text.
+      }
+      return all;
+    },
+  );
+  return found;
 }

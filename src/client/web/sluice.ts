@@ -1,29 +1,41 @@
 // The JavaScript surface: the operations of a web page.
 
+import type { BeforeSend } from '../core/before-send.js';
 import { type Client, createClient } from '../core/client.js';
 import { createGuard, protect } from '../core/guard.js';
 import { clientLimits } from '../core/limits.js';
+import type { PropertiesInput, PropertyInput } from '../core/messages.js';
 import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
 import { createCookieStore } from './cookies.js';
 import { createLifecycle } from './lifecycle.js';
 import { createLocalStorage } from './local-storage.js';
-import { pageViewEvent, watchPageViews } from './page-views.js';
+import { type PageViewOptions, pageViewEvent, watchPageViews } from './page-views.js';
 import { type Method, methods } from './snippet.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
-/** Properties of events and users: numbers, or strings of fewer than 1024 characters (of users at most 255). */
-export type SluiceProperties = { readonly [key: string]: string | number };
+/**
+ * Properties of events and users: numbers, strings of fewer than 1024 characters (of users at most 255), booleans and lists of
+ * these, which are joined with `||`. What is null or undefined is left out.
+ */
+export type SluiceProperties = { readonly [key: string]: PropertyInput };
 
 export type LoadOptions = {
   /** Where the Sluice of the data centre is, such as `https://events.example.com`. */
   readonly baseUrl: string;
-  /** Record page views; default true. */
-  readonly pageViews?: boolean;
+  /** Record page views; default true: addresses without query and fragment. */
+  readonly pageViews?: boolean | PageViewOptions;
   /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
   readonly optedOut?: boolean;
   /** Identities to take although many users might share them, such as `user`. */
   readonly allowIdentities?: readonly string[];
+  /**
+   * Called before anything is recorded; returns what to record instead, or null for nothing. If it throws, or returns
+   * nothing, nothing is recorded. Calls that it makes itself are dropped.
+   */
+  readonly beforeSend?: BeforeSend;
+  /** A session ends after this many minutes without a call, from 1 to 1440; default 30. */
+  readonly sessionIdleMinutes?: number;
   /** Milliseconds that messages wait for others to go with, from 50 to a day; default 3000. */
   readonly intervalMs?: number;
 };
@@ -32,23 +44,23 @@ type Operations = {
   /** Begins to record for the environment of this app_id. Calls made before wait for it. */
   load(appId: string, options: LoadOptions): void;
   /** Records an event; its name has at most 255 characters. */
-  track(event: string, properties?: SluiceProperties): void;
+  track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
   /** Gives the user an identity: case-sensitive, fewer than 255 characters, unique to the user. */
   identify(identity: string): void;
   /** Begins a new anonymous user and session, for example at logout. Nothing when already anonymous. */
   resetIdentity(): void;
   /** Attaches properties to the user, for all past and future activity. */
-  addUserProperties(properties: SluiceProperties): void;
-  /** Attaches properties to all events from now on, over pages and sessions. */
-  addEventProperties(properties: SluiceProperties): void;
+  addUserProperties<T extends PropertiesInput<T>>(properties: T): void;
+  /** Attaches properties to all events from now on, across pages and sessions. */
+  addEventProperties<T extends PropertiesInput<T>>(properties: T): void;
   removeEventProperty(property: string): void;
   clearEventProperties(): void;
-  /** Stops recording, forgets what waits to be sent, and remembers that. */
+  /** Stops recording, forgets the user and what waits to be sent, and remembers the choice alone. */
   optOut(): void;
   optIn(): void;
 };
 
-/** None of these throws, whatever it is given; what cannot be taken is told in the console. */
+/** None of these throws, whatever it is given. The console says what cannot be accepted. */
 export type Sluice = Operations & {
   /** Sends what waits; settles when that was tried. Never rejects. */
   flush(): Promise<void>;
@@ -56,7 +68,7 @@ export type Sluice = Operations & {
   readonly userId: string | undefined;
   /** The user's identity; undefined for an anonymous user. */
   readonly identity: string | undefined;
-  /** Messages that this page had to give up: too many waited, or the server refused them. */
+  /** How many messages this page had to drop: too many waited, or the server refused them. */
   readonly droppedCount: number;
 };
 
@@ -67,9 +79,9 @@ export function createSluice(window: Window): Sluice {
 
 export type Connected = {
   readonly sluice: Sluice;
-  /** Makes a call that came earlier, at its time. */
+  /** Makes an earlier call, with its time. */
   at(ms: unknown, call: () => void): void;
-  /** Counts calls that came earlier and were not kept. */
+  /** Counts earlier calls that were not kept. */
   addLost(count: number): void;
 };
 
@@ -91,20 +103,28 @@ export function connect(window: Window): Connected {
   function load(appId: string, options: LoadOptions): void {
     const found = use();
     if (found === undefined) return;
-    const { baseUrl, pageViews, optedOut, allowIdentities, intervalMs } = Object(options) as LoadOptions;
+    const { baseUrl, pageViews, optedOut, allowIdentities, intervalMs, sessionIdleMinutes, beforeSend } =
+      Object(options) as LoadOptions;
+    const idleMinutes = Number(sessionIdleMinutes);
     found.start(appId, {
       baseUrl,
       intervalMs: Number(intervalMs) > 0 ? Number(intervalMs) : clientLimits.webIntervalMs,
-      sessionIdleMs: clientLimits.webSessionIdleMs,
+      sessionIdleMs:
+        idleMinutes >= 1 && idleMinutes <= 1440 ? idleMinutes * 60_000 : clientLimits.webSessionIdleMs,
       sessionPerStart: false,
       optedOut: optedOut === true,
       allowIdentities: Array.isArray(allowIdentities) ? allowIdentities : [],
+      beforeSend,
     });
     if (pageViews === false || watchesPageViews) return;
     watchesPageViews = true;
     const page = browser as Browser;
     createLifecycle(page).whenReady(() =>
-      guarded(() => watchPageViews(page, (properties) => found.autocapture(pageViewEvent, properties))),
+      guarded(() =>
+        watchPageViews(page, pageViews, guarded, (properties) =>
+          found.autocapture(pageViewEvent, properties),
+        ),
+      ),
     );
   }
 
@@ -157,16 +177,16 @@ function createWebClient(
   const randomBytes = (count: number): Uint8Array => {
     const bytes = new Uint8Array(count);
     browser.randomBytes(bytes);
-    // Ids that repeat would merge strangers and lose messages: where the cryptographic source is absent, or a page has
-    // put one in its place that fills in nothing, the common one is the next best. It takes nothing from a good one.
+    // Repeated ids would merge strangers and lose messages. If the cryptographic source is absent, or a page has replaced it
+    // by one that fills in nothing, the ordinary source is the next best. Mixing it in does not weaken a good source.
     return bytes.map((byte) => byte ^ (Math.random() * 256));
   };
   return createClient({
     storage,
     propertyStore: createCookieStore(browser, '', () =>
-      warn('cookies are denied: global event properties do not outlive this page.'),
+      warn('cookies are denied: no property outlives the page.'),
     ),
-    // Nothing is lost without: the choice is in `storage` too.
+    // Nothing is lost without it: the choice is in `storage` too.
     consentStore: createCookieStore(browser, '_consent', () => {}),
     transport: createTransport(browser),
     clock: browser,

@@ -1,13 +1,13 @@
-// The lines that a page carries: they make `sluice` at once, keep the calls until the script is there, and load
-// it without holding up the page. If it never comes, they keep a thousand calls and nothing else happens. They are
-// syntax of every browser, and throw in none.
+// The lines that a page carries. They make `sluice` at once, keep the calls until the script is there, and load the script
+// without delaying the page. If it never comes, they keep a thousand calls and nothing else happens. Their syntax works in
+// every browser, and they throw in none.
 
 import type { LoadOptions, Sluice } from './sluice.js';
 
-/** Changes when the snippet does; an older one is given the methods that it lacks once the script is there. */
+/** Changes with the snippet. Once the script is there, an older snippet gets the methods that it lacks. */
 export const snippetVersion = 4;
 
-/** Calls that are kept until the script is there; as many more of those that add nothing, such as an opt-out. */
+/** How many calls are kept until the script is there; as many again of those that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
 
 /** The operations that are calls. */
@@ -32,13 +32,15 @@ export const methods: readonly Method[] = [
 /** A call that waits: the method, copies of its arguments, and when it was made, in milliseconds since 1970. */
 export type WaitingCall = readonly [method: string, args: readonly unknown[], atMs?: number];
 
-export type SnippetOptions = LoadOptions & {
+export type SnippetOptions = Omit<LoadOptions, 'pageViews'> & {
+  /** The snippet is text, so it holds no function: a page that wants one calls `load` itself. */
+  readonly pageViews?: boolean | { readonly query?: boolean };
   readonly appId: string;
   /** Address of the script; default: `/sdk.js` of the base URL. */
   readonly script?: string;
 };
 
-/** The snippet as JavaScript, to stand in a `<script>` element in the page's head. */
+/** The snippet as JavaScript, for a `<script>` element in the page's head. */
 export function snippet({ appId, script, ...options }: SnippetOptions): string {
   const src = script ?? `${options.baseUrl.replace(/\/+$/, '')}/sdk.js`;
   return `!function(w,d,s,e,u,t){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];s.lost=0;
@@ -48,7 +50,7 @@ u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.
 sluice.load(${inScript(appId)},${inScript(options)});`;
 }
 
-/** A value as JavaScript that nothing in it can end the script element. */
+/** A value as JavaScript that cannot end the script element. */
 function inScript(value: unknown): string {
   return JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (character) => {
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;

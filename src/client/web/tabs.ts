@@ -1,12 +1,12 @@
-// One tab at a time sends: by the browser's locks, which end with their tab; where there are none (pages without
-// TLS), by a lease in storage. Two that still meet cost a repeat, which the server answers as one.
+// Ensures that one tab at a time sends: by the browser's locks, which end with their tab; without those (pages without
+// TLS), by a lease in storage. If two tabs still send at once, that costs a repeat, which the server recognises.
 
 import type { Clock, KeyValueStorage, RandomBytes, SendingTurn } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import { randomMessageId } from '../core/random-ids.js';
 import type { Browser } from './browser.js';
 
-/** Time for another tab's writing to be seen here. */
+/** How long another tab's write may take to be seen here. */
 const lookAgainMs = 60;
 
 export function createSendingTurn(
@@ -27,18 +27,18 @@ export function createSendingTurn(
           return work();
         });
       } catch {
-        // Locks are denied to some frames, and some pages replace them.
+        // Some frames may not use locks, and some pages replace them.
         if (!began) await lease(name, work);
       }
     },
   };
 }
 
-/** Runs the work when the lease is free, and lets it go afterwards. Another's lease ends by itself. */
+/** Runs the work when the lease is free, and releases it afterwards. Another tab's lease expires. */
 function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
   const pause = (ms: number): Promise<void> => new Promise((resolve) => void clock.setTimer(ms, resolve));
 
-  /** Milliseconds that another tab has the lease. */
+  /** Milliseconds for which another tab still has the lease. */
   function othersMs(name: string): number {
     const [holder, until] = (storage.get(name) ?? '').split(' ');
     const ms = Number(until) - clock.now();
@@ -71,7 +71,7 @@ function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
     storage.set(name, `${tab} ${clock.now() + clientLimits.leaseMs}`);
   }
 
-  /** Keeps the lease while the work goes on; answers, and tells of each time, what ends that. */
+  /** Renews the lease while the work goes on. Returns a function that ends that; each renewal gives `onNext` the next one. */
   function renew(name: string, onNext: (cancel: () => void) => void): () => void {
     return clock.setTimer(clientLimits.leaseMs / 3, () => {
       claim(name);

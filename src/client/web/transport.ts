@@ -14,7 +14,7 @@ async function readResponse(response: FetchResponse): Promise<TransportAnswer> {
 }
 
 export function createTransport(browser: Browser): Transport {
-  /** Bytes under way that outlive the page; browsers allow 64 KiB at a time. */
+  /** Bytes under way in requests that outlive the page; browsers allow 64 KiB at a time. */
   let keptBytes = 0;
 
   async function post(
@@ -35,7 +35,7 @@ export function createTransport(browser: Browser): Transport {
           abort?.abort();
         });
       });
-      // Its options inherit nothing: what a page has given every object would count as one.
+      // The options inherit nothing: a property that a page has given every object would count as an option.
       const options = Object.assign(Object.create(null), {
         method: 'POST',
         body,
@@ -59,7 +59,7 @@ export function createTransport(browser: Browser): Transport {
 
   return {
     send(url, body, timeoutMs) {
-      // A small batch outlives the page at once, and need not be sent again when it ends.
+      // A small batch is sent so that it outlives the page, and need not be sent again when the page ends.
       const outlivesPage = fits(body);
       return { answer: post(url, body, timeoutMs, outlivesPage), outlivesPage };
     },

@@ -1,0 +1,173 @@
+// One build of the client library in a browser: pages of a new visitor each, with a server that accepts every message, or
+// one that asks to wait, so that messages stay in storage.
+
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Browser, Page } from 'playwright-core';
+import { BenchError } from '../failure.js';
+
+/** Messages that wait: nearly as many as the library keeps. */
+export const waitingMessages = 4_800;
+export const tracksInARow = 10_000;
+export const calls = ['track', 'identify', 'addUserProperties', 'addEventProperties'] as const;
+export type Call = (typeof calls)[number];
+
+/** Long enough for timers to run and for caches to become cold. */
+const pauseMs = 1_200;
+const callsInARow = 40;
+const callsApart = 3;
+
+/** Of calls in a row with one state of the queue, and of calls with a pause before each. */
+export type CallFigures = {
+  readonly us: number;
+  readonly longestUs: number;
+  readonly apartUs: readonly number[];
+};
+
+export type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
+
+/** What one build costs, measured once. */
+export type ClientRun = {
+  readonly startMs: { readonly cold: number; readonly waiting: number };
+  readonly empty: Readonly<Record<Call, CallFigures>>;
+  readonly waiting: Readonly<Record<Call, CallFigures>>;
+  readonly tracks: { readonly ms: number; readonly longestTaskMs: number; readonly longestSendingMs: number };
+  readonly large: readonly LargeFigures[];
+  readonly storedCharacters: number;
+};
+
+export type ClientSite = {
+  readonly url: string;
+  /** Whether the server accepts messages, or asks to wait. */
+  takes: boolean;
+  readonly taken: () => number;
+  close(): void;
+};
+
+/** A site whose pages may measure microseconds, with the endpoint to which the library sends. */
+export async function startClientSite(): Promise<ClientSite> {
+  const script = readFileSync(new URL('client-page.js', import.meta.url));
+  const isolated = {
+    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-embedder-policy': 'require-corp',
+  };
+  let taken = 0;
+  const server = createServer((incoming, reply) => {
+    const chunks: Buffer[] = [];
+    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+    incoming.on('end', () => {
+      if (incoming.url === '/api/collect') {
+        if (!site.takes) {
+          const err = { code: 'overloaded', message: 'wait' };
+          reply.writeHead(503, { 'retry-after': '3600' }).end(JSON.stringify({ err }));
+          return;
+        }
+        const { messages } = JSON.parse(Buffer.concat(chunks).toString()) as { messages: { id: string }[] };
+        taken += messages.length;
+        reply.end(JSON.stringify({ messages: messages.map(({ id }) => ({ id, status: 'stored' })) }));
+      } else if (incoming.url === '/measure.js') {
+        reply.writeHead(200, { 'content-type': 'text/javascript', ...isolated }).end(script);
+      } else {
+        const html =
+          '<!doctype html><meta charset="utf-8"><title>Shop</title><script src="/measure.js"></script>';
+        reply.writeHead(200, { 'content-type': 'text/html', ...isolated }).end(html);
+      }
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const site: ClientSite = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    takes: true,
+    taken: () => taken,
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+  return site;
+}
+
+/** Measures a build of the script once. Throws BenchError if a page did not do what is measured. */
+export async function runClient(browser: Browser, site: ClientSite, script: string): Promise<ClientRun> {
+  const withPage = async <T>(use: (page: Page) => Promise<T>): Promise<T> => {
+    const context = await browser.newContext();
+    try {
+      const page = await context.newPage();
+      page.setDefaultTimeout(120_000);
+      await page.goto(site.url);
+      return await use(page);
+    } finally {
+      await context.close();
+    }
+  };
+  const start = (page: Page) => ask<number>(page, 'start', script);
+  const callsOf = async (page: Page, between: () => Promise<unknown>) => {
+    const found: Partial<Record<Call, CallFigures>> = {};
+    for (const name of calls) {
+      await between();
+      await ask(page, 'callsInARow', name, 5);
+      await between();
+      const inARow = await ask<{ us: number; longestUs: number }>(page, 'callsInARow', name, callsInARow);
+      const apartUs = await ask<number[]>(page, 'callsApart', name, callsApart, pauseMs);
+      found[name] = { ...inARow, apartUs };
+    }
+    return found as Record<Call, CallFigures>;
+  };
+
+  site.takes = true;
+  const empty = await withPage(async (page) => {
+    const cold = await start(page);
+    const flush = () => page.evaluate('sluice.flush()');
+    return { cold, calls: await callsOf(page, flush) };
+  });
+  const tracks = await withPage(async (page) => {
+    await start(page);
+    const takenBefore = site.taken();
+    const found = await ask<ClientRun['tracks']>(page, 'manyTracks', tracksInARow);
+    const taken = site.taken() - takenBefore;
+    const dropped = (await page.evaluate('sluice.droppedCount')) as number;
+    if (taken + dropped !== tracksInARow) throw new BenchError(`${taken} taken and ${dropped} dropped`);
+    return found;
+  });
+  site.takes = false;
+  const large = await withPage(async (page) => {
+    await start(page);
+    const found: LargeFigures[] = [];
+    for (const form of await ask<string[]>(page, 'largeForms')) {
+      found.push({ form, ...(await ask<Omit<LargeFigures, 'form'>>(page, 'largeProperties', form)) });
+    }
+    return found;
+  });
+  const waiting = await withPage(async (page) => {
+    await start(page);
+    const storedCharacters = await ask<number>(page, 'storedCharacters', 100);
+    await ask(page, 'fill', waitingMessages);
+    // The server asks to wait, and from then on nothing is sent.
+    await page.evaluate('sluice.flush()');
+    await page.reload();
+    const startMs = await start(page);
+    const found = await ask<number>(page, 'waiting');
+    if (found !== waitingMessages) throw new BenchError(`${found} messages wait, not ${waitingMessages}`);
+    const ofCalls = await callsOf(page, async () => {});
+    if ((await ask<number>(page, 'waiting')) < waitingMessages) throw new BenchError('messages did not stay');
+    return { startMs, storedCharacters, calls: ofCalls };
+  });
+  return {
+    startMs: { cold: empty.cold, waiting: waiting.startMs },
+    empty: empty.calls,
+    waiting: waiting.calls,
+    tracks,
+    large,
+    storedCharacters: waiting.storedCharacters,
+  };
+}
+
+/** Calls the page's function of that name; settles with what it returns. */
+function ask<T>(page: Page, name: string, ...args: readonly unknown[]): Promise<T> {
+  return page.evaluate(
+    `measured.${name}(${args.map((arg) => JSON.stringify(arg)).join(', ')})`,
+  ) as Promise<T>;
+}

@@ -1,0 +1,252 @@
+// The rows on which deletions are measured. ClickHouse itself makes them: customers with ten events each, in both
+// environments of the account; every tenth customer has an anonymous past that was merged. Also checks what is left of
+// them. The rows have segment numbers of the past, one per insert, as if they had been loaded over months.
+
+import type { Deployment } from '../deployment/deployment.js';
+import { BenchError } from '../failure.js';
+
+type Rows = Pick<Deployment, 'rows'>;
+
+export type User = { readonly identity: string } | { readonly user_id: number };
+
+export type PopulationOptions = {
+  readonly deployment: Rows;
+  /** Main Production and another environment of the same account. */
+  readonly appIds: readonly [string, string];
+  /** Customers whose identity is a text that occurs nowhere else, by their number. */
+  readonly markers: ReadonlyMap<number, string>;
+};
+
+/** The number of rows of a table, and the sum of their hashes modulo 2^64. */
+type Fingerprint = { readonly rows: number; readonly hash: bigint };
+export type Fingerprints = ReadonlyMap<string, Fingerprint>;
+
+const tables = ['stored_events', 'stored_user_properties', 'stored_user_identities'] as const;
+const eventsPerCustomer = 10;
+const insertRows = 500_000;
+const insertEveryDays = 14;
+const firstSegment = BigInt(Date.UTC(2025, 0, 5)) * 1000n;
+/** Users of one insert each, who are in no other insert. */
+export const lonersPerInsert = 3;
+/** The number of events of each loner. */
+const lonerEvents = 10;
+const mergedEvery = 10;
+const firstUserId = 1_000_000;
+const eventNames = ['Page Viewed', 'Product Viewed', 'Product Added', 'Search Performed', 'Order Completed'];
+
+/** What `fill` put into the tables; `segment <= lastSegment` separates it from what came through the API. */
+export class Population {
+  events = 0;
+  customers = 0;
+  inserts = 0;
+  readonly #options: PopulationOptions;
+  #all: Fingerprints | undefined;
+
+  constructor(options: PopulationOptions) {
+    this.#options = options;
+  }
+
+  get lastSegment(): string {
+    return String(segmentOf(this.inserts));
+  }
+
+  /** Adds customers until there are this many events. */
+  async fill(events: number): Promise<void> {
+    const { rows } = this.#options.deployment;
+    this.changed();
+    const first = this.events;
+    const customers = (events - first) / eventsPerCustomer;
+    const range = { firstCustomer: this.customers, customers };
+    for (let from = first; from < events; from += insertRows) {
+      const count = Math.min(insertRows, events - from);
+      const segment = segmentOf(this.inserts);
+      await rows(this.#eventsInsert(from - first, count, segment, range));
+      if (from === first) {
+        await rows(this.#propertiesInsert(segment, range));
+        await rows(this.#identitiesInsert(segment, range));
+      }
+      this.inserts += 1;
+    }
+    this.events = events;
+    this.customers += customers;
+  }
+
+  /** One customer of every hundred; a different one for each `set` below 50. */
+  customersOfSet(set: number, countMax = Number.POSITIVE_INFINITY): number[] {
+    const count = Math.min(countMax, this.customers / 100);
+    return Array.from({ length: count }, (_, hundred) => memberOfSet(set, hundred));
+  }
+
+  /** How a deletion names a customer: some of those with an anonymous past by their user_id. */
+  nameOf(customer: number): User {
+    return customer % (2 * mergedEvery) === 0
+      ? { user_id: firstUserId + customer }
+      : { identity: this.#identityOf(customer) };
+  }
+
+  loner(insert: number, which: number): User {
+    return { identity: lonerIdentity(String(insert), String(which)) };
+  }
+
+  /** Notes the targets of the next comparison; an identity or user_id stands for its whole merged user. */
+  async noteTargets(users: readonly User[]): Promise<void> {
+    const { rows } = this.#options.deployment;
+    await rows('DROP TABLE IF EXISTS default.bench_targets');
+    await rows('CREATE TABLE default.bench_targets (identity String, user_id UInt64) ENGINE = Memory');
+    const lines = users.flatMap((user) => {
+      if ('user_id' in user)
+        return [{ user_id: user.user_id }, { identity: this.#identityOf(user.user_id - firstUserId) }];
+      const customer = this.#customerOf(user.identity);
+      const merged = customer !== undefined && customer % mergedEvery === 0;
+      return merged ? [user, { user_id: firstUserId + customer }] : [user];
+    });
+    const data = lines.map((line) => JSON.stringify(line)).join('\n');
+    await rows(`INSERT INTO default.bench_targets FORMAT JSONEachRow\n${data}`);
+  }
+
+  /** All rows of `fill`. They are read again if something may have changed. */
+  async all(): Promise<Fingerprints> {
+    this.#all ??= await this.#fingerprint('');
+    return this.#all;
+  }
+
+  /** The rows of the noted targets. */
+  async targets(): Promise<Fingerprints> {
+    return this.#fingerprint(`AND ${isTarget}`);
+  }
+
+  changed(): void {
+    this.#all = undefined;
+  }
+
+  async #fingerprint(condition: string): Promise<Fingerprints> {
+    const { rows } = this.#options.deployment;
+    const found = new Map<string, Fingerprint>();
+    for (const table of tables) {
+      const [row] = await rows<{ count: string; hash: string }>(
+        `SELECT toString(count()) AS count, toString(sum(cityHash64(*))) AS hash FROM ${table}
+          WHERE segment <= ${this.lastSegment} ${condition}`,
+      );
+      found.set(table, { rows: Number(row?.count), hash: BigInt(row?.hash ?? 0) });
+    }
+    return found;
+  }
+
+  #eventsInsert(offset: number, count: number, segment: bigint, range: Range): string {
+    const [main, other] = this.#options.appIds;
+    const lonerStep = Math.floor(insertRows / lonerEvents);
+    return `INSERT INTO stored_events
+      WITH
+        number + ${offset} AS n,
+        ${range.firstCustomer} + n % ${range.customers} AS customer,
+        intDiv(n, ${range.customers}) AS nth,
+        number % ${lonerStep} < ${lonersPerInsert} AS is_loner,
+        NOT is_loner AND customer % ${mergedEvery} = 0 AND nth % 2 = 0 AS is_anonymous,
+        cityHash64(${range.firstCustomer}, n) AS random
+      SELECT
+        if(nth = 3 AND NOT is_loner, '${other}', '${main}') AS app_id,
+        generateUUIDv4() AS event_id,
+        [${eventNames.map((name) => `'${name}'`).join(', ')}][1 + random % ${eventNames.length}] AS event,
+        if(is_anonymous, ${firstUserId} + customer, NULL) AS user_id,
+        multiIf(is_anonymous, '', is_loner, ${lonerIdentitySql(this.inserts, lonerStep)}, ${this.#identitySql()}) AS identity,
+        hex(cityHash64(customer, intDiv(nth, 3))) AS session_id,
+        received_at - toIntervalMillisecond(random % 86400000) AS time,
+        map(
+          'order_id', concat('order-', leftPad(toString(n), 10, '0')),
+          'amount', toString((random % 100000) / 100),
+          'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + intDiv(random, 8) % 4],
+          'page', concat('/products/', toString(intDiv(random, 32) % 5000))
+        ) AS properties,
+        1 + number % 1000 AS row_number, ${segment} AS segment, 1 + intDiv(number, 1000) AS commit_number,
+        fromUnixTimestamp64Milli(intDiv(${segment}, 1000) + intDiv(number, 100), 'UTC') AS received_at
+      FROM numbers(${count})
+      UNION ALL
+      SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', fromUnixTimestamp64Milli(0, 'UTC'),
+        CAST(map(), 'Map(String, String)'), 0, ${segment}, 0, fromUnixTimestamp64Milli(0, 'UTC')
+      SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${insertRows + 1}`;
+  }
+
+  #propertiesInsert(segment: bigint, range: Range): string {
+    return `INSERT INTO stored_user_properties
+      WITH ${range.firstCustomer} + number * ${mergedEvery} AS customer
+      SELECT '${this.#options.appIds[0]}', NULL, ${this.#identitySql()},
+        map('email', concat('mail-', toString(customer), '@example.com'), 'plan', ['free', 'pro'][1 + number % 2]),
+        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
+      FROM numbers(${range.customers / mergedEvery})`;
+  }
+
+  #identitiesInsert(segment: bigint, range: Range): string {
+    const [main, other] = this.#options.appIds;
+    return `INSERT INTO stored_user_identities
+      WITH ${range.firstCustomer} + intDiv(number, 2) * ${mergedEvery} AS customer
+      SELECT ['${main}', '${other}'][1 + number % 2], ${firstUserId} + customer, ${this.#identitySql()},
+        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
+      FROM numbers(${(2 * range.customers) / mergedEvery})`;
+  }
+
+  #identitySql(): string {
+    const marked = [...this.#options.markers].map(
+      ([customer, text]) => `customer = ${customer}, '${text}', `,
+    );
+    return `multiIf(${marked.join('')}concat('customer-', leftPad(toString(customer), 7, '0'), '@example.com'))`.replace(
+      /^multiIf\((concat.*)\)$/,
+      '$1',
+    );
+  }
+
+  #identityOf(customer: number): string {
+    return this.#options.markers.get(customer) ?? `customer-${String(customer).padStart(7, '0')}@example.com`;
+  }
+
+  #customerOf(identity: string): number | undefined {
+    for (const [customer, text] of this.#options.markers) if (text === identity) return customer;
+    const number = /^customer-(\d+)@/.exec(identity)?.[1];
+    return number === undefined ? undefined : Number(number);
+  }
+}
+
+type Range = { readonly firstCustomer: number; readonly customers: number };
+
+/** The position of a set's customer among every hundred. */
+export function memberOfSet(set: number, hundred: number): number {
+  return 100 * hundred + ((7 * hundred + set) % 100);
+}
+
+/** Rejects unless the targets have no row left and everybody else still has exactly the same rows. */
+export function assertOnlyTargetsGone(
+  before: Fingerprints,
+  targets: Fingerprints,
+  after: Fingerprints,
+  targetsAfter: Fingerprints,
+): void {
+  for (const table of tables) {
+    const [all, gone, left] = [before, targets, after].map((of) => of.get(table)) as [
+      Fingerprint,
+      Fingerprint,
+      Fingerprint,
+    ];
+    const survivors = targetsAfter.get(table)?.rows;
+    if (survivors !== 0) throw new BenchError(`${survivors} rows of targets are left in ${table}`);
+    const hash = BigInt.asUintN(64, all.hash - gone.hash);
+    if (left.rows !== all.rows - gone.rows || left.hash !== hash) {
+      throw new BenchError(
+        `${table} had ${all.rows} rows, ${gone.rows} of targets; ${left.rows} are left, or others changed`,
+      );
+    }
+  }
+}
+
+const isTarget = `((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
+  OR (user_id IS NOT NULL AND assumeNotNull(user_id) IN (SELECT user_id FROM default.bench_targets WHERE user_id > 0)))`;
+
+function lonerIdentity(insert: string, which: string): string {
+  return `loner-${insert}-${which}@example.com`;
+}
+
+function lonerIdentitySql(insert: number, step: number): string {
+  return `concat('loner-${insert}-', toString(number % ${step}), '@example.com')`;
+}
+
+function segmentOf(insert: number): bigint {
+  return firstSegment + BigInt(insert * insertEveryDays) * 86_400_000_000n;
+}

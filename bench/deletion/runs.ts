@@ -1,0 +1,284 @@
+// The runs of the scenario `deletion`: each submits, polls until the status is complete, measures its subject, and
+// compares the tables with what they held before.
+
+import type { DeletionRequest } from '../../src/deletion/request.js';
+import { countReplacedParts, readParts, TraceSearch } from '../deployment/disk.js';
+import { machineMicroseconds } from '../deployment/processes.js';
+import { mergesEnded } from '../deployment/stored.js';
+import { BenchError } from '../failure.js';
+import type { DeletionDeployment } from './client.js';
+import { assertOnlyTargetsGone, type Population, type User } from './population.js';
+
+export type DeletionContext = {
+  readonly deployed: DeletionDeployment;
+  readonly population: Population;
+  readonly markers: ReadonlyMap<number, string>;
+};
+
+type Steps = Readonly<Record<string, number>>;
+
+/** Until `complete`. */
+export type Cpu = {
+  /** Of the processes of the deployment. */
+  readonly seconds: number;
+  /** The share of all cores that other programs used. The less, the less noise; 0.5 about doubles the times. */
+  readonly othersShare: number;
+};
+
+export type BulkRun = {
+  readonly targets: number;
+  /** Events, user property calls and identifications of the targets. */
+  readonly rows: number;
+  /** From the moment the submission was sent. */
+  readonly answeredSeconds: number;
+  readonly completeSeconds: number;
+  /** From `complete` to the start of the first search that found nothing. */
+  readonly partsGoneSeconds: number;
+  readonly redisRewrittenSeconds: number;
+  readonly rounds: readonly Steps[];
+  readonly cpu: Cpu;
+};
+
+export type OneRun = {
+  readonly rows: number;
+  readonly completeSeconds: number;
+  readonly parts: number;
+  readonly partsRewritten: number;
+  readonly rowsRewritten: number;
+  readonly steps: Steps;
+  readonly cpu: Cpu;
+};
+
+export type ManyRun = {
+  readonly requests: number;
+  /** From the first submission to the answer of the last one, and until all were complete. */
+  readonly submittedSeconds: number;
+  readonly completeSeconds: number;
+  /** For each request, from its submission until it was complete, in s. */
+  readonly medianSeconds: number;
+  readonly longestSeconds: number;
+  readonly mutations: Readonly<Record<string, number>>;
+  /** For each table, the most mutations that began within any 60 s. */
+  readonly mutationsAMinute: Readonly<Record<string, number>>;
+  readonly rounds: readonly Steps[];
+};
+
+const secondsMax = 300;
+const tracesSecondsMax = 180;
+const traceLookEveryMs = 1_000;
+/** Rounds start at least this far apart; no run measures that pause. */
+const roundEveryMs = 4_500;
+const manyEveryMs = 55;
+
+/** Deletes customers in one request; one of them has a marker. */
+export async function runBulk(
+  { deployed, population, markers }: DeletionContext,
+  customers: readonly number[],
+  observer: { submitted(): void; completed(): void } = {
+    submitted: () => undefined,
+    completed: () => undefined,
+  },
+): Promise<BulkRun> {
+  const users = customers.map((customer) => population.nameOf(customer));
+  const marker = customers.map((customer) => markers.get(customer)).find((text) => text !== undefined);
+  const text = marker?.split('@')[0];
+  if (text === undefined) throw new BenchError('no customer of the run has a marker');
+  const traces = new TraceSearch(text);
+  if (traces.count(deployed.clickhouseDir) === 0) throw new BenchError('the marker is not found before');
+
+  await mergesEnded(deployed.deployment);
+  return comparing(population, users, async (rows) => {
+    await deployed.takeRounds();
+    const cpuSince = startCpu(deployed);
+    observer.submitted();
+    const sentAt = performance.now();
+    const requestId = await deployed.submit(users);
+    const answeredSeconds = secondsSince(sentAt);
+    await deployed.untilComplete(requestId, secondsMax);
+    const completeSeconds = secondsSince(sentAt);
+    observer.completed();
+    const cpu = cpuSince();
+    const completeAt = performance.now();
+    const rounds = await deployed.takeRounds();
+    if (rowsFound(await deployed.show(requestId)) !== rows) {
+      throw new BenchError('the evidence counts other rows than there were');
+    }
+
+    const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
+      untilGone(completeAt, async () => {
+        const replaced = await countReplacedParts(deployed.deployment, 'deletion_targets');
+        return replaced === 0 && traces.count(deployed.clickhouseDir) === 0;
+      }),
+      untilGone(completeAt, () => traces.count(deployed.redisDir) === 0),
+    ]);
+    return {
+      targets: customers.length,
+      rows,
+      answeredSeconds,
+      completeSeconds,
+      partsGoneSeconds,
+      redisRewrittenSeconds,
+      rounds,
+      cpu,
+    };
+  });
+}
+
+/** Deletes one user while the service is otherwise idle. */
+export async function runOne({ deployed, population }: DeletionContext, user: User): Promise<OneRun> {
+  const { deployment } = deployed;
+  await mergesEnded(deployment);
+  return comparing(population, [user], async (rows) => {
+    await pause(roundEveryMs);
+    await deployed.takeRounds();
+    const before = await readParts(deployment, 'stored_events');
+    const cpuSince = startCpu(deployed);
+    const sentAt = performance.now();
+    await deployed.untilComplete(await deployed.submit([user]), secondsMax);
+    const completeSeconds = secondsSince(sentAt);
+    const cpu = cpuSince();
+    const after = await readParts(deployment, 'stored_events');
+    const [steps = {}] = await deployed.takeRounds();
+    const rewritten = [...after].filter(([blocks, part]) => {
+      const old = before.get(blocks);
+      if (old === undefined) throw new BenchError('parts were merged during the run');
+      return old.inode !== part.inode;
+    });
+    return {
+      rows,
+      completeSeconds,
+      parts: after.size,
+      partsRewritten: rewritten.length,
+      rowsRewritten: rewritten.reduce((sum, [, part]) => sum + part.rows, 0),
+      steps,
+      cpu,
+    };
+  });
+}
+
+/** Submits one request per customer, evenly over less than a minute, and polls each until it is complete. */
+export async function runMany(
+  { deployed, population }: DeletionContext,
+  customers: readonly number[],
+): Promise<ManyRun> {
+  const users = customers.map((customer) => population.nameOf(customer));
+  await mergesEnded(deployed.deployment);
+  return comparing(population, users, async () => {
+    await pause(roundEveryMs);
+    await deployed.takeRounds();
+    const startedAt = performance.now();
+    const pending = new Map<string, number>();
+    const requestIds: string[] = [];
+    const waited: number[] = [];
+    let submitting = true;
+
+    async function submitAll(): Promise<number> {
+      for (const [index, user] of users.entries()) {
+        await pause(startedAt + index * manyEveryMs - performance.now());
+        const sentAt = performance.now();
+        const requestId = await deployed.submit([user]);
+        requestIds.push(requestId);
+        pending.set(requestId, sentAt);
+      }
+      submitting = false;
+      return secondsSince(startedAt);
+    }
+
+    async function pollAll(): Promise<void> {
+      while (submitting || pending.size > 0) {
+        if (secondsSince(startedAt) > secondsMax) throw new BenchError(`${pending.size} are not complete`);
+        await pause(traceLookEveryMs / 100);
+        for (const [requestId, sentAt] of [...pending]) {
+          // As many polls per second as a token may make.
+          await pause(15);
+          // Rounds take the oldest first, so requests behind a pending one are mostly pending too.
+          if (!(await deployed.isComplete(requestId))) break;
+          waited.push(secondsSince(sentAt));
+          pending.delete(requestId);
+        }
+      }
+    }
+
+    const [submittedSeconds] = await Promise.all([submitAll(), pollAll()]);
+    const completeSeconds = secondsSince(startedAt);
+    const { mutations, mutationsAMinute } = await countMutations(deployed);
+    waited.sort((a, b) => a - b);
+    return {
+      requests: users.length,
+      submittedSeconds,
+      completeSeconds,
+      medianSeconds: waited[Math.floor((waited.length - 1) / 2)] ?? Number.NaN,
+      longestSeconds: waited.at(-1) ?? Number.NaN,
+      mutations,
+      mutationsAMinute,
+      rounds: await deployed.takeRounds(),
+    };
+
+    async function countMutations({ deployment }: DeletionDeployment) {
+      const sinceSeconds = Math.ceil(completeSeconds) + 1;
+      const found = await deployment.rows<{ table: string; at: number }>(
+        `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
+          WHERE database = currentDatabase() AND create_time >= now() - ${sinceSeconds} ORDER BY at`,
+      );
+      const byTable = new Map<string, number[]>();
+      for (const { table, at } of found) byTable.set(table, [...(byTable.get(table) ?? []), Number(at)]);
+      const of = (value: (times: number[]) => number) =>
+        Object.fromEntries([...byTable].map(([table, times]) => [table, value(times)]));
+      return {
+        mutations: of((times) => times.length),
+        mutationsAMinute: of((times) =>
+          Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + 60).length)),
+        ),
+      };
+    }
+  });
+}
+
+/** Runs `work` between two comparisons; `work` gets the number of the targets' rows. */
+async function comparing<Result>(
+  population: Population,
+  users: readonly User[],
+  work: (rows: number) => Promise<Result>,
+): Promise<Result> {
+  await population.noteTargets(users);
+  const [before, targets] = [await population.all(), await population.targets()];
+  const result = await work([...targets.values()].reduce((sum, { rows }) => sum + rows, 0));
+  population.changed();
+  const [after, left] = [await population.all(), await population.targets()];
+  assertOnlyTargetsGone(before, targets, after, left);
+  return result;
+}
+
+/** Seconds from `sinceMs` to the start of a search that found nothing. */
+async function untilGone(sinceMs: number, look: () => boolean | Promise<boolean>): Promise<number> {
+  for (;;) {
+    const at = secondsSince(sinceMs);
+    if (await look()) return at;
+    if (at > tracesSecondsMax) throw new BenchError(`traces are left after ${tracesSecondsMax} s`);
+    await pause(traceLookEveryMs);
+  }
+}
+
+function rowsFound(request: DeletionRequest): number {
+  return (request.found ?? []).reduce((sum, { rows }) => sum + rows, 0);
+}
+
+/** The returned function says what was used since. The bench's own share does not count as other programs'. */
+function startCpu(deployed: DeletionDeployment): () => Cpu {
+  const [machine, own, seconds] = [machineMicroseconds(), process.cpuUsage(), deployed.cpuSeconds()];
+  return () => {
+    const used = deployed.cpuSeconds() - seconds;
+    const { user, system } = process.cpuUsage(own);
+    const now = machineMicroseconds();
+    const others = now.busy - machine.busy - used * 1e6 - user - system;
+    return { seconds: used, othersShare: Math.max(0, others / (now.all - machine.all)) };
+  };
+}
+
+function secondsSince(ms: number): number {
+  return (performance.now() - ms) / 1000;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
+}

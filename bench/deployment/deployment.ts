@@ -1,0 +1,154 @@
+// The deployment under test. Usually the scenario starts its own: the processes of production on loopback ports, with a
+// Redis that syncs its file before every answer, and data in a temporary folder. Or it runs elsewhere. Each measurement
+// gets an environment of its own, so that its rows can be counted. Elsewhere all measurements share the given
+// environment, and subtract what was there before.
+
+import { resolve } from 'node:path';
+import { createEnvironments } from '../../harness/accounts.js';
+import type { Child } from '../../harness/child.js';
+import { type RedisHandle, type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
+import { rateLimits } from '../../src/contract/limits.js';
+import { BenchError } from '../failure.js';
+import { cpuMicroseconds, memoryBytes, systemMicroseconds } from './processes.js';
+import { readStored, type Store } from './stored.js';
+
+export const processNames = ['api', 'redis', 'worker', 'clickhouse'] as const;
+export type ProcessName = (typeof processNames)[number];
+/** Empty if the deployment runs elsewhere. */
+export type CpuTimes = Readonly<Partial<Record<ProcessName, number>>>;
+
+export type Limits = 'default' | 'none' | Readonly<Record<string, number>>;
+
+export type Deployment = Store & {
+  readonly url: string;
+  /** Empty if it runs elsewhere. */
+  readonly redisUrl: string;
+  /** Absent if it runs elsewhere. */
+  readonly own?: OwnProcesses;
+  /** Runs a statement in the deployment's database. */
+  rows<Row>(sql: string): Promise<Row[]>;
+  /** CPU time in µs that each kind of process has used since it started. */
+  cpu(): CpuTimes;
+  /** The part of it that the kernel used on their behalf. */
+  systemCpu(): CpuTimes;
+  /**
+   * Creates environments and settles with their app_ids when the API knows them and their limits. Elsewhere, returns the
+   * given environment for each.
+   */
+  addEnvironments(count: number, limits: Limits): Promise<string[]>;
+  stop(): Promise<void>;
+};
+
+/** What can be read only of processes on this machine. */
+export type OwnProcesses = {
+  readonly sluice: SluiceHandle;
+  readonly redis: RedisHandle;
+  /** Resident bytes of each kind of process. */
+  memory(): Record<ProcessName, number>;
+};
+
+export type DeploymentOptions = {
+  /** Environment of the API processes and the workers; overrides the defaults. */
+  readonly env?: NodeJS.ProcessEnv;
+  readonly workerEnv?: NodeJS.ProcessEnv;
+  readonly clickhouse?: SluiceHandle['clickhouse'];
+  /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
+  readonly profileDir?: string | undefined;
+};
+
+/** The embedded Redis of `npm start` has this much too; above 2 GiB of backlog the API refuses anyway. */
+const redisMemoryBytesMax = 6 * 1024 ** 3;
+const limitNames = Object.keys(rateLimits);
+
+const profiler = new URL('./profile-process.js', import.meta.url);
+
+/** Starts everything; settles when the API is ready. */
+export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
+  const redis: RedisHandle = await startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax });
+  const profile =
+    options.profileDir === undefined
+      ? {}
+      : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(options.profileDir) };
+  const sluice = await startSluice({
+    redis,
+    env: options.env ?? {},
+    apiEnv: profile,
+    workerEnv: { ...profile, ...options.workerEnv },
+    ...(options.clickhouse === undefined ? {} : { clickhouse: options.clickhouse }),
+  });
+  // Looked up each time, since a restarted process has another id.
+  const children: Record<ProcessName, () => readonly Child[]> = {
+    api: () => sluice.api,
+    redis: () => [redis],
+    worker: () => sluice.workers,
+    clickhouse: () => [sluice.clickhouse],
+  };
+  const ofEach = (value: (pid: number) => number) =>
+    Object.fromEntries(
+      processNames.map((name) => [name, children[name]().reduce((sum, { pid }) => sum + value(pid), 0)]),
+    ) as Record<ProcessName, number>;
+  const rows: Deployment['rows'] = (sql) => queryRows(sluice.clickhouse.testerUrl, sluice.database, sql);
+  return {
+    url: sluice.baseUrl,
+    redisUrl: sluice.redisUrl,
+    own: { sluice, redis, memory: () => ofEach(memoryBytes) },
+    rows,
+    stored: (appId) => readStored({ rows }, appId),
+    cpu: () => ofEach(cpuMicroseconds),
+    systemCpu: () => ofEach(systemMicroseconds),
+    addEnvironments: (count, limits) =>
+      createEnvironments(sluice, new Array<readonly string[]>(count).fill(optionsOf(limits))),
+    stop: async () => {
+      await sluice.stop();
+      await redis.remove();
+    },
+  };
+}
+
+/** As options of `environments set`. */
+function optionsOf(limits: Limits): readonly string[] {
+  if (limits === 'default') return [];
+  const values = limits === 'none' ? limitNames.map((name) => [name, 'none']) : Object.entries(limits);
+  return values.flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
+}
+
+export type Elsewhere = {
+  readonly url: string;
+  readonly clickhouseUrl: string;
+  readonly database: string;
+  /** The environment to which all load is sent. */
+  readonly appId?: string;
+};
+
+/** A deployment that is already running. Its processes are not measured, and nothing of it is stopped. */
+export function attachDeployment(running: Elsewhere): Deployment {
+  const { appId } = running;
+  const rows: Deployment['rows'] = (sql) => queryRows(running.clickhouseUrl, running.database, sql);
+  return {
+    url: running.url.replace(/\/+$/, ''),
+    redisUrl: '',
+    rows,
+    stored: (id) => readStored({ rows }, id),
+    cpu: () => ({}),
+    systemCpu: () => ({}),
+    addEnvironments: (count) =>
+      appId === undefined
+        ? Promise.reject(new BenchError('environments are made by npm run admin'))
+        : Promise.resolve(Array.from({ length: count }, () => appId)),
+    stop: () => Promise.resolve(),
+  };
+}
+
+async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
+  const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
+  const { origin, username, password } = new URL(url);
+  const authorization = `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`;
+  // A new connection each time: while the bench is busy for seconds, the server closes idle ones.
+  const connection = { connection: 'close' };
+  const headers: Record<string, string> = username === '' ? connection : { ...connection, authorization };
+  const reply = await fetch(`${origin}/?${parameters}`, { method: 'POST', headers, body: sql });
+  const text = await reply.text();
+  if (!reply.ok) throw new BenchError(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
+  const lines = text.split('\n').filter((line) => line !== '');
+  return lines.map((line) => JSON.parse(line) as Row);
+}

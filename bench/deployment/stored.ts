@@ -1,0 +1,97 @@
+// Compares what ClickHouse holds of an environment with what was acknowledged: the check at the end of every run.
+
+import { BenchError } from '../failure.js';
+
+/** The tables of records, by the names of their views. */
+export const recordTables = ['events', 'user_properties', 'user_identities'] as const;
+export type RecordTable = (typeof recordTables)[number];
+export type Records = Readonly<Partial<Record<RecordTable, number>>>;
+
+/** What is stored of one environment; for events also the number of different ids. */
+export type Stored = Records & { readonly ids: number };
+
+/** Where acknowledged records end up: in ClickHouse, or where a peer stores them. */
+export type Store = { readonly stored: (appId: string) => Promise<Stored> };
+
+/** Each query costs ClickHouse some milliseconds of CPU. */
+const lookEveryMs = 100;
+const merged = { lookEveryMs: 200, msMax: 30_000 };
+/** If no new record appears for this long, the missing ones are lost. */
+export const stallMsMax = 30_000;
+
+/** Where statements run. */
+export type Rows = { rows<Row>(sql: string): Promise<Row[]> };
+
+/** The records of an environment in a deployment's tables. */
+export async function readStored({ rows }: Rows, appId: string): Promise<Stored> {
+  const count = (table: RecordTable) => `(SELECT count() FROM ${table} WHERE app_id = '${appId}')`;
+  const counts = recordTables.map((table) => `toUInt32(${count(table)}) AS ${table}`).join(', ');
+  const ids = `toUInt32((SELECT uniqExact(event_id) FROM events WHERE app_id = '${appId}')) AS ids`;
+  const [row] = await rows<Stored>(`SELECT ${counts}, ${ids}`);
+  return row ?? { ids: 0 };
+}
+
+/** Without the ids, whose counting takes long, for repeated queries. */
+export async function countRecords({ rows }: Rows, appId: string): Promise<number> {
+  const tables = recordTables.map((table) => `SELECT app_id FROM ${table} WHERE app_id = '${appId}'`);
+  const [row] = await rows<{ records: number }>(
+    `SELECT toUInt32(count()) AS records FROM (${tables.join(' UNION ALL ')})`,
+  );
+  return row?.records ?? 0;
+}
+
+export function sumOf(records: Records): number {
+  return recordTables.reduce((sum, table) => sum + (records[table] ?? 0), 0);
+}
+
+export function plus(a: Records, b: Records): Records {
+  return Object.fromEntries(recordTables.map((table) => [table, (a[table] ?? 0) + (b[table] ?? 0)]));
+}
+
+/**
+ * Settles when `count` says that at least as many records are stored as were acknowledged. Rejects if no new record
+ * appears for `stallMs`.
+ */
+export async function untilCounted(
+  count: () => Promise<number>,
+  acknowledged: number,
+  stallMs = stallMsMax,
+): Promise<void> {
+  let counted = await count();
+  for (let movedAt = performance.now(); counted < acknowledged; ) {
+    if (performance.now() - movedAt > stallMs) {
+      throw new BenchError(`${acknowledged} records were acknowledged, ${counted} are stored`);
+    }
+    await pause(lookEveryMs);
+    const now = await count();
+    if (now > counted) movedAt = performance.now();
+    counted = now;
+  }
+}
+
+/** Rejects unless exactly the acknowledged records are stored, and each event under an id of its own. */
+export async function assertStored(store: Store, appId: string, acknowledged: Records): Promise<void> {
+  const { ids, ...stored } = await store.stored(appId);
+  const words = (records: Records) =>
+    recordTables.map((table) => `${records[table] ?? 0} ${table}`).join(', ');
+  const differs = recordTables.some((table) => (stored[table] ?? 0) !== (acknowledged[table] ?? 0));
+  if (differs || ids !== (acknowledged.events ?? 0)) {
+    throw new BenchError(
+      `acknowledged were ${words(acknowledged)}; stored are ${words(stored)}, the events under ${ids} ids`,
+    );
+  }
+}
+
+/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for another run's merges. */
+export async function mergesEnded({ rows }: Rows): Promise<void> {
+  const deadline = performance.now() + merged.msMax;
+  while (performance.now() < deadline) {
+    const [row] = await rows<{ merges: number }>('SELECT toUInt32(count()) AS merges FROM system.merges');
+    if (row?.merges === 0) return;
+    await pause(merged.lookEveryMs);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,34 @@
+// The logs of several generators as one.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { BenchError } from '../failure.js';
+import { figure, textTable } from '../figures.js';
+import { csvOf, histogramLog, readHistogramLogs } from './files.js';
+import { latencyOf, percentiles, sumOf } from './outcome.js';
+
+/** `npm run bench -- merge A.hlog B.hlog [--out PATH]`: the logs of several generators as one. */
+export function mergeLogs(args: readonly string[]): void {
+  const at = args.indexOf('--out');
+  const out = at === -1 ? undefined : args[at + 1];
+  const files = args.filter((_, i) => at === -1 || (i !== at && i !== at + 1));
+  if (files.length === 0 || files.some((file) => file.startsWith('--')) || (at !== -1 && out === undefined)) {
+    throw new BenchError('merge takes histogram logs, and --out PATH');
+  }
+  const seconds = readHistogramLogs(files);
+  const sum = sumOf(seconds);
+  const head = ['', 'requests', 'seconds', 'requests/s', ...Object.keys(percentiles)];
+  const perSecond = sum.totalCount / seconds.length;
+  const row = [
+    `${files.length} logs, ms`,
+    String(sum.totalCount),
+    String(seconds.length),
+    figure(perSecond),
+    ...Object.values(latencyOf(sum)).map(figure),
+  ];
+  process.stdout.write(`${textTable(head, [row])}\n`);
+  if (out === undefined) return;
+  mkdirSync(dirname(`${out}.hlog`), { recursive: true });
+  writeFileSync(`${out}.hlog`, histogramLog(seconds));
+  writeFileSync(`${out}.csv`, csvOf(seconds.map((second) => ({ ...second, endings: {} }))));
+}

@@ -1,0 +1,94 @@
+// What a run came to, in figures, and whether that is what was asked for.
+
+import { type Histogram, newHistogram, percentileMs } from '../latency/histogram.js';
+import { endings, type MergedSecond } from './second.js';
+
+export const percentiles = {
+  p50: 50,
+  p90: 90,
+  p99: 99,
+  'p99.9': 99.9,
+  'p99.99': 99.99,
+  max: 100,
+} as const;
+export type Percentile = keyof typeof percentiles;
+
+/** A bound of the latency, in ms. */
+export type Bound = { readonly percentile: Percentile; readonly ms: number };
+
+export type Outcome = {
+  /** Requests per second that were asked for; absent: as many as are answered. */
+  readonly rate?: number;
+  /** Those that ended, with an answer or without. */
+  readonly requests: number;
+  readonly perSecond: number;
+  readonly endings: Readonly<Record<string, number>>;
+  /** The share of requests that did not end in a good answer. */
+  readonly errors: number;
+  /** Since due; without a rate since sent. In ms. */
+  readonly latencyMs: Readonly<Record<Percentile, number>>;
+  /** What was slower to begin with: the generator could not send faster, or the service not answer. */
+  readonly limit: 'generator' | 'service';
+};
+
+/** Connecting and the first requests of two new processes; a run of ten seconds or more leaves them out of its latency. */
+const warmUpSeconds = 2;
+const warmUpFromSeconds = 10;
+/** A generator that uses more of its core than this is what limits the load. */
+const generatorBusy = 0.9;
+
+export function outcomeOf(
+  { seconds, generatorShare }: { readonly seconds: readonly MergedSecond[]; readonly generatorShare: number },
+  { rate, seconds: length }: { readonly rate: number | undefined; readonly seconds: number },
+): Outcome {
+  const counted: Record<string, number> = {};
+  for (const second of seconds) {
+    for (const [ending, count] of Object.entries(second.endings)) {
+      counted[ending] = (counted[ending] ?? 0) + count;
+    }
+  }
+  const requests = Object.values(counted).reduce((sum, count) => sum + count, 0);
+  const measured = length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds;
+  return {
+    ...(rate === undefined ? {} : { rate }),
+    requests,
+    perSecond: (requests - (counted[endings.unsent] ?? 0)) / length,
+    endings: counted,
+    errors: requests === 0 ? 1 : (requests - (counted['200'] ?? 0)) / requests,
+    latencyMs: latencyOf(sumOf(measured)),
+    limit: generatorShare > generatorBusy ? 'generator' : 'service',
+  };
+}
+
+export function sumOf(seconds: readonly Pick<MergedSecond, 'latencies'>[]): Histogram {
+  const sum = newHistogram();
+  for (const { latencies } of seconds) sum.add(latencies);
+  return sum;
+}
+
+/** In ms; NaN when nothing was recorded. */
+export function latencyOf(histogram: Histogram): Record<Percentile, number> {
+  return Object.fromEntries(
+    Object.entries(percentiles).map(([name, percent]) => [name, percentileMs(histogram, percent)]),
+  ) as Record<Percentile, number>;
+}
+
+/** What was not kept, in words. */
+export function findMissed(
+  outcome: Outcome,
+  { bounds, errorsMax }: { readonly bounds: readonly Bound[]; readonly errorsMax: number },
+): string[] {
+  const missed = bounds
+    .filter(({ percentile, ms }) => !(outcome.latencyMs[percentile] <= ms))
+    .map(({ percentile, ms }) => `${percentile} ${outcome.latencyMs[percentile]} ms, at most ${ms}`);
+  if (outcome.errors > errorsMax) {
+    const kinds = Object.entries(outcome.endings).filter(([ending]) => ending !== '200');
+    const words = kinds.map(([ending, count]) => `${count} × ${ending}`).join(', ');
+    missed.push(`errors ${percentText(outcome.errors)}, at most ${percentText(errorsMax)}: ${words}`);
+  }
+  return missed;
+}
+
+export function percentText(share: number): string {
+  return `${Number((share * 100).toPrecision(3))} %`;
+}

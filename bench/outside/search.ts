@@ -1,0 +1,44 @@
+// The highest rate that keeps the bounds: by steps, or by doubling and halving.
+
+import type { Outcome } from './outcome.js';
+
+export type Tried = { readonly rate: number; readonly kept: boolean; readonly outcome: Outcome };
+
+const firstRate = 100;
+/** The search ends when the highest rate that kept the bounds and the lowest that did not are so close. */
+const closeEnough = 1.1;
+/** Well above what one generator can send. */
+const rateMax = 1_000_000;
+
+/** Settles with all rates that were tried, in the order of the rates. */
+export async function searchRate(
+  step: number | undefined,
+  tryRate: (rate: number) => Promise<Tried>,
+): Promise<Tried[]> {
+  const tried: Tried[] = [];
+  const attempt = async (rate: number) => {
+    const result = await tryRate(rate);
+    tried.push(result);
+    return result.kept;
+  };
+  let kept = 0;
+  let missed = rateMax;
+  for (let rate = step ?? firstRate; rate < rateMax; rate = step === undefined ? rate * 2 : rate + step) {
+    if (await attempt(rate)) kept = rate;
+    else {
+      missed = rate;
+      break;
+    }
+  }
+  while (step === undefined && kept > 0 && missed / kept > closeEnough) {
+    const rate = Math.round((kept + missed) / 2);
+    if (await attempt(rate)) kept = rate;
+    else missed = rate;
+  }
+  return tried.sort((a, b) => a.rate - b.rate);
+}
+
+/** The highest rate that kept the bounds; undefined: none did. */
+export function highestKept(tried: readonly Tried[]): Tried | undefined {
+  return tried.filter(({ kept }) => kept).at(-1);
+}

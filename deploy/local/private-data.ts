@@ -1,0 +1,50 @@
+// Keeps DATA_DIR from other users of the machine: what a start makes there is its owner's alone, and what an older
+// version left open is closed.
+
+import { chmodSync, lstatSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { StartError } from './start-error.js';
+
+const othersMask = 0o077;
+const stickyBit = 0o1000;
+
+/** From now on everything that this process and its children make is its owner's alone. */
+export function makeFilesPrivate(): void {
+  process.umask(othersMask);
+}
+
+/**
+ * Closes the folder first, so that nobody can reach into it meanwhile, then what is in it. Call it while no process works
+ * in the folder. Throws StartError when the folder cannot be closed.
+ */
+export function closeToOthers(dataDir: string): void {
+  const { mode, uid } = statSync(dataDir);
+  if ((mode & stickyBit) !== 0) {
+    throw new StartError(`DATA_DIR ${dataDir} is shared with other users: give Sluice a folder of its own`);
+  }
+  if ((mode & othersMask) !== 0) {
+    if (!mayChange(uid)) {
+      throw new StartError(
+        `DATA_DIR ${dataDir} is open to other users and belongs to one of them (uid ${uid})`,
+      );
+    }
+    chmodSync(dataDir, mode & 0o700);
+  }
+  closeContents(dataDir);
+}
+
+/** A symbolic link may lead out of the folder, and somebody else's file is unreachable in a closed one. */
+function closeContents(folder: string): void {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    const { mode, uid } = lstatSync(path);
+    if (entry.isSymbolicLink() || !mayChange(uid)) continue;
+    if ((mode & othersMask) !== 0) chmodSync(path, mode & 0o700);
+    if (entry.isDirectory()) closeContents(path);
+  }
+}
+
+function mayChange(uid: number): boolean {
+  const own = process.getuid?.();
+  return own === 0 || own === uid;
+}

@@ -1,0 +1,15 @@
+// `npm run import -- …`: files of history, sent to the service. Builds first when dist/ is not up to date;
+// stdout is its counts as JSON and nothing else.
+// Plain JavaScript without dependencies, since it runs before packages are installed.
+
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { buildOrExit, installPackages, requireNode, root } from './setup.mjs';
+
+requireNode();
+installPackages();
+buildOrExit();
+const main = join(root, 'dist/src/import/main.js');
+const child = spawn(process.execPath, [main, ...process.argv.slice(2)], { stdio: 'inherit' });
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
+child.on('exit', (code) => process.exit(code ?? 1));

@@ -1,0 +1,239 @@
+// Makes the packages that producers install, `sluice-client` and `sluice-server`, as folders and as tarballs in
+// dist/packages: what their entries import, to be imported or required, with source maps, the types that can be reached,
+// programs, the page of the library as README, and the licence. Prints the paths of the tarballs.
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { decode, encode } from '@jridgewell/sourcemap-codec';
+import { build } from './build.mjs';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const out = join(root, 'dist/packages');
+const bundler = join(root, 'node_modules/.bin/esbuild');
+const require = createRequire(import.meta.url);
+const project = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+
+const packages = [
+  {
+    name: 'sluice-client',
+    description: 'Records events on web pages and in apps, and sends them to Sluice',
+    source: 'src/client',
+    entries: ['index', 'react', 'react-native', 'ios', 'android'],
+    keywords: ['analytics', 'events', 'tracking', 'react', 'react-native'],
+    esbuild: ['--platform=browser', '--target=es2020', '--external:react'],
+    more: {
+      peerDependencies: { react: '>=17' },
+      peerDependenciesMeta: { react: { optional: true } },
+    },
+  },
+  {
+    name: 'sluice-server',
+    description: 'Sends events from a server to Sluice, and deletes users',
+    source: 'src/producer',
+    entries: ['index'],
+    keywords: ['analytics', 'events', 'tracking', 'gdpr'],
+    esbuild: ['--platform=node', '--target=node18'],
+    programs: { 'sluice-import': 'src/import/main.ts' },
+    // What only the program needs: the library works without, for whoever installs with --omit=optional.
+    optional: ['cli-progress', 'csv-parse', 'fzstd', 'hyparquet', 'hyparquet-compressors', 'typebox'],
+    more: { engines: { node: '>=18' } },
+  },
+];
+
+function pack(description) {
+  const folder = join(out, description.name);
+  mkdirSync(folder, { recursive: true });
+  bundle(description, folder);
+  writePrograms(description, join(folder, 'bin'));
+  copyTypes(description, join(folder, 'cjs'));
+  writeJson(join(folder, 'cjs/package.json'), { type: 'commonjs' });
+  writeJson(join(folder, 'package.json'), manifestOf(description));
+  writeModules(description, join(folder, 'esm'));
+  writePointers(description, folder);
+  cpSync(join(root, 'LICENSE'), join(folder, 'LICENSE'));
+  const page = readFileSync(join(root, description.source, 'README.md'), 'utf8');
+  writeFileSync(join(folder, 'README.md'), withoutLinksOut(page));
+  const packed = run('npm', ['pack', '--silent', '--pack-destination', out], folder);
+  return join(out, packed.trim().split('\n').at(-1));
+}
+
+/**
+ * The code is there once, as CommonJS; what is imported is the same, so that a program that does both has one library and
+ * not two. esbuild splits ES modules only: what the entries share is split first, and then made CommonJS.
+ */
+function bundle({ source, entries, esbuild }, folder) {
+  const files = entries.map((entry) => join(root, source, `${entry}.ts`));
+  const parts = join(out, 'parts');
+  const shape = ['--bundle', '--splitting', '--format=esm', '--sourcemap', '--log-level=warning'];
+  run(bundler, [...files, ...shape, ...esbuild, '--chunk-names=shared-[hash]', `--outdir=${parts}`], root);
+  const names = readdirSync(parts).filter((name) => name.endsWith('.js'));
+  const made = ['--format=cjs', '--platform=node', '--minify', '--sourcemap', '--log-level=warning'];
+  const targets = esbuild.filter((option) => option.startsWith('--target'));
+  const target = join(folder, 'cjs');
+  run(bundler, [...names.map((name) => join(parts, name)), ...made, ...targets, `--outdir=${target}`], root);
+  rmSync(parts, { recursive: true });
+  for (const name of names) shortenMap(join(target, name));
+}
+
+/**
+ * Keeps of a file's source map where each line of a source begins, and of the sources their lines without those of comments:
+ * enough for stack traces. A file that has only imports needs none.
+ */
+function shortenMap(file) {
+  const map = JSON.parse(readFileSync(`${file}.map`, 'utf8'));
+  // Sources are named as in the project.
+  const sources = map.sources.map((path) => path.replace(/^.*\/src\//, 'src/'));
+  if (!sources.some((path) => path.startsWith('src/'))) {
+    rmSync(`${file}.map`);
+    writeFileSync(file, readFileSync(file, 'utf8').replace(/\/\/# sourceMappingURL=.*\n/, ''));
+    return;
+  }
+  const lines = decode(map.mappings).map((segments) =>
+    segments
+      .filter(([, source, line], at) => {
+        const [, sourceBefore, lineBefore] = segments[at - 1] ?? [];
+        return source !== sourceBefore || line !== lineBefore;
+      })
+      .map((segment) => segment.slice(0, 4)),
+  );
+  const sourcesContent = map.sourcesContent.map((text) => text.replace(/^ *(\/\/|\/\*\*|\* |\*\/).*$/gm, ''));
+  const kept = { ...map, sources, sourcesContent, names: [], mappings: encode(lines) };
+  writeFileSync(`${file}.map`, JSON.stringify(kept));
+}
+
+/** Each program as one file, which another one begins: that one says it if a package is missing. */
+function writePrograms({ programs = {}, optional = [] }, folder) {
+  for (const [name, source] of Object.entries(programs)) {
+    const externals = optional.map((dependency) => `--external:${dependency}`);
+    const shape = ['--bundle', '--format=esm', '--platform=node', '--target=node20', '--minify'];
+    const file = join(folder, name.replace('sluice-', ''), 'main.js');
+    run(
+      bundler,
+      [join(root, source), ...shape, ...externals, '--log-level=warning', `--outfile=${file}`],
+      root,
+    );
+    writeFileSync(join(folder, `${name}.js`), programText(name), { mode: 0o755 });
+  }
+}
+
+function programText(name) {
+  return `#!/usr/bin/env node
+try {
+  await import('./${name.replace('sluice-', '')}/main.js');
+} catch (error) {
+  if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
+  process.stderr.write('${name}: a package is missing, since optional ones were not installed: ' + error.message + '\\n');
+  process.exitCode = 1;
+}
+`;
+}
+
+/** For each entry a module that exports what it has by name, and its types. */
+function writeModules({ source, entries }, folder) {
+  mkdirSync(folder);
+  for (const entry of entries) {
+    const client = entry === 'react' ? "'use client';\n" : '';
+    const names = Object.keys(require(join(folder, `../cjs/${entry}.js`)))
+      .sort()
+      .join(', ');
+    writeFileSync(join(folder, `${entry}.js`), `${client}export { ${names} } from '../cjs/${entry}.js';\n`);
+    writeFileSync(
+      join(folder, `${entry}.d.ts`),
+      `export * from '../cjs/types/${basename(source)}/${entry}.js';\n`,
+    );
+  }
+}
+
+/** The declarations of the entries and of what they import. */
+function copyTypes({ source, entries }, folder) {
+  const waiting = entries.map((entry) => join(root, 'dist', source, `${entry}.d.ts`));
+  const seen = new Set(waiting);
+  for (const file of waiting) {
+    const target = join(folder, 'types', relative(join(root, 'dist/src'), file));
+    mkdirSync(dirname(target), { recursive: true });
+    cpSync(file, target);
+    for (const [, path] of readFileSync(file, 'utf8').matchAll(/(?:from |import\()'(\.[^']+)\.js'/g)) {
+      const imported = `${join(dirname(file), path)}.d.ts`;
+      if (!seen.has(imported)) waiting.push(imported);
+      seen.add(imported);
+    }
+  }
+}
+
+function manifestOf({ name, description, entries, source, keywords, programs, optional, more }) {
+  const types = (entry) => `./cjs/types/${basename(source)}/${entry}.d.ts`;
+  const exported = entries.map((entry) => [
+    entry === 'index' ? '.' : `./${entry}`,
+    {
+      import: { types: `./esm/${entry}.d.ts`, default: `./esm/${entry}.js` },
+      require: { types: types(entry), default: `./cjs/${entry}.js` },
+    },
+  ]);
+  return {
+    name,
+    version: project.version,
+    description,
+    license: project.license,
+    keywords,
+    type: 'module',
+    sideEffects: false,
+    main: './cjs/index.js',
+    module: './esm/index.js',
+    types: types('index'),
+    exports: { ...Object.fromEntries(exported), './package.json': './package.json' },
+    files: ['esm', 'cjs', ...(programs ? ['bin'] : []), ...entries.filter((entry) => entry !== 'index')],
+    ...(programs && {
+      bin: Object.fromEntries(Object.keys(programs).map((program) => [program, `./bin/${program}.js`])),
+      optionalDependencies: Object.fromEntries(optional.map((each) => [each, versionOf(each)])),
+    }),
+    ...more,
+  };
+}
+
+/** The version that the project has, and later ones that are compatible with it. */
+function versionOf(dependency) {
+  return `^${{ ...project.devDependencies, ...project.dependencies }[dependency]}`;
+}
+
+/** For tools that do not know `exports`: a folder for each further entry that says where it is. */
+function writePointers({ source, entries }, folder) {
+  for (const entry of entries.filter((name) => name !== 'index')) {
+    mkdirSync(join(folder, entry));
+    writeJson(join(folder, entry, 'package.json'), {
+      main: `../cjs/${entry}.js`,
+      module: `../esm/${entry}.js`,
+      types: `../cjs/types/${basename(source)}/${entry}.d.ts`,
+    });
+  }
+}
+
+/** Links to other pages of the project become text: the package does not have them. */
+function withoutLinksOut(page) {
+  return page.replaceAll(/\[([^\]]+)\]\((?!https?:|#)[^)]+\)/g, '$1');
+}
+
+function writeJson(file, value) {
+  writeFileSync(file, `${JSON.stringify(value, null, 2)}\n`);
+}
+
+function run(command, args, cwd) {
+  const { status, stdout, error } = spawnSync(command, args, {
+    cwd,
+    stdio: ['ignore', 'pipe', 2],
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(`${basename(command)} failed: ${error?.message ?? `status ${status}`}`);
+  return stdout;
+}
+
+if (!build()) process.exit(1);
+run(
+  process.execPath,
+  [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'src/producer')],
+  root,
+);
+rmSync(out, { recursive: true, force: true });
+for (const description of packages) process.stdout.write(`${relative(root, pack(description))}\n`);

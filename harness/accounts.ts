@@ -1,0 +1,93 @@
+// Accounts and environments for tests, tools and the bench, made as `npm run admin -- …` makes them. This is the only way.
+
+import { rateLimits } from '../src/contract/limits.js';
+import { paths, post } from './ingestion.js';
+import type { SluiceHandle } from './sluice.js';
+import { until } from './wait.js';
+
+type Deployment = Pick<SluiceHandle, 'admin' | 'api'>;
+
+export type TestAccount = {
+  readonly accountId: string;
+  /** The first is Main Production. */
+  readonly appIds: readonly string[];
+  readonly apiKey: string;
+};
+
+/** How many environments one command creates: more would not fit into a request either. */
+const environmentsPerAccount = 2_000;
+
+/** Options of `environments set` for an environment that no limit holds up. */
+export const unlimited: readonly string[] = Object.keys(rateLimits).flatMap((name) => [
+  '--limit',
+  `${name}=none`,
+]);
+
+/** Creates an account with an API key; settles when all API processes take records for its environments. */
+export async function createTestAccount(
+  sluice: Deployment,
+  name: string,
+  environments: readonly string[] = ['Main Production', 'Staging'],
+): Promise<TestAccount> {
+  const { accountId, appIds } = await createAccount(sluice, name, environments);
+  const { api_key: apiKey } = (await sluice.admin('keys', 'create', appIds[0] ?? '')) as { api_key: string };
+  await untilKnown(sluice, appIds.at(-1) ?? '');
+  return { accountId, appIds, apiKey };
+}
+
+/**
+ * Adds an environment for each list of options of `environments set`; settles with the app_ids when all API processes
+ * know the settings.
+ */
+export async function createEnvironments(
+  sluice: Deployment,
+  settings: readonly (readonly string[])[],
+): Promise<string[]> {
+  const created: string[] = [];
+  while (created.length < settings.length) {
+    const count = Math.min(settings.length - created.length, environmentsPerAccount);
+    const names = Array.from({ length: count }, (_, index) => `Environment ${index + 1}`);
+    created.push(...(await createAccount(sluice, 'Tests', names)).appIds);
+  }
+  for (const [index, options] of settings.entries()) {
+    if (options.length > 0) await sluice.admin('environments', 'set', created[index] ?? '', ...options);
+  }
+  await untilAllKnown(sluice);
+  return created;
+}
+
+/** The same for one. */
+export async function createEnvironment(sluice: Deployment, ...options: readonly string[]): Promise<string> {
+  const [appId = ''] = await createEnvironments(sluice, [options]);
+  return appId;
+}
+
+/** One that knows an environment that is added now has read all settings that came before it. */
+async function untilAllKnown(sluice: Deployment): Promise<void> {
+  const { appIds } = await createAccount(sluice, 'Added last', ['Last']);
+  await untilKnown(sluice, appIds[0] ?? '');
+}
+
+async function createAccount(
+  sluice: Deployment,
+  name: string,
+  environments: readonly string[],
+): Promise<Omit<TestAccount, 'apiKey'>> {
+  const named = environments.flatMap((environment) => ['--environment', environment]);
+  const created = (await sluice.admin('accounts', 'create', name, ...named)) as {
+    account_id: string;
+    environments: { app_id: string }[];
+  };
+  return {
+    accountId: created.account_id,
+    appIds: created.environments.map(({ app_id }) => app_id),
+  };
+}
+
+/** Settles when all API processes know an environment. One that does not know it looks at once. */
+export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: string): Promise<void> {
+  const isKnown = async (baseUrl: string) =>
+    (await post(baseUrl, paths.track, { app_id: appId })).code !== 'unknown_app_id';
+  const what = `the API processes know environment ${appId}`;
+  await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), { deadlineMs: 30_000, what })));
+}

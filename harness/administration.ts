@@ -1,0 +1,35 @@
+// Runs migrations and admin commands inside the process of a test. As separate programs they would spend most of their
+// time loading. The tests of `npm start` test the programs themselves.
+
+import { runCommandLine } from '../src/admin/command-line.js';
+import { commandLineActor } from '../src/admin/command-line-actor.js';
+import { createAdminCommands } from '../src/admin/commands.js';
+import { connectClickHouse } from '../src/clickhouse/client.js';
+import { migrate } from '../src/clickhouse/migrate.js';
+import { readConfig } from '../src/config.js';
+import { createLog } from '../src/log.js';
+import { connect, untilReady } from '../src/redis/client.js';
+
+const readyMsMax = 5_000;
+
+/** Migrates the ClickHouse that this environment names, as `npm run migrate` does. */
+export async function runMigrations(env: NodeJS.ProcessEnv): Promise<void> {
+  const { clickhouseUrl: url, clickhouseDatabase: database, clickhouseCluster: cluster } = readConfig(env);
+  await migrate({ url, database, cluster });
+}
+
+/** Runs a command as `npm run admin -- …` does; settles with the JSON that it prints, rejects with its error message. */
+export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv): Promise<unknown> {
+  const config = readConfig(env);
+  const log = createLog('admin', 'silent');
+  const redis = connect(config, log);
+  const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+  try {
+    await untilReady(redis, readyMsMax);
+    const commands = createAdminCommands({ redis, clickhouse, config, log }, commandLineActor());
+    return JSON.parse(JSON.stringify(await runCommandLine(commands, args)));
+  } finally {
+    redis.disconnect();
+    await clickhouse.close();
+  }
+}

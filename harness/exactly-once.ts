@@ -1,0 +1,257 @@
+// Checks what producers were told against what ClickHouse holds. Pure; one pass over the history and one over
+// the rows.
+//
+//   acknowledged                exactly one row, with the fields that were sent
+//   refused, overloaded         no row
+//   unknown, no answer          no row or one
+//   equal idempotency keys      one row: the first event, or one of those that were under way at once
+//   never sent                  no row
+//   deleted                     no row; what no deletion reached is as above
+
+import type { SentEvent } from './endpoints.js';
+import { type Endpoint, keyAt } from './endpoints.js';
+import type { Invocation, Settlement } from './load.js';
+
+/** A stored record, an event unless `kind` says otherwise; times in ms since 1970. */
+export type StoredEvent = {
+  readonly kind?: 'user_properties' | 'identify';
+  readonly event_id: string;
+  readonly event: string;
+  readonly user_id: string | null;
+  readonly identity: string;
+  readonly session_id: string;
+  readonly time_ms: string;
+  readonly received_ms: string;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+/** The statement that reads an environment's rows for the check. */
+export function storedEventsQuery(appId: string): string {
+  return `SELECT toString(event_id) AS event_id, event, if(user_id IS NULL, NULL, toString(user_id)) AS user_id,
+    identity, session_id, toString(toUnixTimestamp64Milli(time)) AS time_ms,
+    toString(toUnixTimestamp64Milli(received_at)) AS received_ms, properties
+    FROM events WHERE app_id = '${appId}'`;
+}
+
+export type Violation = {
+  readonly kind:
+    | 'lost'
+    | 'doubled'
+    | 'not absent'
+    | 'changed'
+    | 'not the first'
+    | 'never sent'
+    | 'resurrected'
+    | 'over-deleted';
+  readonly marker: string;
+  readonly detail: string;
+};
+
+/** One sending of one event. */
+export type Sending = {
+  readonly endpoint: Endpoint;
+  readonly event: SentEvent;
+  readonly request: number;
+  readonly index: number;
+  readonly invokedMs: number;
+  readonly settledMs: number;
+  readonly verdict: 'stored' | 'absent' | 'perhaps';
+};
+
+/**
+ * What deletions make of a record: it goes, it may go, or it stays, `near` a deletion when some deletion was
+ * about its user.
+ */
+export type Fate = 'goes' | 'free' | 'stays' | 'near';
+
+/** What else happened that decides about rows. */
+export type Circumstances = {
+  /** The fate of a record that was sent so; it stays unless told. */
+  readonly fateOf?: (sendings: readonly Sending[]) => Fate;
+  /** Times at which Redis lost what it remembered, and perhaps records that it alone held: a repeat of these is new. */
+  readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
+  /** Markers of records that Redis held alone when it was emptied. */
+  readonly lostWithRedis?: ReadonlySet<string>;
+};
+
+/** What is wrong; empty when every promise was kept. */
+export function findViolations(
+  history: readonly (Invocation & Partial<Settlement>)[],
+  rows: readonly StoredEvent[],
+  { fateOf = () => 'stays', emptiedMs = [], lostWithRedis = new Set() }: Circumstances = {},
+): Violation[] {
+  const violations: Violation[] = [];
+  const report = (kind: Violation['kind'], marker: string, detail: string) =>
+    violations.push({ kind, marker, detail });
+
+  const sendings = history.flatMap(sendingsOf);
+  const byMarker = group(sendings, ({ event }) => event.properties.marker);
+  const byKey = group(sendings, ({ endpoint, event }) => keyAt(endpoint, event));
+  const mayBeMissing = (marker: string) =>
+    fates.get(marker) === 'goes' || fates.get(marker) === 'free' || lostWithRedis.has(marker);
+  const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
+  /** How often a record may have been new: once, and once more for each time that Redis was emptied meanwhile. */
+  const timesNew = (sent: readonly Sending[]) =>
+    1 +
+    emptiedMs.filter(
+      ([fromMs, toMs]) =>
+        sent.some(({ invokedMs }) => invokedMs < toMs) && sent.some(({ settledMs }) => settledMs > fromMs),
+    ).length;
+  /** How many rows it may have. A key is known for ever once its record is stored. */
+  const rowsMax = (sent: readonly Sending[]) =>
+    sent.every(({ endpoint, event }) => keyAt(endpoint, event) !== undefined) ? 1 : timesNew(sent);
+  const fates = new Map(
+    [...byMarker].map(([marker, sent]) => {
+      const fate = fateOf(sent);
+      // What was deleted and then forgotten may have been taken anew.
+      return [marker, fate === 'goes' && timesNew(sent) > 1 ? 'free' : fate];
+    }),
+  );
+  const rowsByMarker = group(rows, ({ properties }) => properties.marker ?? '');
+  const ids = new Map<string, string>();
+
+  for (const [marker, found] of rowsByMarker) {
+    const sent = byMarker.get(marker);
+    if (sent === undefined) {
+      report('never sent', marker, JSON.stringify(found[0]));
+      continue;
+    }
+    if (found.length > rowsMax(sent)) report('doubled', marker, `${found.length} rows, ${describe(sent)}`);
+    if (fates.get(marker) === 'goes') report('resurrected', marker, describe(sent));
+    if (sent.every(({ verdict }) => verdict === 'absent')) report('not absent', marker, describe(sent));
+    for (const row of found) {
+      const difference = differenceOf(sent[0] as Sending, row);
+      if (difference !== '') report('changed', marker, difference);
+      const other = ids.get(row.event_id);
+      const both = [...sent, ...(byMarker.get(other ?? '') ?? [])];
+      if (other !== undefined && other !== marker && rowsMax(both) === 1) {
+        report('doubled', marker, `two rows have the id ${row.event_id}`);
+      }
+      if (row.kind === undefined) ids.set(row.event_id, marker);
+    }
+  }
+  for (const [marker, sent] of byMarker) {
+    const { endpoint, event } = sent[0] as Sending;
+    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker) || mayBeMissing(marker)) continue;
+    if (sent.some(({ verdict }) => verdict === 'stored')) report(missing(marker), marker, describe(sent));
+  }
+  for (const [key, sent] of byKey) {
+    const markers = [...new Set(sent.map(({ event }) => event.properties.marker))];
+    const stored = markers.filter((marker) => rowsByMarker.has(marker));
+    const first = markers.filter((marker) => couldBeFirst(marker, sent));
+    const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
+    if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
+    if (stored.length === 0 && acknowledged && !first.some(mayBeMissing)) {
+      report(first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost', key, describe(sent));
+    }
+    if (timesNew(sent) > 1) continue;
+    for (const marker of stored) if (!first.includes(marker)) report('not the first', marker, describe(sent));
+  }
+  return violations;
+}
+
+export function sendingsOf(request: Invocation & Partial<Settlement>): Sending[] {
+  const { endpoint = request.events.length > 1 ? 'bulk' : 'track' } = request;
+  return request.events.map((event, index) => ({
+    endpoint,
+    event,
+    request: request.request,
+    index,
+    invokedMs: request.invokedMs,
+    settledMs: request.settledMs ?? Number.POSITIVE_INFINITY,
+    verdict: verdictOf(request, index),
+  }));
+}
+
+function verdictOf({ outcome, refusedIndexes }: Partial<Settlement>, index: number): Sending['verdict'] {
+  switch (outcome) {
+    case 'acknowledged':
+      return refusedIndexes?.includes(index) ? 'absent' : 'stored';
+    case 'refused':
+    case 'overloaded':
+      return 'absent';
+    default:
+      return 'perhaps';
+  }
+}
+
+/** Whether some sending of the marker may have come before every other one with its key. */
+function couldBeFirst(marker: string, sent: readonly Sending[]): boolean {
+  const others = sent.filter(
+    ({ event, verdict }) => event.properties.marker !== marker && verdict === 'stored',
+  );
+  return sent.some(
+    (own) =>
+      own.event.properties.marker === marker &&
+      own.verdict !== 'absent' &&
+      !others.some((other) => isBefore(other, own)),
+  );
+}
+
+function isBefore(a: Sending, b: Sending): boolean {
+  return a.request === b.request ? a.index < b.index : a.settledMs < b.invokedMs;
+}
+
+/** In words, which fields of a row are not what was sent; empty when all are. */
+function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
+  const properties = Object.fromEntries(
+    Object.entries(event.properties).map(([key, value]) => [
+      key,
+      Array.isArray(value) ? value.join('||') : String(value),
+    ]),
+  );
+  const user = { user_id: event.user_id ?? null, identity: event.identity ?? '', kind: event.kind };
+  const said =
+    event.kind === undefined
+      ? {
+          event: event.event,
+          session_id: event.session_id ?? '',
+          time_ms: timeOf(endpoint, event, row),
+        }
+      : {};
+  const wanted = { ...user, ...said, properties: sorted(properties) };
+  const stored = { ...row, properties: sorted(row.properties) };
+  return (Object.keys(wanted) as (keyof typeof stored)[])
+    .filter((field) => JSON.stringify(wanted[field as keyof typeof wanted]) !== JSON.stringify(stored[field]))
+    .map(
+      (field) =>
+        `${field}: sent ${JSON.stringify(wanted[field as keyof typeof wanted])}, stored ${JSON.stringify(stored[field])}`,
+    )
+    .join('; ');
+}
+
+/** A message's time is corrected by the API process's clock, which may be wrong by so much in a test. */
+const clockOffsetMsMax = 3_700_000;
+
+/** The time that a row must have: that of its event, or that of its acceptance. */
+function timeOf(endpoint: Endpoint, { timestamp }: SentEvent, row: StoredEvent): string {
+  if (timestamp === undefined) return row.received_ms;
+  const sentMs = Date.parse(timestamp);
+  const isNear = Math.abs(Number(row.time_ms) - sentMs) < clockOffsetMsMax;
+  return endpoint === 'collect' && isNear ? row.time_ms : String(sentMs);
+}
+
+function sorted(properties: Readonly<Record<string, string>>): [string, string][] {
+  return Object.entries(properties).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function describe(sent: readonly Sending[]): string {
+  return sent
+    .map(
+      ({ request, index, verdict, invokedMs, settledMs, event }) =>
+        `request ${request}.${index} (${event.properties.marker}) ${verdict}, ${Math.round(invokedMs)} to ${Math.round(settledMs)} ms`,
+    )
+    .join('; ');
+}
+
+function group<T>(values: readonly T[], keyOf: (value: T) => string | undefined): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const value of values) {
+    const key = keyOf(value);
+    if (key === undefined) continue;
+    const found = groups.get(key);
+    if (found === undefined) groups.set(key, [value]);
+    else found.push(value);
+  }
+  return groups;
+}

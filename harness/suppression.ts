@@ -1,0 +1,45 @@
+// Suppresses users in tests: calls to the endpoint of suppressed users.
+
+import assert from 'node:assert/strict';
+import { ask, type Reply } from './deletion.js';
+
+export const suppressionPath = '/api/public/v0/user_suppression';
+
+export type SuppressedUser =
+  | { readonly identity: string }
+  | { readonly user_id: number | string }
+  | { readonly anonymous_id: string };
+
+/** Sends a submission; settles with any answer. A `body` that is text is sent as it is. */
+export async function submitSuppression(
+  baseUrl: string,
+  token: string,
+  body: object | string,
+): Promise<Reply> {
+  return ask(baseUrl, {
+    method: 'POST',
+    path: suppressionPath,
+    headers: [
+      ['Authorization', `Bearer ${token}`],
+      ['Content-Type', 'application/json'],
+    ],
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
+}
+
+/** Suppresses or frees users; settles when that holds. */
+export async function setSuppressed(
+  baseUrl: string,
+  token: string,
+  users: readonly SuppressedUser[],
+  suppress: boolean,
+): Promise<void> {
+  const reply = await submitSuppression(baseUrl, token, { users, suppress });
+  assert.equal(reply.status, 200, reply.text);
+}
+
+/** What is known of a user, or without a query of all; settles with any answer. */
+export function lookUp(baseUrl: string, token: string, query = ''): Promise<Reply> {
+  const headers = [['Authorization', `Bearer ${token}`]] as const;
+  return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });
+}

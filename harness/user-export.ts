@@ -1,0 +1,80 @@
+// Exports in tests: asking for one, waiting until it is complete, and reading its lines.
+
+import assert from 'node:assert/strict';
+import { ask, type Reply, type User } from './deletion.js';
+import { until } from './wait.js';
+
+type Deployment = { readonly baseUrl: string };
+
+export const exportPath = '/api/public/v0/user_export';
+
+export type Line = { readonly kind: string; readonly app_id?: string } & Readonly<Record<string, unknown>>;
+
+const bearer = (token: string) => [['Authorization', `Bearer ${token}`]] as const;
+
+/** Asks for an export; settles with any answer. A `body` that is text is sent as it is. */
+export function askForExport(
+  sluice: Deployment,
+  token: string,
+  body: string | readonly User[],
+): Promise<Reply> {
+  return ask(sluice.baseUrl, {
+    method: 'POST',
+    path: exportPath,
+    headers: [...bearer(token), ['Content-Type', 'application/json']],
+    body: typeof body === 'string' ? body : JSON.stringify({ users: body }),
+  });
+}
+
+/** Asks for an export that must be accepted; settles with its id. */
+export async function submitExport(
+  sluice: Deployment,
+  token: string,
+  users: readonly User[],
+): Promise<string> {
+  const reply = await askForExport(sluice, token, users);
+  assert.equal(reply.status, 201, reply.text);
+  return (JSON.parse(reply.text) as { user_export_id: string }).user_export_id;
+}
+
+export function readExportStatus(sluice: Deployment, token: string, id: string): Promise<Reply> {
+  return ask(sluice.baseUrl, { method: 'GET', path: `${exportPath}/${id}`, headers: bearer(token) });
+}
+
+export async function untilExportComplete(sluice: Deployment, token: string, id: string): Promise<void> {
+  await until(
+    async () => {
+      const reply = await readExportStatus(sluice, token, id);
+      assert.equal(reply.status, 200, reply.text);
+      return (JSON.parse(reply.text) as { status: string }).status === 'complete';
+    },
+    { deadlineMs: 60_000, what: 'the export is complete', everyMs: 40 },
+  );
+}
+
+/** Asks for the data; settles with any answer. */
+export function readExportData(sluice: Deployment, token: string, id: string): Promise<Reply> {
+  return ask(sluice.baseUrl, { method: 'GET', path: `${exportPath}/${id}/data`, headers: bearer(token) });
+}
+
+/** The records of a whole export, without the lines that say who was merged and that it ended. */
+export async function readRecords(sluice: Deployment, token: string, id: string): Promise<Line[]> {
+  const reply = await readExportData(sluice, token, id);
+  assert.equal(reply.status, 200, reply.text);
+  return recordsOf(linesOf(reply.text));
+}
+
+export function linesOf(text: string): Line[] {
+  assert.ok(text.endsWith('\n'), `the last line is whole: ${text.slice(-200)}`);
+  return text
+    .slice(0, -1)
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+}
+
+/** Asserts that the lines end as a whole export does. */
+export function recordsOf(lines: readonly Line[]): Line[] {
+  const records = lines.slice(0, -1).filter(({ kind }) => kind !== 'user');
+  assert.deepEqual(lines.at(-1), { kind: 'end', records: records.length });
+  return records;
+}

@@ -1,0 +1,52 @@
+// Tests wait for a condition with a deadline, never for a length of time.
+
+export type Deadline = {
+  readonly deadlineMs: number;
+  /** The condition in words, for the error message: `the segment is stored`. */
+  readonly what: string;
+  /** Pause between two checks. By default a twentieth of the time that has passed, from 20 to 100 ms. */
+  readonly everyMs?: number;
+};
+
+type Truthy<T> = Exclude<T, false | 0 | '' | null | undefined>;
+
+/**
+ * Settles with the first truthy value of `condition`. A condition that throws does not hold yet. Rejects when the
+ * deadline passes; the last error that the condition threw is the cause.
+ */
+export async function until<T>(condition: () => T | Promise<T>, deadline: Deadline): Promise<Truthy<T>> {
+  const startedAt = performance.now();
+  const endsAt = startedAt + deadline.deadlineMs;
+  let cause: unknown;
+  for (;;) {
+    try {
+      const value = await within(Promise.resolve(condition()), endsAt - performance.now());
+      if (value) return value as Truthy<T>;
+      cause = undefined;
+    } catch (error) {
+      cause = error;
+    }
+    if (performance.now() >= endsAt) {
+      throw new Error(`not within ${deadline.deadlineMs} ms: ${deadline.what}`, { cause });
+    }
+    const passedMs = performance.now() - startedAt;
+    await pause(deadline.everyMs ?? Math.min(Math.max(passedMs / 20, 20), 100));
+  }
+}
+
+/** Settles as `promise` does, or rejects after `ms`. Keeps the process alive meanwhile. */
+export async function within<T>(promise: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${Math.round(ms)} ms`)), Math.max(ms, 1));
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((settle) => setTimeout(settle, ms));
+}

@@ -1,0 +1,189 @@
+// API keys, with which the deletion API gives out tokens. An environment may have several, each with a name, and one that
+// is replaced may stay good for a while, so that its callers can change over without a pause. Every function settles when
+// the change is in Redis.
+
+import { administration } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { AdministrationError, environmentOf } from './accounts.js';
+import type { ApiKeys, Key } from './documents.js';
+import { checkNewKey, type KeyForm, newKey } from './keys.js';
+import { type Change, changeRegistry, type RegistrySnapshot, readRegistry, readTime } from './registry.js';
+
+const form: KeyForm = { secret: 'slk_', id: 'ak_' };
+
+export type CreatedApiKey = {
+  readonly app_id: string;
+  readonly id: string;
+  readonly name: string;
+  readonly api_key: string;
+};
+
+export type ApiKeyView = {
+  readonly id: string;
+  readonly app_id: string;
+  readonly name: string;
+  readonly created_at: string;
+  /** When it last got a token, to the minute; null if it never did. */
+  readonly last_used_at: string | null;
+  /** Null: it does not end by itself. */
+  readonly expires_at: string | null;
+};
+
+/** Creates an API key: the environment's only one, or a further one with a name of its own. Only this call returns the key. */
+export async function createApiKey(redis: Redis, appId: string, name = ''): Promise<CreatedApiKey> {
+  return addApiKey(redis, appId, (live) => {
+    if (name === '' && live.length > 0)
+      throw new AdministrationError(`${appId} has an API key; use keys rotate, or give the new one a name`);
+    if (live.some((key) => key.name === name && key.expires_at === undefined))
+      throw new AdministrationError(`${appId} has an API key with this name; use keys rotate`);
+    return { name, kept: live };
+  });
+}
+
+export type Rotation = {
+  /** Replaces only the key with this name. */
+  readonly name?: string | undefined;
+  /** How long the replaced keys stay good; undefined: they and their tokens end at once. */
+  readonly overlapMs?: number | undefined;
+};
+
+/** Replaces the environment's API keys, or the one with a name, by a new one. */
+export async function rotateApiKey(
+  redis: Redis,
+  appId: string,
+  rotation: Rotation = {},
+): Promise<CreatedApiKey> {
+  const { name, overlapMs } = rotation;
+  return addApiKey(redis, appId, (live, nowMs) => {
+    const replaced = live.filter((key) => name === undefined || key.name === name);
+    if (replaced.length === 0) throw new AdministrationError(`${appId} has no such API key; use keys create`);
+    const kept = live.flatMap((key) => {
+      if (!replaced.includes(key)) return [key];
+      return overlapMs === undefined ? [] : [endingBy(key, nowMs + overlapMs)];
+    });
+    const lasting = replaced.filter(({ expires_at }) => expires_at === undefined);
+    return { name: name ?? (lasting.length === 1 ? (lasting[0] as Key).name : ''), kept };
+  });
+}
+
+/** Ends an API key and its tokens, or all of the environment's. */
+export async function revokeApiKey(
+  redis: Redis,
+  appId: string,
+  id?: string,
+): Promise<{ app_id: string; id?: string; revoked: boolean }> {
+  const nowMs = await readTime(redis);
+  return changeRegistry(redis, (snapshot) => {
+    environmentOf(snapshot, appId);
+    const live = liveKeys(snapshot.apiKeys.get(appId), nowMs);
+    const revoked = live.filter((key) => id === undefined || key.id === id);
+    if (id !== undefined && revoked.length === 0)
+      throw new AdministrationError(`${appId} has no API key ${id}`);
+    return {
+      changes:
+        revoked.length === 0
+          ? []
+          : changesTo(
+              snapshot,
+              appId,
+              live.filter((key) => !revoked.includes(key)),
+            ),
+      result: { app_id: appId, ...(id === undefined ? {} : { id }), revoked: revoked.length > 0 },
+    };
+  });
+}
+
+/** The API keys of an environment that are good, the oldest first; never the keys themselves. */
+export async function listApiKeys(redis: Redis, appId: string): Promise<ApiKeyView[]> {
+  const [snapshot, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
+  environmentOf(snapshot, appId);
+  return liveKeys(snapshot.apiKeys.get(appId), nowMs).map(({ id, name, created_at, expires_at = null }) => ({
+    id,
+    app_id: appId,
+    name,
+    created_at,
+    last_used_at: snapshot.keyUses.get(id)?.used_at ?? null,
+    expires_at,
+  }));
+}
+
+/** Returns when the environment's latest API key was created; never the key. */
+export async function showApiKey(
+  redis: Redis,
+  appId: string,
+): Promise<{ app_id: string; created_at: string | null }> {
+  const latest = (await listApiKeys(redis, appId)).at(-1);
+  return { app_id: appId, created_at: latest?.created_at ?? null };
+}
+
+/** The keys of a document that are good at this time, the oldest first. */
+export function liveKeys(document: ApiKeys | undefined, nowMs: number): readonly Key[] {
+  if (document === undefined) return [];
+  const { hash, created_at } = document;
+  // An earlier version wrote documents of one key, without an id.
+  const keys = document.keys ?? [{ id: `${form.id}${hash.slice(0, 12)}`, name: '', hash, created_at }];
+  return keys.filter(({ expires_at }) => expires_at === undefined || Date.parse(expires_at) > nowMs);
+}
+
+/** Notes that a key got a token, in the registry and so in its second copy; at most once a minute for each key. */
+export async function noteApiKeyUse(redis: Redis, { id }: Key, nowMs: number): Promise<void> {
+  const document = `key_use:${id}`;
+  await runScript(
+    redis,
+    scripts.noteKeyUse,
+    [registryKeys.epoch, registryKeys.documents, registryKeys.unmirrored],
+    [document, JSON.stringify({ used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() })],
+  );
+}
+
+async function addApiKey(
+  redis: Redis,
+  appId: string,
+  decide: (live: readonly Key[], nowMs: number) => { name: string; kept: readonly Key[] },
+): Promise<CreatedApiKey> {
+  const nowMs = await readTime(redis);
+  return changeRegistry(redis, (snapshot) => {
+    environmentOf(snapshot, appId);
+    const { name, kept } = decide(liveKeys(snapshot.apiKeys.get(appId), nowMs), nowMs);
+    checkNewKey(name, kept);
+    const { key, secret } = newKey(form, name);
+    return {
+      changes: changesTo(snapshot, appId, [...kept, key]),
+      result: { app_id: appId, id: key.id, name, api_key: secret },
+    };
+  });
+}
+
+function endingBy(key: Key, endsMs: number): Key {
+  const ends = new Date(Math.min(endsMs, Date.parse(key.expires_at ?? '') || endsMs));
+  return { ...key, expires_at: ends.toISOString() };
+}
+
+/** Leaves an environment these keys, and forgets when those that it had besides were used. */
+function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key[]): Change[] {
+  const latest = keys.at(-1);
+  const document: ApiKeys | undefined =
+    latest === undefined
+      ? undefined
+      : { app_id: appId, hash: latest.hash, created_at: latest.created_at, keys };
+  const gone = liveKeys(snapshot.apiKeys.get(appId), 0).filter(
+    ({ id }) => !keys.some((key) => key.id === id),
+  );
+  return [
+    { key: `api_key:${appId}`, document },
+    ...gone
+      .filter(({ id }) => snapshot.keyUses.has(id))
+      .map(({ id }): Change => ({ key: `key_use:${id}`, document: undefined })),
+  ];
+}
+
+/** Reads how long replaced keys stay good, such as `24h`, in ms. */
+export function parseOverlap(value: unknown): number {
+  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(typeof value === 'string' ? value : '') ?? [];
+  const ms = Number(count) * ({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''] ?? Number.NaN);
+  if (!(ms > 0 && ms <= administration.overlapMsMax))
+    throw new AdministrationError('overlap must be a time such as 30m, 24h or 7d, at most 90d');
+  return ms;
+}

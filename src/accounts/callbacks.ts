@@ -1,0 +1,73 @@
+// Where an account wants to be called when one of its deletions is complete: an address, and the secret by which it knows
+// that the call is genuine. Every function settles when the change is in Redis.
+
+import { randomBytes } from 'node:crypto';
+import { callbacks } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { AdministrationError } from './accounts.js';
+import type { Callback } from './documents.js';
+import { changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
+
+export type CallbackView = { readonly account_id: string; readonly url: string | null };
+
+/** Sets the address and makes a new secret; only this call returns it. */
+export async function setCallback(
+  redis: Redis,
+  accountId: string,
+  url: string,
+): Promise<CallbackView & { readonly secret: string }> {
+  checkUrl(url);
+  const secret = `slc_${randomBytes(32).toString('base64url')}`;
+  const document: Callback = { account_id: accountId, url, secret, created_at: new Date().toISOString() };
+  return changeRegistry(redis, (snapshot) => {
+    checkAccount(snapshot, accountId);
+    return {
+      changes: [{ key: `callback:${accountId}`, document }],
+      result: { account_id: accountId, url, secret },
+    };
+  });
+}
+
+/** From now on the account is not called. */
+export async function removeCallback(redis: Redis, accountId: string): Promise<CallbackView> {
+  return changeRegistry(redis, (snapshot) => {
+    checkAccount(snapshot, accountId);
+    return {
+      changes: [{ key: `callback:${accountId}`, document: undefined }],
+      result: { account_id: accountId, url: null },
+    };
+  });
+}
+
+/** The address; never the secret. */
+export async function showCallback(redis: Redis, accountId: string): Promise<CallbackView> {
+  checkAccount(await readRegistry(redis), accountId);
+  return { account_id: accountId, url: (await readCallback(redis, accountId))?.url ?? null };
+}
+
+/** Undefined if the account does not want to be called. */
+export async function readCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
+  const text = await redis.hget(registryKeys.documents, `callback:${accountId}`);
+  return text === null ? undefined : (JSON.parse(text) as Callback);
+}
+
+function checkAccount(snapshot: RegistrySnapshot, accountId: string): void {
+  if (!snapshot.accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+}
+
+function checkUrl(text: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isPossible =
+    url !== undefined &&
+    text.length <= callbacks.urlMax &&
+    ['http:', 'https:'].includes(url.protocol) &&
+    url.username === '' &&
+    url.password === '' &&
+    url.hash === '';
+  if (isPossible) return;
+  // The message does not repeat the URL, which may hold a secret.
+  throw new AdministrationError(
+    `the URL must begin with https:// or http://, without a password and a fragment, and have at most ${callbacks.urlMax} characters`,
+  );
+}

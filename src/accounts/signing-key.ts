@@ -1,0 +1,78 @@
+// The key by which the deployment signs what others are to believe: made at the first start, in the registry like
+// everything that must outlive Redis or ClickHouse. The private half leaves it for a signature only.
+
+import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { transactionValues } from '../redis/transactions.js';
+import { type SigningKey, signingKeyKey } from './documents.js';
+import { mirrorRegistry } from './mirror.js';
+import { changeRegistry, StateNotLoaded } from './registry.js';
+
+/** What anybody may know of it. */
+export type PublicSigningKey = {
+  readonly algorithm: 'Ed25519';
+  readonly key_id: string;
+  /** SubjectPublicKeyInfo in PEM. */
+  readonly public_key: string;
+};
+
+/** Makes the key unless there is one. Settles when ClickHouse has it too. Rejects with StateNotLoaded. */
+export async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  await changeRegistry(redis, ({ signingKey }) => ({
+    changes: signingKey === undefined ? [{ key: signingKeyKey, document: newSigningKey() }] : [],
+    result: undefined,
+  }));
+  await mirrorRegistry(redis, clickhouse);
+}
+
+/**
+ * The deployment's key. Nothing may be signed by a key that could be lost, so one that ClickHouse does not have yet is copied
+ * first, and rejects if that fails. A deployment of an earlier version gets its key here.
+ */
+export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<SigningKey> {
+  const found = await find(redis);
+  if (found !== undefined) return found;
+  await makeSigningKey(redis, clickhouse);
+  const made = await find(redis);
+  if (made === undefined) throw new Error('the signing key was not kept');
+  return made;
+}
+
+/** Undefined if there is none, or if ClickHouse lacks it. */
+async function find(redis: Redis): Promise<SigningKey | undefined> {
+  const replies = await redis
+    .multi()
+    .exists(registryKeys.epoch)
+    .hget(registryKeys.documents, signingKeyKey)
+    .sismember(registryKeys.unmirrored, signingKeyKey)
+    .exec();
+  const [isLoaded, text, isUnmirrored] = transactionValues(replies);
+  if (isLoaded === 0) throw new StateNotLoaded();
+  return typeof text === 'string' && isUnmirrored === 0 ? (JSON.parse(text) as SigningKey) : undefined;
+}
+
+function newSigningKey(): SigningKey {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  return {
+    key_id: keyIdOf(publicKey),
+    public_key: String(publicKey.export({ type: 'spki', format: 'pem' })),
+    private_key: String(privateKey.export({ type: 'pkcs8', format: 'pem' })),
+    created_at: new Date().toISOString(),
+  };
+}
+
+/** Names a public key: the first digits of its hash. */
+export function keyIdOf(publicKey: KeyObject): string {
+  const der = publicKey.export({ type: 'spki', format: 'der' });
+  return createHash('sha256').update(der).digest('hex').slice(0, 16);
+}
+
+export function publicPartOf({ key_id, public_key }: SigningKey): PublicSigningKey {
+  return { algorithm: 'Ed25519', key_id, public_key };
+}
+
+export function privatePartOf({ private_key }: SigningKey): KeyObject {
+  return createPrivateKey(private_key);
+}

@@ -1,0 +1,66 @@
+// Write keys: an environment that requires them takes records on the server endpoints only from callers who have one. It
+// may have several, so that they can be replaced one after another. Every function settles when the change is in Redis.
+
+import type { Redis } from '../redis/client.js';
+import { AdministrationError, environmentOf } from './accounts.js';
+import type { Key, WriteKeys } from './documents.js';
+import { checkNewKey, type KeyForm, newKey } from './keys.js';
+import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
+
+const form: KeyForm = { secret: 'slw_', id: 'wk_' };
+
+export type WriteKeyView = {
+  readonly id: string;
+  readonly app_id: string;
+  readonly name: string;
+  readonly created_at: string;
+};
+
+/** Creates a write key; only this call returns the key itself. */
+export async function createWriteKey(
+  redis: Redis,
+  appId: string,
+  name: string,
+): Promise<{ id: string; app_id: string; name: string; write_key: string }> {
+  const { key, secret } = newKey(form, name);
+  return changeRegistry(redis, (snapshot) => {
+    environmentOf(snapshot, appId);
+    const existing = keysOf(snapshot, appId);
+    checkNewKey(name, existing);
+    return {
+      changes: [change(appId, [...existing, key])],
+      result: { id: key.id, app_id: appId, name, write_key: secret },
+    };
+  });
+}
+
+/** The write keys of an environment, the oldest first; never the keys themselves. */
+export async function listWriteKeys(redis: Redis, appId: string): Promise<WriteKeyView[]> {
+  const snapshot = await readRegistry(redis);
+  environmentOf(snapshot, appId);
+  return keysOf(snapshot, appId).map(({ id, name, created_at }) => ({ id, app_id: appId, name, created_at }));
+}
+
+/** Ends a write key. API processes refuse it within a second. */
+export async function revokeWriteKey(
+  redis: Redis,
+  appId: string,
+  id: string,
+): Promise<{ app_id: string; id: string; revoked: true }> {
+  return changeRegistry(redis, (snapshot) => {
+    environmentOf(snapshot, appId);
+    const existing = keysOf(snapshot, appId);
+    const left = existing.filter((key) => key.id !== id);
+    if (left.length === existing.length) throw new AdministrationError(`${appId} has no write key ${id}`);
+    return { changes: [change(appId, left)], result: { app_id: appId, id, revoked: true as const } };
+  });
+}
+
+function keysOf({ writeKeys }: RegistrySnapshot, appId: string): readonly Key[] {
+  return writeKeys.get(appId)?.keys ?? [];
+}
+
+function change(appId: string, keys: readonly Key[]): Change {
+  const document: WriteKeys = { app_id: appId, keys };
+  return { key: `write_keys:${appId}`, document: keys.length === 0 ? undefined : document };
+}

@@ -1,0 +1,94 @@
+// Puts the administration's commands under the audit log. Commands that begin with `list` or `show` change nothing; every
+// other one leaves a line. What goes into the line is chosen by the names of parameters, so a value that nobody has
+// thought of stays out.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { StateNotLoaded } from '../accounts/registry.js';
+import { type Actor, type AuditOptions, audited, type Subjects } from '../audit/audit.js';
+
+type Commands = Readonly<Record<string, (parameters: never) => Promise<unknown>>>;
+
+/** The same commands, done by an actor under the audit log. */
+export function auditCommands<Given extends Commands>(
+  commands: Given,
+  options: AuditOptions,
+  actor: Actor,
+): Given {
+  const entries = Object.entries(commands).map(([name, run]) => {
+    if (/^(list|show)/.test(name)) return [name, run] as const;
+    const underAudit = (parameters: unknown) =>
+      audited(
+        options,
+        actor,
+        {
+          action: name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+          ...subjectsOf(parameters),
+          details: detailsOf(parameters),
+        },
+        () => run(parameters as never),
+        {
+          endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result) }),
+          outcomeOfError: (error) =>
+            error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
+          loadsState: loadingCommands.has(name),
+        },
+      );
+    return [name, underAudit] as const;
+  });
+  return Object.fromEntries(entries) as Given;
+}
+
+const loadingCommands = new Set(['restore', 'bootstrap', 'restoreBackup']);
+
+/** Of parameters and of results. */
+const subjectNames: Readonly<Record<string, keyof Subjects>> = {
+  accountId: 'account_id',
+  account_id: 'account_id',
+  appId: 'app_id',
+  app_id: 'app_id',
+  id: 'key_id',
+  requestId: 'deletion_request_id',
+  deletion_request_id: 'deletion_request_id',
+};
+
+function subjectsOf(value: unknown): Subjects {
+  const found = Object.entries(fieldsOf(value)).flatMap(([name, field]) => {
+    const subject = Object.hasOwn(subjectNames, name) ? subjectNames[name] : undefined;
+    return subject !== undefined && typeof field === 'string' ? [[subject, field]] : [];
+  });
+  return Object.fromEntries(found);
+}
+
+/** Configuration, without a user's data. Of the identities that an environment allows, only how many. */
+const detailNames = new Set([
+  'name',
+  'environments',
+  'main',
+  'validation',
+  'limits',
+  'writeKey',
+  'overlap',
+  'overlapMs',
+  'origins',
+  'base',
+  'keepDays',
+  'email',
+  'role',
+  'personId',
+]);
+
+function detailsOf(parameters: unknown): Record<string, unknown> {
+  const { settings, ...fields } = fieldsOf(parameters);
+  const given = Object.entries({ ...fields, ...fieldsOf(settings) });
+  const { allowIdentities } = fieldsOf(settings);
+  return {
+    ...Object.fromEntries(given.filter(([name]) => detailNames.has(name))),
+    ...(Array.isArray(allowIdentities) && allowIdentities.length > 0
+      ? { allowed_identities: allowIdentities.length }
+      : {}),
+  };
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}

@@ -1,0 +1,19 @@
+// Who runs a command on the command line, for the audit log.
+
+import { hostname, userInfo } from 'node:os';
+import type { Actor } from '../audit/audit.js';
+
+/** The user who typed it, also behind sudo, and the machine. */
+export function commandLineActor(sudoUser = ''): Actor {
+  return { kind: 'command_line', name: sudoUser || userName(), address: hostname() };
+}
+
+/** In a container a user may have a number only. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'ERR_SYSTEM_ERROR') throw error;
+    return `uid ${process.getuid?.()}`;
+  }
+}

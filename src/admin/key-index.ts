@@ -1,0 +1,88 @@
+// The index of idempotency keys, for administrators: how large it is, how far it reaches, and making it anew.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { addKeys, readKeyIndexSize, readMarkers, stepsOf, writeMarker } from '../clickhouse/key-index.js';
+import { keyIndex } from '../contract/limits.js';
+import { shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { takeTurn } from '../redis/turn.js';
+import type { AdminContext } from './context.js';
+
+/**
+ * What there is. `needed_since` is the time at which a key was forgotten first, as far as this Redis knows; null as long as
+ * none was, when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten; while
+ * it is not, segments with keys wait.
+ */
+export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
+  const shards = await countShards(redis);
+  const [size, markers] = await Promise.all([readKeyIndexSize(clickhouse), readMarkers(clickhouse)]);
+  let neededSince: number | undefined;
+  const states = [];
+  for (let shard = 0; shard < shards; shard++) {
+    const [forgottenTo, forgottenS] = await redis.hmget(
+      shardKeys.state(shard),
+      'keys_forgotten_to',
+      'keys_forgotten_s',
+    );
+    const indexedTo = markers.get(shard) ?? '0';
+    if (forgottenS) neededSince = Math.min(neededSince ?? Number(forgottenS), Number(forgottenS));
+    states.push({
+      shard,
+      indexed_to: timeOf(indexedTo),
+      forgotten_to: timeOf(forgottenTo ?? '0'),
+      complete: BigInt(indexedTo) >= BigInt(forgottenTo ?? '0'),
+    });
+  }
+  return {
+    keys: Math.max(0, size.keys - markers.size),
+    bytes: size.bytes,
+    needed_since: neededSince === undefined ? null : new Date(neededSince * 1000).toISOString(),
+    shards: states,
+  };
+}
+
+/**
+ * Adds the keys of all stored rows again, while the service runs. What is in the index stays: the keys of rows that were
+ * deleted are nowhere else. `say` is told the progress.
+ */
+export async function rebuildKeyIndex({ redis, clickhouse }: AdminContext, say: (line: string) => void) {
+  const shards = await countShards(redis);
+  const { deployment } = await readRegistry(redis);
+  for (let shard = 0; shard < shards; shard++) {
+    const turn = shardKeys.indexing(shard);
+    if (!(await takeTurn(redis, turn, keyIndex.turnMs)))
+      throw new AdministrationError('a worker adds keys to the index just now; try again');
+    try {
+      const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
+      const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as
+        | string
+        | null;
+      if (to === null) throw new StateNotLoaded();
+      const steps = await stepsOf(clickhouse, shard, '0', to);
+      let from = '0';
+      for (const [i, step] of steps.entries()) {
+        await redis.set(turn, '1', 'PX', keyIndex.turnMs);
+        await addKeys(clickhouse, shard, from, step);
+        from = step;
+        say(`shard ${shard}: step ${i + 1} of ${steps.length}, up to ${timeOf(step)}`);
+      }
+      await writeMarker(clickhouse, shard, to);
+    } finally {
+      await redis.del(turn);
+    }
+  }
+  const { keys, bytes } = await readKeyIndexSize(clickhouse);
+  return { rebuilt: true, keys, bytes };
+}
+
+async function countShards(redis: AdminContext['redis']): Promise<number> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return deployment.shards;
+}
+
+/** When the segment with a number was opened. */
+function timeOf(number: string): string | null {
+  return number === '0' ? null : new Date(Number(number) / 1000).toISOString();
+}

@@ -1,0 +1,25 @@
+// `redis` of deploy/RUNBOOK.md: one command to this deployment's Redis, wherever it is, over the service's own connection. It
+// prints the answer as redis-cli does without a terminal. On a cluster a command without a key is answered by any server.
+
+import { readConfigOrExit } from '../config.js';
+import { createLog } from '../log.js';
+import { connect, untilReady } from '../redis/client.js';
+
+const config = readConfigOrExit();
+const redis = connect(config, createLog('redis', 'silent'));
+try {
+  const [command, ...args] = process.argv.slice(2);
+  if (command === undefined) throw new Error('a command is needed, such as: info memory');
+  await untilReady(redis, 5_000);
+  process.stdout.write(`${textOf(await redis.call(command, ...args))}\n`);
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : 'Redis does not answer'}\n`);
+  process.exitCode = 1;
+} finally {
+  redis.disconnect();
+}
+
+function textOf(reply: unknown): string {
+  if (Array.isArray(reply)) return reply.map(textOf).join('\n');
+  return reply === null ? '' : String(reply);
+}

@@ -1,0 +1,145 @@
+// The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is kept
+// before its action begins, so nothing is done without one, and another one says how it ended. Lines wait in Redis until
+// a worker, or whoever copies what the action changed, has moved them to ClickHouse (mirror.ts). They name no user.
+
+import { randomUUID } from 'node:crypto';
+import { StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { audit } from '../contract/limits.js';
+import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { insertLines } from './mirror.js';
+
+export type Actor = {
+  /** By what it was let in: ADMIN_TOKEN, a shell on the machine, an API key, or a person's session of the console. */
+  readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'person';
+  /** Which of them: the first digits of the token's hash, the user of the machine, the key, the e-mail address. Never a secret. */
+  readonly name: string;
+  /** The address of the caller, or the name of the machine. */
+  readonly address: string;
+};
+
+/** What an action is about, as far as it is known. */
+export type Subjects = Partial<
+  Readonly<Record<'account_id' | 'app_id' | 'key_id' | 'deletion_request_id', string>>
+>;
+
+export type Action = Subjects & {
+  readonly action: string;
+  readonly details: Readonly<Record<string, unknown>>;
+};
+
+/** `begun`: nobody knows how it ended. `refused`: nothing was changed. `unknown`: it failed, perhaps after a change. */
+export type AuditOutcome = 'begun' | 'done' | 'refused' | 'unknown';
+
+/** What is known only at the end. */
+export type Ending = Subjects & { readonly outcome: AuditOutcome; readonly details?: Action['details'] };
+
+export type AuditLine = Required<Subjects> & {
+  readonly at: string;
+  readonly id: string;
+  readonly stage: 0 | 1;
+  readonly actor: Actor['kind'];
+  readonly actor_name: string;
+  readonly address: string;
+  readonly action: string;
+  readonly details: string;
+  readonly outcome: AuditOutcome;
+};
+
+/** More lines wait for ClickHouse than may: nothing was done. */
+export class AuditLogFull extends Error {
+  constructor() {
+    super('the audit log waits for ClickHouse and is full: try again when ClickHouse is back');
+  }
+}
+
+export type AuditOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly log: Log;
+};
+
+/**
+ * Does something under the eyes of the audit log; settles as `work` does. `endingOf` says what its result shows,
+ * `outcomeOfError` what its rejection means. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can
+ * be kept. An action that `loadsState` may begin with a Redis that holds nothing; its line goes to ClickHouse at once.
+ */
+export async function audited<Result>(
+  { redis, clickhouse, log }: AuditOptions,
+  actor: Actor,
+  action: Action,
+  work: () => Promise<Result>,
+  judge: {
+    readonly endingOf: (result: Result) => Ending;
+    readonly outcomeOfError: (error: unknown) => AuditOutcome;
+    readonly loadsState?: boolean;
+  },
+): Promise<Result> {
+  const begun = lineOf(actor, action);
+  const kept = await keep(redis, begun, audit.waitingLinesMax);
+  if (kept === 'full') throw new AuditLogFull();
+  if (kept === 'not_loaded') {
+    if (judge.loadsState !== true) throw new StateNotLoaded();
+    // ClickHouse may have lost its tables too; then the line that says how it ended is the only one.
+    await insertLines(clickhouse, [begun]).catch((error: unknown) =>
+      log.warn({ action: action.action, error: describeError(error) }, 'the begin of a load was not audited'),
+    );
+  }
+  const end = async ({ outcome, details, ...subjects }: Ending) => {
+    const merged = JSON.stringify({ ...action.details, ...details });
+    const line: AuditLine = { ...begun, ...subjects, details: merged, stage: 1, outcome };
+    // The first line is kept; a result that nobody learns, such as a key that is shown once, would be worse.
+    await keep(redis, line, 0).catch((error: unknown) =>
+      log.warn(
+        { action: action.action, error: describeError(error) },
+        'the end of an action was not audited',
+      ),
+    );
+  };
+  let result: Result;
+  try {
+    result = await work();
+  } catch (error) {
+    await end({ outcome: judge.outcomeOfError(error) });
+    throw error;
+  }
+  await end(judge.endingOf(result));
+  return result;
+}
+
+function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
+  return {
+    at: new Date().toISOString().replace('T', ' ').replace('Z', ''),
+    id: randomUUID(),
+    stage: 0,
+    actor: actor.kind,
+    actor_name: actor.name,
+    address: actor.address,
+    action,
+    account_id: '',
+    app_id: '',
+    key_id: '',
+    deletion_request_id: '',
+    ...subjects,
+    details: JSON.stringify(details),
+    outcome: 'begun',
+  };
+}
+
+async function keep(
+  redis: Redis,
+  line: AuditLine,
+  linesMax: number,
+): Promise<'kept' | 'full' | 'not_loaded'> {
+  const reply = await runScript(
+    redis,
+    scripts.addAuditLine,
+    [registryKeys.epoch, registryKeys.audit],
+    [`${line.id} ${line.stage}`, JSON.stringify(line), linesMax],
+  );
+  if (Number(reply) === -2) return 'not_loaded';
+  return Number(reply) === 0 ? 'full' : 'kept';
+}

@@ -1,0 +1,77 @@
+// Moves lines of the audit log from Redis to ClickHouse, and reads them there.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { audit } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import type { AuditLine } from './audit.js';
+
+/**
+ * Moves the lines that wait. Whoever copies changes to ClickHouse calls it first, after it has read them: then no change
+ * outlives an emptied Redis without its line. Several processes may call it at once; a line that two of them move is one.
+ */
+export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  let cursor = '0';
+  do {
+    const [next, entries] = await redis.hscan(registryKeys.audit, cursor, 'COUNT', audit.movedLinesMax);
+    cursor = next;
+    const names = entries.filter((_, at) => at % 2 === 0);
+    if (names.length === 0) continue;
+    const lines = entries.filter((_, at) => at % 2 === 1);
+    await insertLines(
+      clickhouse,
+      lines.map((line) => JSON.parse(line) as AuditLine),
+    );
+    await redis.hdel(registryKeys.audit, ...names);
+  } while (cursor !== '0');
+}
+
+/** Settles when ClickHouse has the lines. */
+export async function insertLines(clickhouse: ClickHouseClient, lines: readonly AuditLine[]): Promise<void> {
+  await clickhouse.insert({
+    table: 'audit_log',
+    values: lines,
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+/** An action as administrators see it. What is not known is empty. */
+export type AuditEntry = Omit<AuditLine, 'stage' | 'details'> & { readonly details: object };
+
+/** What to show of the log: lines that name the account or one of its environments. */
+export type AuditScope = { readonly accountId: string; readonly appIds: readonly string[] };
+
+/** The last actions, the newest first, without those whose lines have not reached ClickHouse. */
+export async function readAuditLog(
+  clickhouse: ClickHouseClient,
+  countMax: number,
+  scope?: AuditScope,
+): Promise<AuditEntry[]> {
+  const columns = ['account_id', 'app_id', 'key_id', 'deletion_request_id', 'details', 'outcome'];
+  const result = await clickhouse.query({
+    query: `SELECT formatDateTime(at, '%Y-%m-%dT%H:%i:%S', 'UTC') || '.' || leftPad(toString(toUnixTimestamp64Milli(at) % 1000), 3, '0') || 'Z' AS time,
+        id, any(actor) AS actor_kind, any(actor_name) AS name, any(address) AS from_address, any(action) AS what,
+        ${columns.map((column) => `argMax(audit_log.${column}, stage) AS last_${column}`).join(', ')}
+      FROM audit_log GROUP BY at, id
+      ${scope === undefined ? '' : "HAVING last_account_id = {accountId:String} OR (last_app_id != '' AND has({appIds:Array(String)}, last_app_id))"}
+      ORDER BY at DESC, id LIMIT {countMax:UInt32}`,
+    query_params: { countMax, ...scope },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<Record<string, string>>();
+  return rows.map((row) => ({
+    at: row.time as string,
+    id: row.id as string,
+    actor: row.actor_kind as AuditLine['actor'],
+    actor_name: row.name as string,
+    address: row.from_address as string,
+    action: row.what as string,
+    account_id: row.last_account_id as string,
+    app_id: row.last_app_id as string,
+    key_id: row.last_key_id as string,
+    deletion_request_id: row.last_deletion_request_id as string,
+    details: JSON.parse(row.last_details as string) as object,
+    outcome: row.last_outcome as AuditLine['outcome'],
+  }));
+}

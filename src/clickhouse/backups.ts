@@ -1,0 +1,156 @@
+// ClickHouse's statements for backups: making one, restoring one beside the tables in use, and exchanging the two.
+// BACKUP and RESTORE run in the server, whatever becomes of whoever asked for them.
+
+import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from './client.js';
+
+const pollMs = 100;
+
+/** ClickHouse could not make or restore a backup, in its own words. */
+export class BackupFailed extends Error {}
+
+/** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
+export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
+
+/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. */
+export async function makeBackup(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  base: string | undefined,
+): Promise<number> {
+  const id = randomUUID();
+  const settings = [`id = '${id}'`, ...(base === undefined ? [] : [`base_backup = ${onDisk(base)}`])];
+  await client.command({
+    query: `BACKUP DATABASE ${database} EXCEPT TABLES ${unkeptTables.map((table) => `${database}.${table}`).join(', ')} TO ${onDisk(name)} SETTINGS ${settings.join(', ')} ASYNC`,
+  });
+  return untilDone(client, id);
+}
+
+/** Restores a backup of a database into another, new one; settles when it is there. */
+export async function restoreInto(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  into: string,
+): Promise<void> {
+  const id = randomUUID();
+  await client.command({
+    query: `RESTORE DATABASE ${database} AS ${into} FROM ${onDisk(name)} SETTINGS id = '${id}' ASYNC`,
+  });
+  await untilDone(client, id);
+  await renumberParts(client, into);
+}
+
+/**
+ * Gives restored parts new numbers. ClickHouse restores a part with the number of the last mutation that it took in the former
+ * table, and counts the mutations of the new table from 1: a part would not take part in any mutation until the new
+ * table's numbers have passed the former one's, and users who are deleted meanwhile would stay in it. A part that is
+ * attached begins anew.
+ */
+async function renumberParts(client: ClickHouseClient, database: string): Promise<void> {
+  const result = await client.query({
+    query: `SELECT DISTINCT table, partition_id FROM system.parts
+      WHERE database = {database:String} AND active AND data_version > max_block_number`,
+    query_params: { database },
+    format: 'JSONEachRow',
+  });
+  for (const { table, partition_id } of await result.json<{ table: string; partition_id: string }>()) {
+    for (const verb of ['DETACH', 'ATTACH'])
+      await client.command({
+        query: `ALTER TABLE ${database}.${table} ${verb} PARTITION ID '${partition_id}'`,
+      });
+  }
+}
+
+/** Settles when no restore runs: that of a process that was killed goes on. */
+export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void> {
+  const running = async () => (await read(client, "status = 'RESTORING'")).length > 0;
+  while (await running()) await pause();
+}
+
+/** The names of the backups that the server makes at this moment, or has made since it was started. */
+export async function backupStates(client: ClickHouseClient): Promise<ReadonlyMap<string, string>> {
+  const rows = await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED', 'BACKUP_FAILED')");
+  return new Map(rows.map(({ name, status }) => [name.replace(/^Disk\('backups', '(.*)'\)$/, '$1'), status]));
+}
+
+type Row = {
+  readonly name: string;
+  readonly status: string;
+  readonly error: string;
+  readonly total_size: string;
+};
+
+async function untilDone(client: ClickHouseClient, id: string): Promise<number> {
+  for (;;) {
+    const [row] = await read(client, `id = '${id}'`);
+    if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
+    if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
+    if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
+      throw new BackupFailed(row.error.split('\n')[0] || row.status);
+    }
+    await pause();
+  }
+}
+
+async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
+  const result = await client.query({
+    query: `SELECT name, status, error, toString(total_size) AS total_size FROM system.backups
+      WHERE ${condition} ORDER BY start_time`,
+    format: 'JSONEachRow',
+  });
+  return result.json<Row>();
+}
+
+/** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
+export async function readTableIds(
+  client: ClickHouseClient,
+  database: string,
+): Promise<ReadonlyMap<string, string>> {
+  const result = await client.query({
+    query: `SELECT name, toString(uuid) AS uuid FROM system.tables
+      WHERE database = {database:String} AND engine LIKE '%MergeTree' ORDER BY name`,
+    query_params: { database },
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ name: string; uuid: string }>();
+  return new Map(rows.map(({ name, uuid }) => [name, uuid]));
+}
+
+/** Exchanges a table of two databases in one step. */
+export async function exchangeTable(
+  client: ClickHouseClient,
+  table: string,
+  one: string,
+  other: string,
+): Promise<void> {
+  await client.command({ query: `EXCHANGE TABLES ${one}.${table} AND ${other}.${table}` });
+}
+
+/** Adds the rows of a table to the one of the same name in another database. */
+export async function addRowsOf(
+  client: ClickHouseClient,
+  table: string,
+  from: string,
+  into: string,
+): Promise<void> {
+  await client.command({ query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
+}
+
+/** Drops a database of any size, if it is there. */
+export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
+  await client.command({
+    query: `DROP DATABASE IF EXISTS ${database} SYNC`,
+    clickhouse_settings: { max_table_size_to_drop: '0', max_partition_size_to_drop: '0' },
+  });
+}
+
+function onDisk(name: string): string {
+  if (!/^[\w-]+$/.test(name)) throw new Error('the name of a backup is not a name');
+  return `Disk('backups', '${name}')`;
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, pollMs));
+}

@@ -1,0 +1,72 @@
+// The ids and keys in a segment's bytes. Every row begins with its environment and its id: `["1000000001","<32 digits>",…`.
+// Nothing is parsed; the id of a record without a key begins with eight zeros (ingest/event-id.ts). In segments of the first
+// version of their columns only events have ids; no other row has a text at that place.
+
+/** Bytes of an id by which keys are told apart, as many as a claim in Redis has. */
+export const keyBytes = 14;
+
+/** The keys of a segment's rows. */
+export type RowKeys = {
+  readonly count: number;
+  /** The first bytes of each id, one after another. */
+  readonly bytes: Buffer;
+  /** The number of the row of each key; 0 is the marker's. */
+  readonly rows: readonly number[];
+};
+
+/** The bytes of a key as text. */
+export function textOfKey({ bytes }: RowKeys, index: number): string {
+  return bytes.toString('latin1', keyBytes * index, keyBytes * (index + 1));
+}
+
+/** Finds the rows that have keys. */
+export function keysOfRows(segment: Buffer): RowKeys {
+  const rows: number[] = [];
+  let bytes: Buffer = Buffer.allocUnsafe(keyBytes * 256);
+  let row = -1;
+  for (let from = 0; from < segment.length; ) {
+    const to = segment.indexOf(lineFeed, from);
+    if (to === -1) throw new Error('a segment ends within a line');
+    if (segment[from] !== comma) {
+      row++;
+      const at = idAt(segment, from);
+      if (isId(segment, at) && !isUnkeyed(segment, at)) {
+        const keyAt = keyBytes * rows.length;
+        if (keyAt === bytes.length) bytes = Buffer.concat([bytes], 2 * bytes.length);
+        // A text of other characters would be shorter; then it is no id.
+        if (bytes.write(segment.toString('latin1', at, at + 2 * keyBytes), keyAt, 'hex') === keyBytes)
+          rows.push(row);
+      }
+    }
+    from = to + 1;
+  }
+  return {
+    count: rows.length,
+    bytes: bytes.subarray(0, keyBytes * rows.length),
+    rows,
+  };
+}
+
+/** Where a row's id begins if it has one, behind its quotation mark. */
+function idAt(rows: Buffer, from: number): number {
+  // `["` and the digits of the environment; a marker has none. Then `","`.
+  let at = from + 2;
+  while (at < rows.length && (rows[at] as number) >= zero && (rows[at] as number) <= nine) at++;
+  return at + 3;
+}
+
+function isId(rows: Buffer, at: number): boolean {
+  return rows[at - 1] === quote && rows[at + idDigits] === quote;
+}
+
+function isUnkeyed(segment: Buffer, at: number): boolean {
+  for (let i = at; i < at + 8; i++) if (segment[i] !== zero) return false;
+  return true;
+}
+
+const idDigits = 32;
+const comma = 0x2c;
+const lineFeed = 0x0a;
+const quote = 0x22;
+const zero = 0x30;
+const nine = 0x39;

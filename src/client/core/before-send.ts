@@ -1,0 +1,71 @@
+// The page's own word on what is recorded: before anything is kept, it may change it or drop it.
+
+import type { Properties, PropertiesInput } from './messages.js';
+import {
+  autocaptureRules,
+  checkEventName,
+  checkIdentity,
+  checkProperties,
+  eventRules,
+  userRules,
+  type Warn,
+} from './sanitize.js';
+
+/** What is about to be recorded. `autocaptured`: by the library itself, as a page view. */
+export type Draft =
+  | { type: 'event'; event: string; properties: Properties; readonly autocaptured?: true | undefined }
+  | { type: 'identify'; identity: string }
+  | { type: 'user_properties'; properties: Properties };
+
+/** The same as a page returns it: its properties may be any that a call may pass. */
+export type ReturnedDraft =
+  | { type: 'event'; event: string; properties?: PropertiesInput<object> }
+  | { type: 'identify'; identity: string }
+  | { type: 'user_properties'; properties: PropertiesInput<object> };
+
+/** Returns what is recorded instead; null or false: nothing. */
+export type BeforeSend = (draft: Draft) => ReturnedDraft | null | false;
+
+/** Returns what the page made of a draft, checked like a call's arguments; undefined: it is not recorded. */
+export type Review = <D extends Draft>(draft: D) => D | undefined;
+
+export function createReview(
+  beforeSend: () => BeforeSend | undefined,
+  allowedIdentities: () => readonly string[],
+  warn: Warn,
+): Review {
+  let reviewing = false;
+
+  function ask(called: BeforeSend, draft: Draft): Draft | undefined {
+    // What it records itself would be asked about again without end.
+    if (reviewing) return void warn('a call within beforeSend is dropped.');
+    const { type } = draft;
+    reviewing = true;
+    try {
+      const returned = called(draft) as Partial<Draft> | null | false;
+      if (returned === null || returned === false) return;
+      if (returned.type === type) return checked({ ...draft, ...returned } as Draft);
+    } catch {
+      // A page that wanted to take something out did not succeed.
+    } finally {
+      reviewing = false;
+    }
+    warn(`a message is dropped: beforeSend threw, or returned no ${type}.`);
+  }
+
+  function checked(draft: Draft): Draft | undefined {
+    if (draft.type === 'identify')
+      return checkIdentity(draft.identity, allowedIdentities(), warn) === undefined ? undefined : draft;
+    if (draft.type === 'user_properties')
+      return { ...draft, properties: checkProperties(draft.properties, userRules, warn) };
+    const rules = draft.autocaptured ? autocaptureRules : eventRules;
+    return checkEventName(draft.event, warn) === undefined
+      ? undefined
+      : { ...draft, properties: checkProperties(draft.properties, rules, warn) };
+  }
+
+  return <D extends Draft>(draft: D) => {
+    const called = beforeSend();
+    return typeof called === 'function' ? (ask(called, draft) as D | undefined) : draft;
+  };
+}

@@ -1,0 +1,65 @@
+// The administration as the console calls it: /admin/v1 of the server that the page came from.
+
+import { sessionHasEnded } from './session.js';
+
+/** A refusal in the service's words, or no answer at all. */
+export class ApiError extends Error {
+  /** 0: nobody answered. */
+  readonly status: number;
+  readonly body: Readonly<Record<string, unknown>>;
+
+  constructor(status: number, message: string, body: Readonly<Record<string, unknown>> = {}) {
+    super(message);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/** Settles with the answer; rejects with ApiError. A session that has ended leads to the sign-in. */
+export async function call<Result>(method: Method, path: string, body?: object): Promise<Result> {
+  const response = await fetch(`/admin/v1${path}`, {
+    method,
+    headers: {
+      // No form can set it, so no other page can have a browser send this.
+      'sluice-console': '1',
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  }).catch(() => {
+    throw new ApiError(0, 'The service does not answer.');
+  });
+  const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
+  if (response.ok) return answer as Result;
+  const { message } = (answer.err ?? {}) as { message?: string };
+  if (response.status === 401 && !isSignIn.test(path)) sessionHasEnded();
+  throw new ApiError(response.status, message ?? `The service answered ${response.status}.`, answer);
+}
+
+/** Where 401 says that the caller is not who they say, or is nobody yet. */
+const isSignIn = /^\/(session|invitation)(\/|\?|$)/;
+
+/** A part of a path. */
+export function part(text: string): string {
+  return encodeURIComponent(text);
+}
+
+export type Person = {
+  readonly person_id: string;
+  readonly email: string;
+  readonly role: 'operator' | 'administrator' | 'privacy' | 'viewer';
+  readonly account_id: string | null;
+  readonly created_at: string;
+  readonly state: 'invited' | 'active';
+  readonly second_factor: boolean;
+  readonly invited_until: string | null;
+};
+
+export type EnvironmentOfList = { readonly app_id: string; readonly name: string; readonly main: boolean };
+
+export type Account = {
+  readonly account_id: string;
+  readonly name: string;
+  readonly environments: readonly EnvironmentOfList[];
+};

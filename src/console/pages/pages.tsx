@@ -1,0 +1,55 @@
+// The pages of the console, in the order of its navigation.
+
+import type { ComponentChildren } from 'preact';
+import type { Account } from '../api.js';
+import { DataQuality } from './data-quality.js';
+import { Deletions } from './deletions.js';
+import { Reference } from './reference.js';
+import { Security } from './security.js';
+import { Settings } from './settings.js';
+
+export type Page = {
+  readonly path: string;
+  readonly title: string;
+  /** Whether the person who is signed in has a use for it; without this, everybody has. */
+  readonly isFor?: () => boolean;
+  /** `account`: the chosen one; undefined as long as there is none. */
+  readonly show: (account: Account | undefined) => ComponentChildren;
+};
+
+export const pages: readonly Page[] = [
+  {
+    path: '/privacy-and-security',
+    title: 'Privacy and security',
+    show: (account) => ofAccount(account, (chosen) => <Security key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/deletions',
+    title: 'Deletions',
+    show: (account) => ofAccount(account, (chosen) => <Deletions key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/data-quality',
+    title: 'Data quality',
+    show: (account) =>
+      ofAccount(account, (chosen) => <DataQuality key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/settings',
+    title: 'Settings',
+    show: (account) => <Settings key={account?.account_id} account={account} />,
+  },
+  {
+    path: '/api',
+    title: 'API',
+    show: (account) => <Reference key={account?.account_id} account={account} />,
+  },
+];
+
+function ofAccount(account: Account | undefined, show: (account: Account) => ComponentChildren) {
+  return account === undefined ? (
+    <p class="empty">There is no account yet. An operator creates one in Settings.</p>
+  ) : (
+    show(account)
+  );
+}

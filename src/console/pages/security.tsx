@@ -1,0 +1,369 @@
+// Privacy and security of an account: its app_ids, its API keys, and who may write to its environments.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import { Choice, Confirm, Copy, Dialog, Field, Form, Loaded, Secret, Table, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { may } from '../session.js';
+
+type ApiKey = {
+  readonly id: string;
+  readonly name: string;
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+  readonly expires_at: string | null;
+};
+
+type WriteKey = Pick<ApiKey, 'id' | 'name' | 'created_at'>;
+
+type Settings = {
+  readonly write_key?: 'required' | 'optional';
+  readonly origins?: readonly string[];
+};
+
+export function Security({ account }: { readonly account: Account }) {
+  const main = account.environments.find((environment) => environment.main);
+  return (
+    <>
+      <h1>Privacy and security</h1>
+      <section class="card">
+        <h2>Environments</h2>
+        <p class="muted">The app ID stands in every record that is sent. It is no secret.</p>
+        <ul class="rows">
+          {account.environments.map(({ app_id, name, main: isMain }) => (
+            <li key={app_id}>
+              <span class="name">
+                {name} {isMain && <span class="chip accent">Main Production</span>}
+              </span>
+              <code class="value">{app_id}</code>
+              <Copy text={app_id} what={`app ID of ${name}`} />
+            </li>
+          ))}
+        </ul>
+      </section>
+      {main !== undefined && <ApiKeys key={main.app_id} environment={main} />}
+      {account.environments.map((environment) => (
+        <Writing key={environment.app_id} environment={environment} />
+      ))}
+    </>
+  );
+}
+
+function nameOf({ name }: { readonly name: string }): string {
+  return name === '' ? 'without a name' : name;
+}
+
+function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
+  const { app_id } = environment;
+  const path = `/environments/${part(app_id)}`;
+  const keys = useResource<ApiKey[]>(`${path}/keys`);
+  const [name, setName] = useState('');
+  const [secret, setSecret] = useState('');
+  const [rotating, setRotating] = useState<ApiKey | undefined>(undefined);
+  const create = async () => {
+    const taken = new Set(keys.data?.map((key) => key.name));
+    const { api_key } = await call<{ api_key: string }>('POST', `${path}/key`, {
+      name: name.trim() || unusedName(taken),
+    });
+    setSecret(api_key);
+    setName('');
+    keys.reload();
+  };
+  return (
+    <section class="card">
+      <h2>API keys</h2>
+      <p class="muted">
+        With an API key and the app ID of {environment.name}, programs of yours get tokens that delete users
+        and ask how far deletions are.
+      </p>
+      {secret !== '' && <Secret text={secret} what="API key" />}
+      <Loaded from={keys}>
+        {(data) => (
+          <Table
+            caption="API keys"
+            rows={data}
+            keyOf={({ id }) => id}
+            empty={
+              may('createKey')
+                ? 'There is no API key yet. Create one below.'
+                : 'There is no API key yet. An administrator can create one.'
+            }
+            columns={[
+              {
+                title: 'Name',
+                text: nameOf,
+                cell: (key) => <span class={key.name === '' ? 'muted' : ''}>{nameOf(key)}</span>,
+              },
+              {
+                title: 'Created',
+                text: (key) => key.created_at,
+                cell: (key) => <Time at={key.created_at} />,
+              },
+              {
+                title: 'Last used',
+                text: (key) => key.last_used_at ?? '',
+                cell: (key) =>
+                  key.last_used_at === null ? (
+                    <span class="muted">never</span>
+                  ) : (
+                    <Time at={key.last_used_at} />
+                  ),
+              },
+              {
+                title: 'Ends',
+                text: (key) => key.expires_at ?? '',
+                cell: (key) =>
+                  key.expires_at === null ? <span class="muted">never</span> : <Time at={key.expires_at} />,
+              },
+            ]}
+            {...(may('rotateKey')
+              ? {
+                  actions: (key: ApiKey) => (
+                    <>
+                      {key.expires_at === null && (
+                        <button
+                          type="button"
+                          class="small"
+                          aria-label={`Rotate API key ${nameOf(key)}`}
+                          onClick={() => setRotating(key)}
+                        >
+                          Rotate
+                        </button>
+                      )}
+                      <Confirm
+                        button="Revoke"
+                        of={`API key ${nameOf(key)}`}
+                        title="Revoke this API key?"
+                        says={
+                          <p>
+                            The key <strong>{nameOf(key)}</strong> and all tokens made with it end at once.
+                            Programs that use it can delete nobody any more.
+                          </p>
+                        }
+                        confirm="Revoke key"
+                        work={async () => {
+                          await call('DELETE', `${path}/keys/${part(key.id)}`);
+                          keys.reload();
+                        }}
+                      />
+                    </>
+                  ),
+                }
+              : {})}
+          />
+        )}
+      </Loaded>
+      {may('createKey') && (
+        <Form label="New API key" submit="Create API key" inline work={create}>
+          <Field
+            label="Name of the new key"
+            value={name}
+            set={setName}
+            hint="Such as the program that will use it."
+          />
+        </Form>
+      )}
+      {rotating !== undefined && (
+        <Rotate
+          path={path}
+          apiKey={rotating}
+          close={() => setRotating(undefined)}
+          done={(made) => {
+            setSecret(made);
+            setRotating(undefined);
+            keys.reload();
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function unusedName(taken: ReadonlySet<string>): string {
+  let number = taken.size + 1;
+  while (taken.has(`Key ${number}`)) number += 1;
+  return `Key ${number}`;
+}
+
+function Rotate(props: {
+  readonly path: string;
+  readonly apiKey: ApiKey;
+  readonly close: () => void;
+  readonly done: (made: string) => void;
+}) {
+  const [overlap, setOverlap] = useState('24h');
+  return (
+    <Dialog title={`Rotate API key ${nameOf(props.apiKey)}`} close={props.close}>
+      <p>A new key takes the place of this one. It is shown once.</p>
+      <Form
+        label="Rotate API key"
+        submit="Rotate key"
+        cancel={props.close}
+        work={async () => {
+          const { api_key } = await call<{ api_key: string }>('PUT', `${props.path}/key`, {
+            name: props.apiKey.name,
+            ...(overlap === '' ? {} : { overlap }),
+          });
+          props.done(api_key);
+        }}
+      >
+        <Choice
+          label="The old key ends"
+          value={overlap}
+          set={setOverlap}
+          options={[
+            ['', 'at once'],
+            ['1h', 'in an hour'],
+            ['24h', 'in a day'],
+            ['7d', 'in a week'],
+          ]}
+          hint="Until then both are good, so that programs can change over."
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** Who may write to an environment: its write keys, and the origins of its pages. */
+function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
+  const { app_id, name } = environment;
+  const path = `/environments/${part(app_id)}`;
+  const settings = useResource<Settings>(path);
+  const keys = useResource<WriteKey[]>(`${path}/write-keys`);
+  const [newName, setNewName] = useState('');
+  const [secret, setSecret] = useState('');
+  const change = async (body: object) => {
+    await call('PATCH', path, body);
+    settings.reload();
+  };
+  return (
+    <section class="card">
+      <h2>Who may write to {name}</h2>
+      <Loaded from={settings}>
+        {(data) => (
+          <>
+            <p>
+              {data.write_key === 'required'
+                ? 'Servers need a write key. '
+                : 'Whoever knows the app ID can write from a server. '}
+              {data.origins === undefined
+                ? 'Pages of any site can write.'
+                : data.origins.length === 0
+                  ? 'No page can write.'
+                  : `Pages of ${data.origins.join(', ')} can write.`}
+            </p>
+            {may('setEnvironment') && (
+              <details>
+                <summary>Change who may write to {name}</summary>
+                <Form
+                  label={`Write keys of ${name}`}
+                  submit={
+                    data.write_key === 'required' ? 'No longer require write keys' : 'Require write keys'
+                  }
+                  work={() => change({ write_key: data.write_key === 'required' ? 'optional' : 'required' })}
+                />
+                <Origins key={data.origins?.join()} name={name} origins={data.origins} change={change} />
+              </details>
+            )}
+          </>
+        )}
+      </Loaded>
+      {secret !== '' && <Secret text={secret} what="write key" />}
+      <Loaded from={keys}>
+        {(data) => (
+          <Table
+            caption={`Write keys of ${name}`}
+            rows={data}
+            keyOf={({ id }) => id}
+            empty="There is no write key."
+            columns={[
+              { title: 'Write key', text: nameOf },
+              {
+                title: 'Created',
+                text: (key) => key.created_at,
+                cell: (key) => <Time at={key.created_at} />,
+              },
+            ]}
+            {...(may('revokeWriteKey')
+              ? {
+                  actions: (key: WriteKey) => (
+                    <Confirm
+                      button="Revoke"
+                      of={`write key ${nameOf(key)}`}
+                      title="Revoke this write key?"
+                      says={
+                        <p>
+                          Within a second, producers with the key {nameOf(key)} are refused where a key is
+                          required.
+                        </p>
+                      }
+                      confirm="Revoke key"
+                      work={async () => {
+                        await call('DELETE', `${path}/write-keys/${part(key.id)}`);
+                        keys.reload();
+                      }}
+                    />
+                  ),
+                }
+              : {})}
+          />
+        )}
+      </Loaded>
+      {may('createWriteKey') && (
+        <Form
+          label={`New write key of ${name}`}
+          submit="Create write key"
+          inline
+          work={async () => {
+            const made = await call<{ write_key: string }>('POST', `${path}/write-keys`, {
+              name: newName.trim(),
+            });
+            setSecret(made.write_key);
+            setNewName('');
+            keys.reload();
+          }}
+        >
+          <Field label={`Name of the new write key of ${name}`} value={newName} set={setNewName} />
+        </Form>
+      )}
+    </section>
+  );
+}
+
+function Origins(props: {
+  readonly name: string;
+  readonly origins: readonly string[] | undefined;
+  readonly change: (body: object) => Promise<void>;
+}) {
+  const [text, setText] = useState(props.origins?.join('\n') ?? '');
+  const [any, setAny] = useState<'any' | 'listed'>(props.origins === undefined ? 'any' : 'listed');
+  return (
+    <Form
+      label={`Origins of ${props.name}`}
+      submit="Save origins"
+      work={() => {
+        const listed = text.split(/\s+/).filter((origin) => origin !== '');
+        return props.change({ origins: any === 'any' ? 'any' : listed.length === 0 ? ['none'] : listed });
+      }}
+    >
+      <Choice
+        label={`Pages that may write to ${props.name}`}
+        value={any}
+        set={setAny}
+        options={[
+          ['any', 'of any site'],
+          ['listed', 'of these origins only'],
+        ]}
+      />
+      {any === 'listed' && (
+        <Field
+          label={`Origins of ${props.name}`}
+          value={text}
+          set={setText}
+          lines={3}
+          hint="One a line, such as https://shop.example. Empty: no page."
+        />
+      )}
+    </Form>
+  );
+}

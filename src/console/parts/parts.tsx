@@ -1,0 +1,336 @@
+// The small parts that all pages are made of.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../api.js';
+import type { Resource } from './resource.js';
+
+/** A time in the reader's zone; the same in UTC on hover. */
+export function Time({ at }: { readonly at: string }) {
+  const date = new Date(at);
+  const text = date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+  return (
+    <time dateTime={at} title={`${date.toISOString().replace('T', ' ').slice(0, 19)} UTC`}>
+      {text}
+    </time>
+  );
+}
+
+/** A button that copies a text and says so. */
+export function Copy(props: { readonly text: string; readonly what: string; readonly label?: string }) {
+  const { text, what, label = 'Copy' } = props;
+  const [said, setSaid] = useState('');
+  useEffect(() => {
+    if (said === '') return;
+    const timer = setTimeout(() => setSaid(''), 2_000);
+    return () => clearTimeout(timer);
+  }, [said]);
+  const copy = () => {
+    navigator.clipboard.writeText(text).then(
+      () => setSaid('Copied'),
+      () => setSaid('Select it and copy it'),
+    );
+  };
+  return (
+    <button type="button" class="small" aria-label={`${label} ${what}`} onClick={copy}>
+      <span aria-live="polite">{said || label.replace(':', '')}</span>
+    </button>
+  );
+}
+
+/** A secret that is shown only now. */
+export function Secret({ text, what }: { readonly text: string; readonly what: string }) {
+  return (
+    <div class="secret" role="status">
+      <p>
+        <strong>This is the {what}. It is shown only now:</strong> keep it where secrets are kept.
+      </p>
+      <p class="line">
+        <code class="value">{text}</code>
+        <Copy text={text} what={what} />
+      </p>
+    </div>
+  );
+}
+
+export function Problem({ text }: { readonly text: string }) {
+  return text === '' ? null : (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  );
+}
+
+/** What was loaded, or why it is not there. */
+export function Loaded<Data>(props: {
+  readonly from: Resource<Data>;
+  readonly children: (data: Data) => ComponentChildren;
+}) {
+  const { data, fault, reload } = props.from;
+  return (
+    <>
+      {fault !== '' && (
+        <p class="problem" role="alert">
+          {fault} {data === undefined ? '' : 'What is shown may be old. '}
+          <button type="button" class="small" onClick={reload}>
+            Try again
+          </button>
+        </p>
+      )}
+      {data === undefined && fault === '' && <p class="muted">Loading…</p>}
+      {data !== undefined && props.children(data)}
+    </>
+  );
+}
+
+export type Column<Row> = {
+  readonly title: string;
+  readonly text: (row: Row) => string;
+  /** Instead of the text. */
+  readonly cell?: (row: Row) => ComponentChildren;
+};
+
+/** A table that can be copied as CSV. */
+export function Table<Row>(props: {
+  readonly caption: string;
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row) => string;
+  readonly empty: ComponentChildren;
+  readonly actions?: (row: Row) => ComponentChildren;
+}) {
+  const { caption, columns, rows, keyOf, empty, actions } = props;
+  if (rows.length === 0) return <p class="empty">{empty}</p>;
+  const csv = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ text }) => text(row)))]
+    .map((cells) => cells.map(csvCell).join(','))
+    .join('\r\n');
+  return (
+    <div class="table">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways has to be reached by the keyboard */}
+      <section class="scroll" aria-label={caption} tabIndex={0}>
+        <table>
+          <caption class="sr">{caption}</caption>
+          <thead>
+            <tr>
+              {columns.map(({ title }) => (
+                <th key={title} scope="col">
+                  {title}
+                </th>
+              ))}
+              {actions !== undefined && (
+                <th scope="col">
+                  <span class="sr">Actions</span>
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={keyOf(row)}>
+                {columns.map(({ title, text, cell }) => (
+                  <td key={title}>{cell === undefined ? text(row) : cell(row)}</td>
+                ))}
+                {actions !== undefined && (
+                  <td class="actions">
+                    <div>{actions(row)}</div>
+                  </td>
+                )}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      <p class="below">
+        <span class="muted">
+          {rows.length} {rows.length === 1 ? 'row' : 'rows'}
+        </span>
+        <Copy text={csv} label="Copy as CSV:" what={caption} />
+      </p>
+    </div>
+  );
+}
+
+/** A spreadsheet would take what begins so for a formula. */
+function csvCell(text: string): string {
+  const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
+/** A form that does one thing: it shows progress and what went wrong, and gives the focus back. */
+export function Form(props: {
+  readonly label: string;
+  readonly submit: string;
+  readonly work: () => Promise<void>;
+  readonly children?: ComponentChildren;
+  readonly danger?: boolean;
+  readonly inline?: boolean;
+  readonly cancel?: () => void;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [fault, setFault] = useState('');
+  const onSubmit = (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setFault('');
+    props
+      .work()
+      .catch((error: unknown) => {
+        if (!(error instanceof ApiError)) throw error;
+        setFault(error.message);
+      })
+      .finally(() => setBusy(false));
+  };
+  return (
+    <form class={props.inline ? 'inline' : ''} aria-label={props.label} onSubmit={onSubmit}>
+      {props.children}
+      <div class="buttons">
+        <button type="submit" class={props.danger ? 'primary danger' : 'primary'} disabled={busy}>
+          {busy ? 'One moment…' : props.submit}
+        </button>
+        {props.cancel !== undefined && (
+          <button type="button" onClick={props.cancel}>
+            Cancel
+          </button>
+        )}
+      </div>
+      <Problem text={fault} />
+    </form>
+  );
+}
+
+export function Field(props: {
+  readonly label: string;
+  readonly value: string;
+  readonly set: (value: string) => void;
+  readonly hint?: string;
+  readonly type?: 'text' | 'email' | 'password' | 'number';
+  readonly required?: boolean;
+  readonly complete?: string;
+  readonly mode?: 'numeric';
+  readonly lines?: number;
+}) {
+  const id = useId();
+  const { label, value, set, hint, type = 'text', required = false, complete = 'off', lines, mode } = props;
+  const common = {
+    id,
+    value,
+    required,
+    spellcheck: false,
+    ...(hint === undefined ? {} : { 'aria-describedby': `${id}-hint` }),
+    onInput: (event: Event) => set((event.currentTarget as HTMLInputElement | HTMLTextAreaElement).value),
+  };
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {lines === undefined ? (
+        <input
+          {...common}
+          // The types tell kinds of fields apart that are one here.
+          type={type as 'text'}
+          // The attribute is for password managers, which know these words.
+          autocomplete={complete as 'off'}
+          {...(mode === undefined ? {} : { inputMode: mode })}
+        />
+      ) : (
+        <textarea {...common} rows={lines} />
+      )}
+      {hint !== undefined && (
+        <p id={`${id}-hint`} class="hint">
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function Choice<Value extends string>(props: {
+  readonly label: string;
+  readonly value: Value;
+  readonly options: readonly (readonly [value: Value, text: string])[];
+  readonly set: (value: Value) => void;
+  readonly hint?: string;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      <select
+        id={id}
+        value={props.value}
+        aria-describedby={props.hint === undefined ? undefined : `${id}-hint`}
+        onChange={(event) => props.set(event.currentTarget.value as Value)}
+      >
+        {props.options.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {props.hint !== undefined && (
+        <p id={`${id}-hint`} class="hint">
+          {props.hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** A dialog over the page. It ends by Escape, too. */
+export function Dialog(props: {
+  readonly title: string;
+  readonly close: () => void;
+  readonly children: ComponentChildren;
+}) {
+  const id = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={dialog} aria-labelledby={id} onClose={props.close}>
+      <h2 id={id}>{props.title}</h2>
+      {props.children}
+    </dialog>
+  );
+}
+
+/** A button that asks before it acts, and says what will happen. */
+export function Confirm(props: {
+  readonly button: string;
+  /** Tells buttons of one name apart. */
+  readonly of: string;
+  readonly title: string;
+  readonly says: ComponentChildren;
+  readonly confirm: string;
+  readonly work: () => Promise<void>;
+}) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <button
+        type="button"
+        class="small"
+        aria-label={`${props.button} ${props.of}`}
+        onClick={() => setOpen(true)}
+      >
+        {props.button}
+      </button>
+      {open && (
+        <Dialog title={props.title} close={close}>
+          <div class="says">{props.says}</div>
+          <Form
+            label={props.title}
+            submit={props.confirm}
+            danger
+            cancel={close}
+            work={async () => {
+              await props.work();
+              close();
+            }}
+          />
+        </Dialog>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,24 @@
+// The page that the address names. Links between pages change the address without loading anything.
+
+import { signal } from '@preact/signals';
+
+export const path = signal(location.pathname);
+
+addEventListener('popstate', () => {
+  path.value = location.pathname;
+});
+
+/** Goes to another page of the console. */
+export function go(to: string): void {
+  if (to !== location.pathname) history.pushState(null, '', to);
+  path.value = to;
+  scrollTo(0, 0);
+}
+
+/** For links: a plain click goes there, and what a browser offers besides stays. */
+export function onLink(event: MouseEvent): void {
+  const link = event.currentTarget as HTMLAnchorElement;
+  if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  go(link.pathname);
+}

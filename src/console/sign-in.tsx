@@ -1,0 +1,118 @@
+// The way in: the sign-in, and the page of an invitation.
+
+import { useEffect, useState } from 'preact/hooks';
+import type { Person } from './api.js';
+import { ApiError, call } from './api.js';
+import { Field, Form, Problem } from './parts/parts.js';
+import { go } from './router.js';
+import { notice, person } from './session.js';
+
+type Begun = { readonly person: Person };
+
+function enter(begun: Begun): void {
+  notice.value = '';
+  person.value = begun.person;
+}
+
+export function SignIn() {
+  const [email, setEmail] = useState('');
+  const [password, setPassword] = useState('');
+  const [code, setCode] = useState<string | undefined>(undefined);
+  const work = async () => {
+    try {
+      enter(
+        await call<Begun>('POST', '/session', { email, password, ...(code === undefined ? {} : { code }) }),
+      );
+    } catch (error) {
+      const needed = error instanceof ApiError && error.body.second_factor === 'needed';
+      if (!needed) throw error;
+      setCode('');
+    }
+  };
+  return (
+    <main class="way-in">
+      <h1>Sluice</h1>
+      <div class="card">
+        <Problem text={notice.value} />
+        <Form label="Sign in" submit="Sign in" work={work}>
+          <Field label="E-mail" type="email" value={email} set={setEmail} complete="username" required />
+          <Field
+            label="Password"
+            type="password"
+            value={password}
+            set={setPassword}
+            complete="current-password"
+            required
+          />
+          {code !== undefined && (
+            <Field
+              label="Code"
+              value={code}
+              set={setCode}
+              mode="numeric"
+              complete="one-time-code"
+              hint="The six digits that your app shows now."
+              required
+            />
+          )}
+        </Form>
+      </div>
+      <p class="muted">
+        No account? Ask whoever runs this service for an invitation:{' '}
+        <code>npm run admin -- people invite</code>
+      </p>
+    </main>
+  );
+}
+
+type Invited = { readonly email: string; readonly role: string; readonly password_length_min: number };
+
+export function Invitation() {
+  // The secret is behind the hash, which browsers send to nobody.
+  const invitation = location.hash.slice(1);
+  const [invited, setInvited] = useState<Invited | undefined>(undefined);
+  const [fault, setFault] = useState('');
+  const [password, setPassword] = useState('');
+  useEffect(() => {
+    call<Invited>('POST', '/invitation', { invitation }).then(setInvited, (error: ApiError) =>
+      setFault(error.message),
+    );
+  }, [invitation]);
+  const work = async () => {
+    const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password });
+    // The link is used up, and should not stay in the history.
+    history.replaceState(null, '', '/');
+    go('/');
+    enter(begun);
+  };
+  return (
+    <main class="way-in">
+      <h1>Welcome to Sluice</h1>
+      <div class="card">
+        <Problem text={fault} />
+        {invited === undefined ? (
+          fault === '' && <p class="muted">Loading…</p>
+        ) : (
+          <>
+            <p>
+              You are invited as <strong>{invited.email}</strong> with the role{' '}
+              <strong>{invited.role}</strong>. Choose a password, and you are in.
+            </p>
+            <Form label="Invitation" submit="Choose password" work={work}>
+              <input type="hidden" name="username" autocomplete="username" value={invited.email} />
+              <Field
+                label="Password"
+                type="password"
+                value={password}
+                set={setPassword}
+                complete="new-password"
+                hint={`At least ${invited.password_length_min} characters. A few words are easier to keep in mind than signs.`}
+                required
+              />
+            </Form>
+          </>
+        )}
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,212 @@
+// Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. From here
+// follow the schemas of requests (`schemas.ts`), what is read of usual events, the rows, their markers and their columns
+// (`clickhouse/tables.ts`), and which user a row belongs to. These do not follow: migrations and views (a test compares the
+// tables that they make with these columns), and the messages of the client library (`ingest/message.ts`).
+
+import { counts, lengths } from './limits.js';
+import { Type } from './typebox.js';
+
+/** A property's value. Arrays are joined into one string. A number that a double does not hold comes as its digits. */
+const eventPropertyValue = Type.Union([
+  Type.Number(),
+  Type.String({ maxLength: lengths.propertyValueMax }),
+  Type.Array(Type.Union([Type.Number(), Type.String()])),
+]);
+
+// An object with additionalProperties, not a Record: a Record lets the value of a key that contains a line
+// break pass unchecked.
+const eventProperties = Type.Object(
+  {},
+  {
+    additionalProperties: eventPropertyValue,
+    description: `At most ${counts.propertiesMax} key-value pairs; keys of at most ${lengths.propertyKeyMax} characters, values numbers or strings of at most ${lengths.propertyValueMax} characters. An array of these is stored as one string: its elements joined with ||, cut after ${lengths.joinedArrayMax} characters. The keys user_id, session_id and screen_name are reserved.`,
+    examples: [{ amount: 12.5, currency: 'EUR', tags: ['gift', 'express'] }],
+  },
+);
+
+const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
+
+/** Of an event. Texts are read from usual requests by their lengths here. */
+export const eventFields = {
+  event: Type.String({
+    minLength: 1,
+    maxLength: lengths.eventMax,
+    description: `Name of the event, at most ${lengths.eventMax} characters. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.`,
+    examples: ['Order Completed'],
+  }),
+  identity: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: lengths.identityMax,
+      description: `${identityAdvice} A user is created for an identity that is new. Give exactly one of identity and user_id.`,
+      examples: ['ada@example.com'],
+    }),
+  ),
+  user_id: Type.Optional(
+    Type.String({
+      description:
+        'An anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string. The id of a user in your own database belongs into identity. Give exactly one of identity and user_id.',
+      examples: ['4503599627370496'],
+    }),
+  ),
+  session_id: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: lengths.sessionIdMax,
+      description: "The user's session.",
+      examples: ['5629499534213120'],
+    }),
+  ),
+  properties: Type.Optional(eventProperties),
+  timestamp: Type.Optional(
+    Type.String({
+      description:
+        'When it happened: RFC 3339 with offset and seconds, up to 9 fraction digits (stored to the millisecond), from 1970 to one day ahead. Default: the time of acceptance.',
+      examples: ['2026-03-01T12:30:00.250+01:00'],
+    }),
+  ),
+  idempotency_key: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: lengths.idempotencyKeyMax,
+      description:
+        'Unique within the environment. A later event with the same key is answered like the first and changes nothing, whatever is in it; so a request without an answer can be repeated.',
+      examples: ['order-1001-completed'],
+    }),
+  ),
+};
+
+export const identity = Type.String({
+  minLength: 1,
+  maxLength: lengths.identityMax,
+  description: identityAdvice,
+  examples: ['ada@example.com'],
+});
+
+/** Of a call that sets user properties. */
+export const userPropertiesFields = {
+  identity,
+  properties: Type.Optional(
+    Type.Object(
+      {},
+      {
+        additionalProperties: Type.Union([
+          Type.Number(),
+          Type.String({ maxLength: lengths.userPropertyValueMax }),
+        ]),
+        description: `Key-value pairs of the user, for all past and future activity; of each key the latest value stands. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
+        examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
+      },
+    ),
+  ),
+};
+
+/** Of an identification. */
+export const identifyFields = {
+  user_id: Type.String({
+    description:
+      'The anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string.',
+    examples: ['4503599627370496'],
+  }),
+  identity,
+  timestamp: Type.Optional(
+    Type.String({
+      description:
+        'When it happened: RFC 3339 with offset and seconds. Checked only: the order of acceptance counts.',
+      examples: ['2026-03-01T12:30:00Z'],
+    }),
+  ),
+};
+
+/** What a column holds: its type in ClickHouse, and its text in a marker row. */
+export const columnTypes = {
+  text: { clickhouse: 'String', empty: '""' },
+  event_id: { clickhouse: 'UUID', empty: `"${'0'.repeat(32)}"` },
+  user_id: { clickhouse: 'UInt64', empty: '0' },
+  optional_user_id: { clickhouse: 'Nullable(UInt64)', empty: 'null' },
+  /** Null is the time of acceptance. */
+  time: { clickhouse: "DateTime64(3, 'UTC')", empty: 'null' },
+  properties: { clickhouse: 'Map(String, String)', empty: '{}' },
+} as const;
+
+export type ColumnType = keyof typeof columnTypes;
+
+/**
+ * The columns of each table in the order of a row, before the stamps of its acceptance. A column has the value of the
+ * field of its name; `app_id` is the request's, `event_id` is made of the field idempotency_key or of a message's id, `time`
+ * of timestamp. The order of the tables gives them their numbers in a packed commit.
+ */
+export const recordColumns = {
+  events: {
+    app_id: 'text',
+    event_id: 'event_id',
+    event: 'text',
+    user_id: 'optional_user_id',
+    identity: 'text',
+    session_id: 'text',
+    time: 'time',
+    properties: 'properties',
+  },
+  user_properties: {
+    app_id: 'text',
+    event_id: 'event_id',
+    user_id: 'optional_user_id',
+    identity: 'text',
+    properties: 'properties',
+  },
+  user_identities: {
+    app_id: 'text',
+    event_id: 'event_id',
+    user_id: 'user_id',
+    identity: 'text',
+  },
+} as const satisfies Readonly<Record<string, UserColumns & Readonly<Record<string, ColumnType>>>>;
+
+/**
+ * Every row has the id that a repeat of it has too (`ingest/event-id.ts`), and the columns of a user, by which a deletion finds
+ * it. A row without a user has a null and an empty text.
+ */
+type UserColumns = {
+  readonly app_id: 'text';
+  readonly event_id: 'event_id';
+  readonly user_id: 'user_id' | 'optional_user_id';
+  readonly identity: 'text';
+};
+
+export type TableName = keyof typeof recordColumns;
+
+/** The fields of the requests whose records a table holds. */
+export const recordFields = {
+  events: eventFields,
+  user_properties: userPropertiesFields,
+  user_identities: identifyFields,
+} as const satisfies Readonly<Record<TableName, object>>;
+
+/**
+ * The columns that the rows of a table had before, oldest first. Rows that were accepted with them may still wait in Redis
+ * or among the failed rows; they are stored with these columns, and all others get their defaults. So whoever changes the
+ * columns of a table adds the columns of before to the end of its list here. A table never loses a column.
+ */
+export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readonly string[])[]>>> = {
+  user_properties: [['app_id', 'user_id', 'identity', 'properties']],
+  user_identities: [['app_id', 'user_id', 'identity']],
+};
+
+/**
+ * A table, with the version of its columns from the second on: `events`, `events.2`. Under this name rows wait in Redis and
+ * among the failed rows, so rows of two versions are never in one segment.
+ */
+export type TableVersion = TableName | `${TableName}.${number}`;
+
+/** The version of a table whose columns are those of `recordColumns`. */
+export function currentVersionOf(table: TableName): TableVersion {
+  const earlier = earlierColumns[table]?.length ?? 0;
+  return earlier === 0 ? table : `${table}.${earlier + 1}`;
+}
+
+export function tableOf(version: TableVersion): TableName {
+  return version.split('.', 1)[0] as TableName;
+}
+
+/** Index in this list is the table's number in a packed commit. */
+export const tables = Object.keys(recordColumns) as readonly TableName[];

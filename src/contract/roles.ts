@@ -1,0 +1,71 @@
+// The roles of people, and what each may do: the administration's commands by name. The service decides by this table, and
+// the console shows by it. It imports nothing, since a browser has it too.
+
+/** `operator`: of all accounts. The others are of one account. */
+export type Role = 'operator' | AccountRole;
+export type AccountRole = 'administrator' | 'privacy' | 'viewer';
+
+export const roles: readonly Role[] = ['operator', 'administrator', 'privacy', 'viewer'];
+
+const everyone: readonly AccountRole[] = ['administrator', 'privacy', 'viewer'];
+const administrators: readonly AccountRole[] = ['administrator'];
+const privacyOfficers: readonly AccountRole[] = ['privacy'];
+/** What concerns the deployment, or all accounts. */
+const operatorsOnly: readonly AccountRole[] = [];
+
+/** Which roles of an account may give a command in their account. Operators may give all, in every account. */
+export const rights = {
+  listAccounts: everyone,
+  createAccount: operatorsOnly,
+  addEnvironment: administrators,
+  setEnvironment: administrators,
+  showEnvironment: everyone,
+  showStats: everyone,
+  listRejected: everyone,
+
+  createKey: administrators,
+  listKeys: everyone,
+  rotateKey: administrators,
+  revokeKey: administrators,
+  showKey: everyone,
+  createWriteKey: administrators,
+  listWriteKeys: everyone,
+  revokeWriteKey: administrators,
+
+  listAudit: administrators,
+  invitePerson: administrators,
+  listPeople: administrators,
+  removePerson: administrators,
+
+  showCallback: everyone,
+  setCallback: administrators,
+  removeCallback: administrators,
+  testCallback: administrators,
+  showVerified: everyone,
+
+  submitDeletion: privacyOfficers,
+  listDeletions: everyone,
+  showDeletion: everyone,
+  endDeletion: operatorsOnly,
+
+  listFailed: operatorsOnly,
+  retryFailed: operatorsOnly,
+  showKeyIndex: operatorsOnly,
+  rebuildKeyIndex: operatorsOnly,
+  createBackup: operatorsOnly,
+  listBackups: operatorsOnly,
+  restoreBackup: operatorsOnly,
+  restore: operatorsOnly,
+  bootstrap: operatorsOnly,
+} as const satisfies Readonly<Record<string, readonly AccountRole[]>>;
+
+export type Right = keyof typeof rights;
+
+/** Whether a role may give a command, of the own account if it is of one. A command without a row is the operators'. */
+export function mayDo(role: Role, command: string): boolean {
+  if (role === 'operator') return true;
+  const its: readonly AccountRole[] = Object.hasOwn(rights, command)
+    ? rights[command as Right]
+    : operatorsOnly;
+  return its.includes(role);
+}

@@ -1,0 +1,86 @@
+// The callbacks of complete deletions: what is sent, and the tries in the request's document. That document is the truth of
+// what is due; jobs are derived from it and may be lost. A crash after a call and before its note repeats the call.
+
+import { createHash } from 'node:crypto';
+import { readCallback } from '../accounts/callbacks.js';
+import { callbacks } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
+import type { DeletionRequest } from './request.js';
+import { statusOf } from './view.js';
+
+/** What is known of the callback of a complete request. */
+export type CallbackProgress = {
+  /** `failed`: it was tried for a day, or the account wants none any more. */
+  readonly state: 'pending' | 'delivered' | 'failed';
+  /** The latest, the oldest first. */
+  readonly tries: readonly CallbackTry[];
+};
+
+export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
+
+/** The requests whose callbacks are due, some of them if there are many. */
+export async function readDueCallbacks(redis: Redis): Promise<string[]> {
+  return redis.srandmember(registryKeys.dueCallbacks, callbacks.jobsMax);
+}
+
+/**
+ * Calls once. Settles with whether that was the end of it: it was taken, was given up, or is not due (any more). Rejects when
+ * Redis fails; then it is due still.
+ */
+export async function tryCallback(
+  redis: Redis,
+  requestId: string,
+  options: CallOptions,
+): Promise<'ended' | 'due'> {
+  const text = await redis.hget(registryKeys.deletions, requestId);
+  if (text === null) return 'ended';
+  const request = JSON.parse(text) as DeletionRequest;
+  if (request.callback?.state !== 'pending') return 'ended';
+  const { account_id, completed_at = '', callback } = request;
+  const nowMs = (options.nowMs ?? Date.now)();
+  const target = await readCallback(redis, account_id);
+  const result: CallResult | { readonly error: 'callback_removed' } =
+    target === undefined ? { error: 'callback_removed' } : await call(target, messageOf(request), options);
+  const isOver = target === undefined || nowMs - Date.parse(completed_at) >= callbacks.triedForMs;
+  const state = 'answer' in result && isTaken(result) ? 'delivered' : isOver ? 'failed' : 'pending';
+  const tries = [...callback.tries, { at: new Date(nowMs).toISOString(), ...result }];
+  const changed: DeletionRequest = {
+    ...request,
+    callback: { state, tries: tries.slice(-callbacks.triesKept) },
+  };
+  await runScript(
+    redis,
+    scripts.noteCallback,
+    [registryKeys.deletions, registryKeys.unmirroredDeletions, registryKeys.dueCallbacks],
+    [
+      requestId,
+      createHash('sha1').update(text).digest('hex'),
+      JSON.stringify(changed),
+      state === 'pending' ? '' : '1',
+    ],
+  );
+  return state === 'pending' ? 'due' : 'ended';
+}
+
+/** What is sent: the status without the callback, so every try has the same bytes. */
+export function messageOf({ callback: _, ...request }: DeletionRequest): string {
+  return JSON.stringify({
+    type: 'deletion.complete',
+    account_id: request.account_id,
+    ...statusOf(request),
+  });
+}
+
+/** Calls an account to try out its callback; undefined if it has none. */
+export async function callForTest(
+  redis: Redis,
+  accountId: string,
+  options: CallOptions,
+): Promise<CallResult | undefined> {
+  const target = await readCallback(redis, accountId);
+  if (target === undefined) return undefined;
+  return call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
+}

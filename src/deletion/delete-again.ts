@@ -1,0 +1,118 @@
+// Deleting from a restored backup, before anybody can query it, whom requests have deleted since the backup began. The users
+// are found by their hashes among all users that the backup has. From there on it is a round of deletions on the
+// restored tables: the same keys, fences and counts, so nobody else's rows are touched, and nothing above a fence.
+
+import { randomBytes } from 'node:crypto';
+import type { Environment } from '../accounts/documents.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { deleteRows } from '../clickhouse/mutate.js';
+import type { Redis } from '../redis/client.js';
+import { shardOf } from '../redis/keys.js';
+import { hashOfUser, withHashKey } from './deleted-users.js';
+import { placesInOrder } from './places.js';
+import type { DeletionRequest } from './request.js';
+import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
+import {
+  createRoundTables,
+  dropRoundTables,
+  namePrefix,
+  noteSizes,
+  type RoundTables,
+} from './round-tables.js';
+
+export type DeletedRequest = {
+  readonly request: DeletionRequest;
+  /** Of the users that it reached, in hexadecimal digits. */
+  readonly hashes: readonly string[];
+};
+
+export type DeleteAgainOptions = {
+  readonly redis: Redis;
+  /** Connected to the restored database. */
+  readonly clickhouse: ClickHouseClient;
+  readonly database: string;
+  readonly shards: number;
+  readonly environments: readonly Environment[];
+};
+
+/** Settles with how many rows it deleted, when none is left. May be repeated. */
+export async function deleteAgain(
+  { redis, clickhouse, database, shards, environments }: DeleteAgainOptions,
+  deleted: readonly DeletedRequest[],
+): Promise<number> {
+  await dropRoundTables(clickhouse);
+  if (deleted.length === 0) return 0;
+  const tables = await createRoundTables(
+    clickhouse,
+    database,
+    randomBytes(6).toString('hex'),
+    deleted.map(({ request }) => ({
+      requestId: request.deletion_request_id,
+      accountId: request.account_id,
+      fences: Array.from({ length: shards }, (_, shard) => request.fences[shard] ?? '0'),
+      resolved: true,
+    })),
+    environments.map(({ app_id, account_id }) => ({
+      appId: app_id,
+      accountId: account_id,
+      shard: shardOf(app_id, shards),
+    })),
+  );
+  await findByHash(redis, clickhouse, tables, deleted);
+  await fillKeys(clickhouse, tables, '1');
+  const fenceMax = deleted
+    .flatMap(({ request }) => Object.values(request.fences))
+    .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
+  let rows = 0;
+  for (const place of placesInOrder) {
+    const left = await countLeft(clickhouse, tables, place);
+    if (left.size === 0) continue;
+    await deleteRows(clickhouse, place, mutationPredicate(tables, [...left.keys()], fenceMax), tables.mark);
+    if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
+    rows += [...left.values()].reduce((sum, count) => sum + count, 0);
+  }
+  await dropRoundTables(clickhouse);
+  return rows;
+}
+
+/** Adds the users of the restored tables whose hash one of the requests has. */
+async function findByHash(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  tables: RoundTables,
+  deleted: readonly DeletedRequest[],
+): Promise<void> {
+  const hashes = `${namePrefix}${randomBytes(6).toString('hex')}_hashes`;
+  await clickhouse.command({
+    query: `CREATE TABLE ${hashes} (account_id String, request UInt32, hash String) ENGINE = Memory`,
+  });
+  for (const [request, { request: document, hashes: values }] of deleted.entries()) {
+    await clickhouse.insert({
+      table: hashes,
+      values: values.map((hash) => ({ account_id: document.account_id, request, hash })),
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+    });
+  }
+  tables.sizes.set(
+    hashes,
+    deleted.reduce((sum, each) => sum + each.hashes.length, 0),
+  );
+  await withHashKey(redis, clickhouse, async (key) => {
+    for (const place of placesInOrder) {
+      const users = (columns: string, condition: string) =>
+        `SELECT DISTINCT account_id, arrayJoin(['', row_app_id]) AS app_id, ${columns} FROM (
+          SELECT joinGet('${tables.database}.${tables.environments}', 'account_id', app_id) AS account_id,
+            app_id AS row_app_id, identity AS row_identity, user_id AS row_user_id
+          FROM ${place} WHERE ${inEnvironments(tables)} AND ${condition})`;
+      await clickhouse.command({
+        query: `INSERT INTO ${tables.users} SELECT h.request, u.app_id, u.identity, u.user_id, '' FROM (
+            SELECT account_id, app_id, identity, user_id, lower(hex(${hashOfUser(key)})) AS hash FROM (
+              ${users("row_identity AS identity, CAST(NULL, 'Nullable(UInt64)') AS user_id", "identity != ''")}
+              UNION ALL ${users("'' AS identity, row_user_id AS user_id", 'user_id IS NOT NULL')})
+          ) AS u INNER JOIN ${hashes} AS h ON u.account_id = h.account_id AND u.hash = h.hash`,
+      });
+    }
+    await noteSizes(clickhouse, tables, [tables.users]);
+  });
+}

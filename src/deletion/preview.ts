@@ -1,0 +1,107 @@
+// What a deletion would find, without deleting: the steps of a round up to its counts, on tables of its own in ClickHouse's
+// memory. It stores nothing, takes no place among the requests, and sees users that pending requests will take.
+
+import { randomBytes } from 'node:crypto';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { previews } from '../contract/limits.js';
+import { shardOf } from '../redis/keys.js';
+import { takeFences } from './fences.js';
+import { readOldestOutstanding } from './outstanding.js';
+import type { FoundRows } from './request.js';
+import { resolveAlone } from './resolve-users.js';
+import { countReachedRows, countUsersFound, readFoundRows } from './round-counts.js';
+import { createRoundTables, dropTables, nameUsers, previewPrefix } from './round-tables.js';
+import type { SubmitOptions } from './submit.js';
+import type { Target } from './targets.js';
+
+export type Preview = { readonly usersFound: number; readonly found: readonly FoundRows[] };
+
+export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
+
+export type Previews = {
+  /**
+   * What a deletion of these users would find now. `busy`: as many previews run as may. `too_long`: it did not end within
+   * its time. Rejects when ClickHouse or Redis fails, and with StateNotLoaded.
+   */
+  look(
+    options: PreviewOptions,
+    accountId: string,
+    targets: readonly Target[],
+  ): Promise<Preview | 'busy' | 'too_long'>;
+};
+
+/** The previews of one process. */
+export function createPreviews(
+  clickhouse: ClickHouseClient,
+  database: string,
+  msMax: number = previews.msMax,
+): Previews {
+  let running = 0;
+  return {
+    look: async (options, accountId, targets) => {
+      if (running >= previews.atOnceMax) return 'busy';
+      running += 1;
+      const giveUpAt = performance.now() + msMax;
+      const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
+        running -= 1;
+      });
+      // A statement that is slow when the time is over goes on for a while. The answer does not wait for that.
+      work.catch(() => undefined);
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<'too_long'>((resolve) => {
+        timer = setTimeout(() => resolve('too_long'), msMax);
+      });
+      return Promise.race([work, late]).finally(() => clearTimeout(timer));
+    },
+  };
+}
+
+type LookUp = PreviewOptions & {
+  readonly clickhouse: ClickHouseClient;
+  readonly database: string;
+  readonly giveUpAt: number;
+};
+
+const pollMs = 50;
+
+async function lookUp(
+  { redis, epoch, shards, clickhouse, database, giveUpAt }: LookUp,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<Preview | 'too_long'> {
+  const isOver = () => performance.now() >= giveUpAt;
+  const fences = await takeFences(redis, epoch, shards);
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const reached = [...environments.values()]
+    .filter(({ account_id }) => account_id === accountId)
+    .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));
+  const its = new Set(reached.map(({ shard }) => shard));
+  const isStored = async () => {
+    const oldest = await readOldestOutstanding(redis, epoch, shards);
+    return [...its].every((shard) => {
+      const number = oldest[shard];
+      return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
+    });
+  };
+  while (!(await isStored())) {
+    if (isOver()) return 'too_long';
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+  const id = randomBytes(6).toString('hex');
+  const request = { requestId: 'preview', accountId, fences, resolved: false };
+  try {
+    const tables = await createRoundTables(clickhouse, database, id, [request], reached, previewPrefix);
+    await nameUsers(clickhouse, tables, targets);
+    await resolveAlone(clickhouse, tables);
+    if (isOver()) return 'too_long';
+    await countReachedRows(clickhouse, tables);
+    if (isOver()) return 'too_long';
+    const found = await readFoundRows(clickhouse, tables);
+    const usersFound = await countUsersFound(clickhouse, tables);
+    return { found: found.get(0) ?? [], usersFound: usersFound.get(0) ?? 0 };
+  } finally {
+    await dropTables(clickhouse, `${previewPrefix}${id}`);
+  }
+}

@@ -1,0 +1,189 @@
+// Reads an export: every record that a deletion at the moment of its request would take, from every table that a deletion
+// empties, found by the same code: the users are resolved as those of a round that has this request alone, and the rows are
+// those that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
+
+import { randomBytes } from 'node:crypto';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { columnsOf, storedTable } from '../clickhouse/tables.js';
+import { waits } from '../contract/limits.js';
+import {
+  type ColumnType,
+  earlierColumns,
+  recordColumns,
+  tables as recordTables,
+  type TableName,
+  type TableVersion,
+} from '../contract/records.js';
+import { resolveAlone } from '../deletion/resolve-users.js';
+import { mutationPredicate } from '../deletion/round-keys.js';
+import { assertIntact, createRoundTables, type RoundTables } from '../deletion/round-tables.js';
+import type { Target } from '../deletion/targets.js';
+import type { Redis } from '../redis/client.js';
+import { shardOf } from '../redis/keys.js';
+import { type Lines, wholeLines } from './lines.js';
+import { readExport, type StoredExport } from './request.js';
+import { endReading, exportPrefix } from './tables.js';
+
+export type ReadOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly database: string;
+};
+
+/** The export ended between the begin of a download and its first query. */
+export class ExportEnded extends Error {}
+
+/** The kind of line of a table's records. */
+const kinds: Readonly<Record<TableName, string>> = {
+  user_identities: 'user_identity',
+  user_properties: 'user_properties',
+  events: 'event',
+};
+
+/**
+ * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and
+ * ExportEnded. When it has ended, or `signal` is aborted, nothing of it is left in ClickHouse.
+ */
+export async function* readUsersRecords(
+  { redis, clickhouse, database }: ReadOptions,
+  request: StoredExport,
+  signal: AbortSignal,
+): AsyncGenerator<Lines & { readonly records: number }> {
+  const names = `${exportPrefix(request.user_export_id)}_${randomBytes(6).toString('hex')}`;
+  try {
+    const { deployment, environments } = await readRegistry(redis);
+    if (deployment === undefined) throw new StateNotLoaded();
+    const its = [...environments.values()].filter(({ account_id }) => account_id === request.account_id);
+    const tables = await createTables(
+      clickhouse,
+      database,
+      names,
+      request,
+      its.map(({ app_id }) => app_id),
+    );
+    // A deletion that ends the export drops its tables after it has removed the request.
+    if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
+    const reached = mutationPredicate(
+      tables,
+      its.map(({ app_id }) => app_id),
+      request.fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0'),
+    );
+    for (const [part, { query, hasRecords }] of statements(reached).entries()) {
+      for await (const lines of readLines(clickhouse, query, `${names}_${part}`, signal)) {
+        yield { ...lines, records: hasRecords ? lines.count : 0 };
+      }
+      // A restart of ClickHouse empties the tables, and then nothing is found.
+      await assertIntact(clickhouse, tables);
+    }
+  } finally {
+    await endReading(clickhouse, names);
+  }
+}
+
+/** Makes the tables and finds the merged users of those that the request names. */
+async function createTables(
+  clickhouse: ClickHouseClient,
+  database: string,
+  names: string,
+  { user_export_id: requestId, account_id: accountId, fences, targets }: StoredExport,
+  appIds: readonly string[],
+): Promise<RoundTables> {
+  const tables = await createRoundTables(
+    clickhouse,
+    database,
+    '',
+    [{ requestId, accountId, fences, resolved: false }],
+    appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
+    names,
+  );
+  await clickhouse.insert({
+    table: tables.users,
+    values: targets.map(namedRow),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  tables.sizes.set(tables.users, targets.length);
+  await resolveAlone(clickhouse, tables);
+  return tables;
+}
+
+function namedRow(target: Target) {
+  return {
+    request: 0,
+    app_id: '',
+    identity: target.startsWith('i') ? target.slice(1) : '',
+    user_id: target.startsWith('u') ? target.slice(1) : null,
+  };
+}
+
+async function* readLines(
+  clickhouse: ClickHouseClient,
+  query: string,
+  queryId: string,
+  signal: AbortSignal,
+): AsyncGenerator<Lines> {
+  const { stream } = await clickhouse.exec({
+    query: `${query} FORMAT JSONEachRow`,
+    query_id: queryId,
+    abort_signal: signal,
+    clickhouse_settings: {
+      // It is passed on while it is found; the whole of it would have to wait in ClickHouse's memory.
+      wait_end_of_query: 0,
+      date_time_output_format: 'iso',
+      // The reader decides how long it takes, within the limits of a download.
+      max_execution_time: 0,
+      http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
+    },
+  });
+  const end = () => stream.destroy(new Error('the download has ended'));
+  signal.addEventListener('abort', end, { once: true });
+  try {
+    signal.throwIfAborted();
+    yield* wholeLines(stream as AsyncIterable<Buffer>);
+  } finally {
+    signal.removeEventListener('abort', end);
+    stream.destroy();
+  }
+}
+
+type Statement = { readonly query: string; readonly hasRecords: boolean };
+
+/** The statements of an export, whose predicate is that of a deletion's mutations. */
+function statements(reached: string): readonly Statement[] {
+  const identities = storedTable('user_identities');
+  const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupArray(user_id))) AS user_ids
+    FROM (
+      SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
+      FROM ${identities} WHERE ${reached} GROUP BY app_id, user_id
+    ) GROUP BY app_id, merged_identity`;
+  const ofTables = Object.keys(kinds).map((name) => {
+    const table = name as TableName;
+    const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
+    const columns = [...Object.keys(described), 'received_at'];
+    const shown = columns.map((column) => (column === 'user_id' ? 'toString(r.user_id) AS user_id' : column));
+    return `SELECT '${kinds[table]}' AS kind, ${shown.join(', ')}
+      FROM (SELECT ${columns.join(', ')} FROM ${storedTable(table)} WHERE ${reached}) AS r`;
+  });
+  const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,
+      ${columnsByVersion()} AS columns, row, failed_at
+    FROM (SELECT app_id, user_id, identity, table_name, row, failed_at FROM failed_events WHERE ${reached}) AS r`;
+  return [
+    { query: merged, hasRecords: false },
+    ...[...ofTables, failed].map((query) => ({ query, hasRecords: true })),
+  ];
+}
+
+/** The names of the values in the text of a failed row, by the version of its table. */
+function columnsByVersion(): string {
+  const versions = recordTables.flatMap((table) => {
+    const count = 1 + (earlierColumns[table]?.length ?? 0);
+    return Array.from({ length: count }, (_, index) => (index === 0 ? table : `${table}.${index + 1}`));
+  }) as TableVersion[];
+  const listOf = (version: TableVersion) =>
+    `[${columnsOf(version)
+      .map((column) => `'${column}'`)
+      .join(', ')}]`;
+  const cases = versions.map((version) => `table_name = '${version}', ${listOf(version)}`);
+  return `multiIf(${cases.join(', ')}, CAST([], 'Array(String)'))`;
+}

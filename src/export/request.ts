@@ -1,0 +1,69 @@
+// Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It
+// is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
+// when that happens: whoever asks finds out.
+
+import { StateNotLoaded } from '../accounts/registry.js';
+import { readOldestOutstanding } from '../deletion/outstanding.js';
+import type { Target } from '../deletion/targets.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { transactionValues } from '../redis/transactions.js';
+
+export type ExportRequest = {
+  readonly user_export_id: string;
+  readonly account_id: string;
+  readonly targets: readonly Target[];
+  /** By shard, from 0: the highest segment number given before the request was answered. */
+  readonly fences: readonly string[];
+};
+
+export type StoredExport = ExportRequest & {
+  /** The account's deletions that were pending when it was stored: what they take is not exported. */
+  readonly earlierDeletions: readonly string[];
+};
+
+/** A request by its id; undefined once it has ended. Throws StateNotLoaded when Redis was emptied. */
+export async function readExport(redis: Redis, id: string): Promise<StoredExport | undefined> {
+  const replies = await redis.multi().exists(registryKeys.epoch).get(registryKeys.export(id)).exec();
+  const [isLoaded, text] = transactionValues(replies);
+  if (isLoaded === 0) throw new StateNotLoaded();
+  return text === null ? undefined : exportOfText(text as string);
+}
+
+function exportOfText(text: string): StoredExport {
+  const lineEnd = text.indexOf('\n');
+  const earlierDeletions = text.slice(0, lineEnd).split(' ').filter(Boolean);
+  return { ...(JSON.parse(text.slice(lineEnd + 1)) as ExportRequest), earlierDeletions };
+}
+
+/** The live exports of these accounts. */
+export async function readExportsOf(
+  redis: Redis,
+  accountIds: ReadonlySet<string>,
+): Promise<readonly StoredExport[]> {
+  const members = await redis.zrange(registryKeys.exports, '0', '-1');
+  const ids = members.flatMap((member) => {
+    const [accountId = '', id = ''] = member.split(' ');
+    return accountIds.has(accountId) ? [id] : [];
+  });
+  if (ids.length === 0) return [];
+  const texts = await redis.mget(...ids.map(registryKeys.export));
+  return texts.flatMap((text) => (text === null ? [] : [exportOfText(text)]));
+}
+
+/** Whether everything that the export is to have can be read. It stays so. */
+export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
+  const { account_id: accountId, earlierDeletions, fences } = request;
+  if (earlierDeletions.length > 0) {
+    const pending = redis.multi().get(registryKeys.epoch);
+    for (const id of earlierDeletions) pending.zscore(registryKeys.pendingDeletions, `${accountId} ${id}`);
+    const [found, ...scores] = transactionValues(await pending.exec());
+    if (found !== epoch) throw new StateNotLoaded();
+    if (scores.some((score) => score !== null)) return false;
+  }
+  const oldest = await readOldestOutstanding(redis, epoch, fences.length);
+  return fences.every((fence, shard) => {
+    const number = oldest[shard];
+    return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fence));
+  });
+}

@@ -1,0 +1,45 @@
+// Asking for an export: first the fence, as a deletion's, then its request is stored, then it may be answered. Every record
+// acknowledged before is at or below the fence, every record accepted after the answer above it.
+
+import { randomUUID } from 'node:crypto';
+import { StateNotLoaded } from '../accounts/registry.js';
+import { userExports } from '../contract/limits.js';
+import { takeFences } from '../deletion/fences.js';
+import type { SubmitOptions } from '../deletion/submit.js';
+import type { Target } from '../deletion/targets.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import type { ExportRequest } from './request.js';
+
+/**
+ * Stores a request. Settles with it, or with `too_many` when the account has as many exports as it may. Throws StateNotLoaded
+ * while Redis does not belong to the deployment.
+ */
+export async function submitExport(
+  { redis, epoch, shards }: Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<ExportRequest | 'too_many'> {
+  const fences = await takeFences(redis, epoch, shards);
+  const request = { user_export_id: randomUUID(), account_id: accountId, targets, fences };
+  const stored = await runScript(
+    redis,
+    scripts.submitExport,
+    [
+      registryKeys.epoch,
+      registryKeys.exports,
+      registryKeys.export(request.user_export_id),
+      registryKeys.pendingDeletions,
+    ],
+    [
+      epoch,
+      request.user_export_id,
+      JSON.stringify(request),
+      accountId,
+      userExports.keptMs,
+      userExports.perAccountMax,
+    ],
+  );
+  if (Number(stored) === -2) throw new StateNotLoaded();
+  return Number(stored) === 1 ? request : 'too_many';
+}

@@ -1,0 +1,37 @@
+// What a download has in ClickHouse while it runs: tables in memory that name users, as a round of deletions has them, and its
+// queries. Both carry the export's id, so whoever ends an export finds them, also those of a process that was killed.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+
+const prefix = 'user_export_';
+
+/** Begins the names of the tables, and the ids of the queries, of an export; of all exports without an id. */
+export function exportPrefix(exportId = ''): string {
+  return `${prefix}${exportId.replaceAll('-', '')}`;
+}
+
+/** Drops the tables of an export and ends its queries. In this order: whatever begins later finds no tables. */
+export async function endReading(client: ClickHouseClient, names: string): Promise<void> {
+  await dropExportTables(client, names, 0);
+  await client.command({
+    query: 'KILL QUERY WHERE startsWith(query_id, {names:String}) ASYNC',
+    query_params: { names },
+  });
+}
+
+/** Drops tables by the beginning of their names that are at least so old, by ClickHouse's clock. */
+export async function dropExportTables(
+  client: ClickHouseClient,
+  names: string,
+  ageSecondsMin: number,
+): Promise<void> {
+  const result = await client.query({
+    query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {names:String})
+      AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
+    query_params: { names, ageSecondsMin },
+    format: 'JSONEachRow',
+  });
+  for (const { name } of await result.json<{ name: string }>()) {
+    await client.command({ query: `DROP TABLE IF EXISTS ${name}` });
+  }
+}

@@ -1,0 +1,131 @@
+// Histograms for values that come with every commit or request. The library's own looks its labels up and counts in an
+// object keyed by decimals for each value: 20 to 40 µs for the two values of a commit, by V8's profiler. An array takes 5.
+// The time of a request costs 0.09 µs, the reading of the clock included.
+
+import type { Histogram, Registry } from './packages/prom-client.js';
+
+export type HotHistogramOptions = {
+  readonly name: string;
+  readonly help: string;
+  /** Upper bounds, ascending. */
+  readonly buckets: readonly number[];
+  readonly registers: readonly Registry[];
+};
+
+type Values = Awaited<ReturnType<Histogram['get']>>['values'];
+
+/** The counts of one histogram, or of one set of labels. */
+export class Buckets {
+  readonly #bounds: Float64Array;
+  /** Of each bound the values up to it and above the one before; behind them those above all. */
+  readonly #counts: Float64Array;
+  #sum = 0;
+
+  /** Whether nothing was observed. */
+  get isEmpty(): boolean {
+    return this.#counts.every((count) => count === 0);
+  }
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = Float64Array.from(bounds);
+    this.#counts = new Float64Array(bounds.length + 1);
+  }
+
+  observe(value: number): void {
+    if (!Number.isFinite(value)) throw new TypeError(`${value} is not a finite number`);
+    const bounds = this.#bounds;
+    let at = 0;
+    while (at < bounds.length && value > (bounds[at] as number)) at += 1;
+    (this.#counts[at] as number) += 1;
+    this.#sum += value;
+  }
+
+  /** What the library would answer: the counts up to each bound, the sum, the count. `isShort`: none but the last two. */
+  valuesOf(name: string, labels: Readonly<Record<string, string>>, isShort = false): Values {
+    let total = 0;
+    const values: Values = [];
+    for (const [at, count] of isShort ? [] : this.#counts.entries()) {
+      total += count;
+      const le = this.#bounds[at] ?? '+Inf';
+      values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: total });
+    }
+    values.push({ metricName: `${name}_sum`, labels, value: this.#sum });
+    values.push({ metricName: `${name}_count`, labels, value: total });
+    return values;
+  }
+}
+
+/** A registry asks it as it asks the library's own. */
+class HotMetric {
+  readonly name: string;
+  readonly #help: string;
+
+  constructor({ name, help, registers }: HotHistogramOptions) {
+    this.name = name;
+    this.#help = help;
+    for (const registry of registers) registry.registerMetric(this as unknown as Histogram);
+  }
+
+  protected values(): Values {
+    return [];
+  }
+
+  async get(): ReturnType<Histogram['get']> {
+    return {
+      name: this.name,
+      help: this.#help,
+      type: 'histogram' as never,
+      aggregator: 'sum',
+      collect: () => undefined,
+      values: this.values(),
+    };
+  }
+}
+
+/** Without labels. */
+export class HotHistogram extends HotMetric {
+  readonly #buckets: Buckets;
+
+  constructor(options: HotHistogramOptions) {
+    super(options);
+    this.#buckets = new Buckets(options.buckets);
+  }
+
+  observe(value: number): void {
+    this.#buckets.observe(value);
+  }
+
+  protected override values(): Values {
+    return this.#buckets.valuesOf(this.name, {});
+  }
+}
+
+/** With labels. Whoever observes keeps the buckets of its labels, so that nothing is looked up for a value. */
+export class LabelledHotHistogram<Label extends string> extends HotMetric {
+  readonly labelNames: readonly Label[];
+  readonly #bounds: readonly number[];
+  readonly #children: { readonly labels: Readonly<Record<Label, string>>; readonly buckets: Buckets }[] = [];
+
+  constructor(options: HotHistogramOptions & { readonly labelNames: readonly Label[] }) {
+    super(options);
+    this.labelNames = options.labelNames;
+    this.#bounds = options.buckets;
+  }
+
+  /** The buckets of these labels. From now on their count and sum are said, and the buckets when there is something in them. */
+  of(labels: Readonly<Record<Label, string>>): Buckets {
+    const isSame = (child: { readonly labels: Readonly<Record<Label, string>> }) =>
+      this.labelNames.every((name) => child.labels[name] === labels[name]);
+    const known = this.#children.find(isSame);
+    if (known !== undefined) return known.buckets;
+    const buckets = new Buckets(this.#bounds);
+    this.#children.push({ labels, buckets });
+    return buckets;
+  }
+
+  protected override values(): Values {
+    return this.#children.flatMap(({ labels, buckets }) =>
+      buckets.valuesOf(this.name, labels, buckets.isEmpty),
+    );
+  }
+}

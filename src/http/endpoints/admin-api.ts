@@ -1,0 +1,279 @@
+// The administration over HTTP, /admin/v1 on ADMIN_PORT: the same as on the command line, for programs with
+// `Authorization: Bearer ADMIN_TOKEN`, and for people who are signed in to the console, as far as their roles allow.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import {
+  AdministrationError,
+  type EnvironmentSettings,
+  parseImportUntil,
+  parseLimit,
+  parseRetainDays,
+  parseValidation,
+  parseWriteKey,
+} from '../../accounts/accounts.js';
+import { parseOverlap } from '../../accounts/api-keys.js';
+import { parseOrigins } from '../../accounts/origins.js';
+import { StateNotLoaded } from '../../accounts/registry.js';
+import { Forbidden, type Principal } from '../../admin/access.js';
+import type { AdminCommands } from '../../admin/commands.js';
+import { type Actor, AuditLogFull } from '../../audit/audit.js';
+import { bodies } from '../../contract/limits.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import { parseDocument } from '../../ingest/document.js';
+import { describeError, type Log } from '../../log.js';
+import { parseRole } from '../../people/people.js';
+import { readJsonBody } from '../protocol/body.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { isOwnFault } from '../protocol/fault.js';
+import { type Method, type Route, withoutBody } from '../protocol/server.js';
+import type { AdminCaller, AdminCallers, Refuse } from './admin-caller.js';
+
+export type AdminApiOptions = {
+  readonly callers: AdminCallers;
+  /** The commands for a caller. */
+  readonly commandsFor: (actor: Actor, principal: Principal) => AdminCommands;
+  readonly log: Log;
+};
+
+/** Runs the command of a request with the parameters of its path and the fields of its body, or of its query. */
+type Run = (
+  commands: AdminCommands,
+  path: readonly string[],
+  body: Readonly<Record<string, unknown>>,
+) => Promise<unknown>;
+
+const endpoints: readonly [Method, string, Run][] = [
+  ['get', '/accounts', (commands, _, body) => commands.listAccounts(scopeOf(body))],
+  [
+    'post',
+    '/accounts',
+    (commands, _, { name, environments }) =>
+      commands.createAccount({
+        name: textOf('name', name),
+        environments: listOf('environments', environments),
+      }),
+  ],
+  [
+    'post',
+    '/accounts/:account_id/environments',
+    (commands, [accountId = ''], { name }) =>
+      commands.addEnvironment({ accountId, name: textOf('name', name) }),
+  ],
+  [
+    'get',
+    '/accounts/:account_id/callback',
+    (commands, [accountId = '']) => commands.showCallback({ accountId }),
+  ],
+  [
+    'put',
+    '/accounts/:account_id/callback',
+    (commands, [accountId = ''], { url }) => commands.setCallback({ accountId, url: textOf('url', url) }),
+  ],
+  [
+    'del',
+    '/accounts/:account_id/callback',
+    (commands, [accountId = '']) => commands.removeCallback({ accountId }),
+  ],
+  [
+    'post',
+    '/accounts/:account_id/callback/test',
+    (commands, [accountId = '']) => commands.testCallback({ accountId }),
+  ],
+  [
+    'patch',
+    '/environments/:app_id',
+    (commands, [appId = ''], body) => commands.setEnvironment({ appId, settings: settingsOf(body) }),
+  ],
+  ['get', '/environments/:app_id', (commands, [appId = '']) => commands.showEnvironment({ appId })],
+  ['get', '/environments/:app_id/stats', (commands, [appId = '']) => commands.showStats({ appId })],
+  ['get', '/environments/:app_id/rejected', (commands, [appId = '']) => commands.listRejected({ appId })],
+  ['get', '/environments/:app_id/key', (commands, [appId = '']) => commands.showKey({ appId })],
+  [
+    'post',
+    '/environments/:app_id/key',
+    (commands, [appId = ''], { name = '' }) => commands.createKey({ appId, name: textOf('name', name) }),
+  ],
+  [
+    'put',
+    '/environments/:app_id/key',
+    (commands, [appId = ''], { name, overlap }) =>
+      commands.rotateKey({
+        appId,
+        name: name === undefined ? undefined : textOf('name', name),
+        overlapMs: overlap === undefined ? undefined : parseOverlap(overlap),
+      }),
+  ],
+  ['del', '/environments/:app_id/key', (commands, [appId = '']) => commands.revokeKey({ appId })],
+  ['get', '/environments/:app_id/keys', (commands, [appId = '']) => commands.listKeys({ appId })],
+  [
+    'del',
+    '/environments/:app_id/keys/:id',
+    (commands, [appId = '', id = '']) => commands.revokeKey({ appId, id }),
+  ],
+  ['get', '/environments/:app_id/write-keys', (commands, [appId = '']) => commands.listWriteKeys({ appId })],
+  [
+    'post',
+    '/environments/:app_id/write-keys',
+    (commands, [appId = ''], { name = '' }) => commands.createWriteKey({ appId, name: textOf('name', name) }),
+  ],
+  [
+    'del',
+    '/environments/:app_id/write-keys/:id',
+    (commands, [appId = '', id = '']) => commands.revokeWriteKey({ appId, id }),
+  ],
+  ['get', '/people', (commands, _, body) => commands.listPeople(scopeOf(body))],
+  [
+    'post',
+    '/people',
+    (commands, _, { email, role, ...body }) =>
+      commands.invitePerson({ email: textOf('email', email), role: parseRole(role), ...scopeOf(body) }),
+  ],
+  ['del', '/people/:person_id', (commands, [personId = '']) => commands.removePerson({ personId })],
+  ['get', '/deletions', (commands, _, body) => commands.listDeletions(scopeOf(body))],
+  [
+    'get',
+    '/deletions/:deletion_request_id',
+    (commands, [requestId = '']) => commands.showDeletion({ requestId }),
+  ],
+  [
+    'post',
+    '/deletions/:deletion_request_id/end',
+    (commands, [requestId = '']) => commands.endDeletion({ requestId }),
+  ],
+  [
+    'post',
+    '/certificates/verify',
+    (commands, _, body) => commands.showVerified({ text: JSON.stringify(body) }),
+  ],
+  ['get', '/audit', (commands, _, body) => commands.listAudit(scopeOf(body))],
+  ['get', '/failed', (commands) => commands.listFailed({})],
+  ['post', '/failed/retry', (commands) => commands.retryFailed()],
+  ['get', '/keys-index', (commands) => commands.showKeyIndex()],
+  ['post', '/keys-index/rebuild', (commands) => commands.rebuildKeyIndex()],
+  ['post', '/restore', (commands) => commands.restore()],
+];
+
+export function adminApiRoutes(options: AdminApiOptions): Route[] {
+  return endpoints.map(([method, path, run]) => ({
+    method,
+    path: `/admin/v1${path}`,
+    handle: (exchange, req) => handle(options, run, path.split(':').length - 1, exchange, req),
+  }));
+}
+
+function handle(
+  options: AdminApiOptions,
+  command: Run,
+  parameterCount: number,
+  exchange: Exchange,
+  req: HttpRequest,
+): void {
+  const path = Array.from({ length: parameterCount }, (_, i) => decode(req.getParameter(i) ?? ''));
+  const hasBody = !['get', 'delete'].includes(req.getMethod());
+  const found = options.callers.find(exchange, req);
+  if ('refused' in found) {
+    withoutBody(exchange);
+    return exchange.attend(found.refused.then((refuse) => refuse(exchange)));
+  }
+  const run = (body: Readonly<Record<string, unknown>>) =>
+    exchange.attend(reply(options, found.caller, exchange, command, path, body));
+  if (!hasBody || exchange.framing.length === 0) {
+    withoutBody(exchange);
+    return run(hasBody ? {} : Object.fromEntries(new URLSearchParams(exchange.query)));
+  }
+  readJsonBody(exchange, bodies.adminBytesMax, (bytes) => {
+    const document = parseDocument(bytes);
+    if ('code' in document) return exchange.refuse(document);
+    const { value } = document;
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      return exchange.refuse(rejection('invalid_type', 'The body must be an object.'));
+    }
+    run(value as Record<string, unknown>);
+  });
+}
+
+async function reply(
+  options: AdminApiOptions,
+  lookup: Promise<AdminCaller | Refuse>,
+  exchange: Exchange,
+  run: Run,
+  path: readonly string[],
+  body: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  try {
+    const caller = await lookup;
+    if (typeof caller === 'function') return caller(exchange);
+    const result = await run(options.commandsFor(caller.actor, caller.principal), path, body);
+    exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
+  } catch (error) {
+    if (error instanceof AdministrationError)
+      return exchange.refuse(rejection('not_possible', error.message));
+    if (error instanceof Forbidden)
+      return exchange.refuse(rejection('forbidden', outcomes.forbidden.meaning));
+    if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
+      return exchange.refuse(rejection('overloaded', error.message));
+    if (isOwnFault(error)) throw error;
+    options.log.warn({ error: describeError(error) }, 'a request of the administration failed');
+    exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
+  }
+}
+
+/** The account that a list is narrowed to, or that something is of. */
+function scopeOf({ account_id }: Readonly<Record<string, unknown>>): { accountId?: string } {
+  return account_id === undefined ? {} : { accountId: textOf('account_id', account_id) };
+}
+
+/**
+ * `{main, validation, limits: {track: "none"}, allow_identities: [], write_key, import_until, retain_days, origins: []}` as
+ * settings.
+ */
+function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSettings {
+  const {
+    main,
+    validation,
+    limits,
+    allow_identities,
+    write_key,
+    import_until,
+    retain_days,
+    origins,
+    ...others
+  } = body;
+  const [unknownName] = Object.keys(others);
+  if (unknownName !== undefined) throw new AdministrationError(`there is no setting ${unknownName}`);
+  if (main !== undefined && main !== true) throw new AdministrationError('main can only be set to true');
+  if (limits !== undefined && (typeof limits !== 'object' || limits === null))
+    throw new AdministrationError('limits must be an object');
+  return {
+    limits: Object.fromEntries(Object.entries(limits ?? {}).map(([name, value]) => parseLimit(name, value))),
+    allowIdentities: allow_identities === undefined ? [] : listOf('allow_identities', allow_identities),
+    ...(validation === undefined ? {} : { validation: parseValidation(validation) }),
+    ...(origins === undefined
+      ? {}
+      : { origins: parseOrigins(origins === 'any' ? ['any'] : listOf('origins', origins)) }),
+    ...(write_key === undefined ? {} : { writeKey: parseWriteKey(write_key) }),
+    ...(import_until === undefined ? {} : { importUntilMs: parseImportUntil(import_until) }),
+    ...(retain_days === undefined ? {} : { retainDays: parseRetainDays(retain_days) }),
+    ...(main === undefined ? {} : { main }),
+  };
+}
+
+function textOf(name: string, value: unknown): string {
+  // The command line could not name it: it takes what begins with two dashes for an option.
+  if (typeof value !== 'string' || value.startsWith('--'))
+    throw new AdministrationError(`${name} must be a string`);
+  return value;
+}
+
+function listOf(name: string, value: unknown): string[] {
+  if (!Array.isArray(value)) throw new AdministrationError(`${name} must be a list of strings`);
+  return value.map((element) => textOf(name, element));
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,134 @@
+// Who calls the administration: a program with ADMIN_TOKEN, or a person by the cookie of a session. A browser sends that
+// cookie with whatever any page has it send, so a request that relies on it has to come from a page of the console itself,
+// under a name of ours, and has to carry a header that no form can set.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { createHash } from 'node:crypto';
+import type { Person } from '../../accounts/documents.js';
+import { operator, type Principal } from '../../admin/access.js';
+import type { Actor } from '../../audit/audit.js';
+import { rejection } from '../../contract/outcomes.js';
+import { findSession, type SignedIn } from '../../people/sessions.js';
+import type { Redis } from '../../redis/client.js';
+import { isAdministrator, readBearer } from '../protocol/authorization.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
+import { refuseUnauthorized } from '../protocol/unauthorized.js';
+import type { WrongTokens } from '../protocol/wrong-tokens.js';
+
+export type AdminCaller = {
+  readonly actor: Actor;
+  readonly principal: Principal;
+  /** Of a person. */
+  readonly signedIn?: SignedIn;
+};
+
+/** Answers a request that is refused. */
+export type Refuse = (exchange: Exchange) => void;
+
+/** `refused` at once, so that nobody reads the body; `caller` once Redis has answered. */
+export type Found =
+  | { readonly refused: Promise<Refuse> }
+  | { readonly caller: Promise<AdminCaller | Refuse> };
+
+export type AdminCallers = {
+  /** Reads the headers before it returns. */
+  find(exchange: Exchange, req: HttpRequest): Found;
+  /** Why a page may not call: it is not ours, or called by a name that is not ours. */
+  faultOfPage(req: HttpRequest): Refuse | undefined;
+};
+
+export type CallerOptions = {
+  readonly adminToken: string;
+  readonly adminBaseUrl: string;
+  readonly adminHost: string;
+  readonly redis: Redis;
+  readonly wrongTokens: WrongTokens;
+};
+
+export const cookieNames = { session: 'sluice_session', browser: 'sluice_browser' } as const;
+
+export function createAdminCallers(options: CallerOptions): AdminCallers {
+  const { adminToken, adminBaseUrl, adminHost, redis, wrongTokens } = options;
+  const names = [adminHost, new URL(adminBaseUrl).hostname];
+  const wrongName: Refuse = (exchange) =>
+    exchange.refuse(
+      rejection(
+        'forbidden',
+        `The console is at ${adminBaseUrl}. Another name for it is set by ADMIN_BASE_URL.`,
+      ),
+    );
+  const faultOfPage = (req: HttpRequest) => {
+    if (!isOwnHost(req, names)) return wrongName;
+    const isOwn = isSameOrigin(req) && (req.getMethod() === 'get' || req.getHeader('sluice-console') === '1');
+    return isOwn ? undefined : foreignPage;
+  };
+  return {
+    faultOfPage,
+    find: (exchange, req) => {
+      const { authorization } = exchange.framing;
+      const cookie = readCookie(req, cookieNames.session);
+      const { address } = exchange;
+      if (authorization === undefined && cookie !== undefined) {
+        const fault = faultOfPage(req);
+        if (fault !== undefined) return { refused: Promise.resolve(fault) };
+        const caller = findSession(redis, cookie).then((signedIn) =>
+          signedIn === undefined ? sessionEnded : callerOf(signedIn, address),
+        );
+        // Whoever reads the body looks at it later.
+        caller.catch(() => undefined);
+        return { caller };
+      }
+      if (!isAdministrator(adminToken, readBearer(authorization)))
+        return { refused: wrongTokens.delay().then(() => wrongToken) };
+      const actor: Actor = { kind: 'admin_token', name: fingerprintOf(adminToken), address };
+      return { caller: Promise.resolve({ actor, principal: operator }) };
+    },
+  };
+}
+
+export function callerOf(signedIn: SignedIn, address: string): AdminCaller {
+  const { person } = signedIn;
+  return { actor: actorOf(person, address), principal: principalOf(person), signedIn };
+}
+
+export function actorOf({ email }: Person, address: string): Actor {
+  return { kind: 'person', name: email, address };
+}
+
+function principalOf({ role, account_id: accountId }: Person): Principal {
+  if (role === 'operator') return operator;
+  // Without an account nothing is theirs.
+  return { role, accountId: accountId ?? '' };
+}
+
+/** The value of a cookie, if it has the form of ours. */
+export function readCookie(req: HttpRequest, name: string): string | undefined {
+  const pair = req
+    .getHeader('cookie')
+    .split(';')
+    .map((text) => text.trim())
+    .find((text) => text.startsWith(`${name}=`));
+  const value = pair?.slice(name.length + 1) ?? '';
+  return /^[\w.-]{1,200}$/.test(value) ? value : undefined;
+}
+
+export const sessionEnded: Refuse = (exchange) =>
+  refuseUnauthorized(exchange, rejection('unauthorized', 'Unauthorized: sign in.'), challenge);
+
+const wrongToken: Refuse = (exchange) =>
+  refuseUnauthorized(
+    exchange,
+    rejection('unauthorized', 'Unauthorized: send Authorization: Bearer ADMIN_TOKEN.'),
+    challenge,
+  );
+
+const foreignPage: Refuse = (exchange) =>
+  exchange.refuse(rejection('forbidden', 'Only a page of the console may do this.'));
+
+const challenge = 'Bearer realm="sluice-admin"';
+
+/** Tells tokens apart without giving one away. */
+function fingerprintOf(token: string): string {
+  return createHash('sha256').update(token).digest('hex').slice(0, 8);
+}

@@ -1,0 +1,23 @@
+// The administrators' server on ADMIN_PORT: metrics.
+
+import { describeError, type Log } from '../../log.js';
+import { type Route, withoutBody } from '../protocol/server.js';
+
+export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
+  return [
+    {
+      method: 'get',
+      path: '/metrics',
+      handle: (exchange) => {
+        withoutBody(exchange);
+        return readMetrics().then(
+          (text) => exchange.reply(200, text, [], 'text/plain; version=0.0.4; charset=utf-8'),
+          (error: unknown) => {
+            log.error({ error: describeError(error) }, 'metrics cannot be read');
+            exchange.reply(503, '{}');
+          },
+        );
+      },
+    },
+  ];
+}

@@ -1,0 +1,132 @@
+// POST /api/collect, the endpoint of the client library: body → entrance → messages → one commit → one answer per message.
+// Open to the pages of any site, unless the environment lists origins; only the body of a request counts.
+
+import type { LiveEnvironment } from '../../accounts/environments.js';
+import { isAllowedOrigin } from '../../accounts/origins.js';
+import { bodies, counts, lengths } from '../../contract/limits.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import {
+  answerMessages,
+  type OnCollected,
+  type PreparedMessages,
+  prepareMessages,
+} from '../../ingest/collect.js';
+import type { CommitResult } from '../../ingest/commit.js';
+import { atOnce, type Steps } from '../../ingest/steps.js';
+import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
+import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
+import { networkOf } from '../protocol/caller-address.js';
+import { openRoutes } from '../protocol/cors.js';
+import type { Exchange } from '../protocol/exchange.js';
+import type { Route } from '../protocol/server.js';
+import { takeTurns } from '../protocol/turns.js';
+import { createByteAllowance } from './byte-allowance.js';
+import { createEntrance, type Entered, type IngestOptions, rejectionOf } from './entrance.js';
+
+export type CollectOptions = IngestOptions & {
+  /** The Event Visualizer's function; without it no pairing lives. */
+  readonly onCollected?: OnCollected;
+  /** Bytes that an address may send in a minute, to this process. */
+  readonly addressBytesMax: number;
+};
+
+const endpoint = 'collect';
+
+export function collectRoutes(options: CollectOptions): Route[] {
+  const entrance = createEntrance(endpoint, options, {
+    list: { field: 'messages', recordsMax: counts.collectMessagesMax },
+    proceed,
+  });
+  const allowance = createByteAllowance(options.addressBytesMax);
+
+  function handle(exchange: Exchange): void {
+    const network = networkOf(exchange.address);
+    const take = (body: Buffer, owned: boolean) => {
+      const waitMs = allowance.take(network, body.length);
+      if (waitMs === 0) return entrance.receive(exchange, body, owned);
+      requestsLimited.inc({ endpoint, limit: 'collect_address' });
+      exchange.refuse(tooManyBytes, {}, [['Retry-After', String(Math.ceil(waitMs / 1000))]]);
+    };
+    readJsonBody(exchange, bodies.collectBytesMax, take, typesOfBrowsers);
+  }
+
+  function proceed(exchange: Exchange, entered: Entered): void {
+    const { document, environment, ingestion, receivedMs } = entered;
+    if (!isAllowedOrigin(environment.origins, exchange.framing.origin))
+      return entrance.refuseAndNote(exchange, notFromThisOrigin, entered);
+    const { limitKeys, suppressions } = ingestion;
+    const preparing = prepareMessages(document, { environment, limitKeys, suppressions, receivedMs });
+    if (!document.isLarge) return conclude(exchange, entered, atOnce(preparing));
+    const steps = function* (): Steps<void> {
+      conclude(exchange, entered, yield* preparing);
+    };
+    takeTurns(exchange, steps());
+  }
+
+  function conclude(exchange: Exchange, entered: Entered, prepared: PreparedMessages | Rejection): void {
+    const { document, environment, ingestion } = entered;
+    if ('code' in prepared) return entrance.refuseAndNote(exchange, prepared, entered);
+    entrance.noteIgnored(exchange, entered, prepared.ignored);
+    if (prepared.errors.length > 0) entrance.noteElements(entered, prepared.errors, prepared.messages);
+    const request = { pairing: pairingOf(document.value), prepared, environment };
+    if (prepared.accepted.length === 0) return answer(exchange, request, []);
+    const settle = exchange.guard((results: readonly CommitResult[]) => answer(exchange, request, results));
+    ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
+  }
+
+  function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
+    const { prepared, environment } = request;
+    // The groups go in one commit: if one is not answered, none is.
+    for (const result of results) {
+      if (result.kind === 'failed') return exchange.fail(result.fault);
+      if (result.kind === 'overloaded' || result.kind === 'unknown') {
+        return entrance.refuse(exchange, rejectionOf(result));
+      }
+      if (result.kind === 'committed' && result.differing !== undefined)
+        options.counts.add(environment.appId, 'differing_repeats', result.differing);
+    }
+    const { answers, stored, repeated, suppressed, limited } = answerMessages(prepared, results);
+    if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
+    if (stored > 0) recordsAccepted.inc({ endpoint }, stored);
+    if (repeated > 0) recordsRepeated.inc({ endpoint }, repeated);
+    for (const [limit, count] of limited) requestsLimited.inc({ endpoint, limit }, count);
+    for (const { code } of prepared.errors) recordsRejected.inc({ endpoint, code });
+    if (prepared.mendings.size > 0) options.counts.addMendings(environment.appId, prepared.mendings);
+
+    const reply = (lives: boolean) => {
+      const body = lives ? { messages: answers } : { messages: answers, pairing: 'ended' };
+      exchange.reply(200, JSON.stringify(body));
+    };
+    if (request.pairing === undefined) return reply(true);
+    const { messages } = prepared;
+    exchange.attend(lives(request.pairing, { appId: environment.appId, messages, answers }).then(reply));
+  }
+
+  /** Whether a pairing lives, as far as that is known; what is stored does not depend on it. */
+  async function lives(pairing: string, collected: Omit<Parameters<OnCollected>[0], 'pairing'>) {
+    const { onCollected } = options;
+    if (onCollected === undefined || pairing.length > lengths.pairingMax) return false;
+    try {
+      return await onCollected({ ...collected, pairing });
+    } catch {
+      return true;
+    }
+  }
+
+  return openRoutes([{ method: 'post', path: '/api/collect', handle }]);
+}
+
+const notFromThisOrigin = rejection('origin_not_allowed', outcomes.origin_not_allowed.meaning);
+const tooManyBytes = rejection('rate_limited', 'This address has sent too many bytes; nothing was stored.');
+
+type Request = {
+  readonly pairing: string | undefined;
+  readonly prepared: PreparedMessages;
+  readonly environment: LiveEnvironment;
+};
+
+/** If it is not a text, it counts as an unknown field. */
+function pairingOf(value: unknown): string | undefined {
+  const { pairing } = value as { pairing?: unknown };
+  return typeof pairing === 'string' ? pairing : undefined;
+}

@@ -1,0 +1,206 @@
+// The entrance of the endpoints that take records: body → document → environment → may the caller write to it? → the
+// endpoint's own steps. What is refused is counted here in one way for all of them, and noted for administrators once its
+// environment is known.
+
+import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
+import { receiving } from '../../contract/limits.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import type { EnvironmentCounts } from '../../data-quality/environment-counts.js';
+import type { EndpointName, RejectedRecords } from '../../data-quality/rejected-records.js';
+import type { CommitResult, Committer } from '../../ingest/commit.js';
+import { type Document, parseDocument } from '../../ingest/document.js';
+import { type IgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
+import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
+import type { LimitKeys } from '../../ingest/limit-key.js';
+import type { ElementError } from '../../ingest/prepare.js';
+import type { Steps } from '../../ingest/steps.js';
+import { recordsRejected, recordsSuppressed, requestsUnavailable } from '../../metrics.js';
+import type { Suppressions } from '../../suppression/suppressions.js';
+import { ignoredFieldsHeader } from '../protocol/cors.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { takeTurns } from '../protocol/turns.js';
+import { refuseUnauthorized } from '../protocol/unauthorized.js';
+import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
+import { noAllowance, withAllowance } from './import-allowance.js';
+import { needsWriteKey, writeKeyChallenge } from './write-access.js';
+
+export type IngestOptions = {
+  readonly environments: Environments;
+  /** Undefined until the deployment was read from Redis. */
+  readonly ingestion: () => Ingestion | undefined;
+  readonly counts: Pick<EnvironmentCounts, 'addMendings' | 'add'>;
+  /** Where refused records are noted, once their environment is known. */
+  readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
+};
+
+/** What a commit needs, once the deployment is known. */
+export type Ingestion = {
+  readonly limitKeys: LimitKeys;
+  readonly suppressions: Suppressions;
+  readonly committerOf: (shard: number) => Committer;
+};
+
+/** A request whose document names an app_id. */
+export type Received = {
+  readonly document: Document;
+  /** The size of its body. */
+  readonly bytes: number;
+  /** When its body was complete, by this process's clock. */
+  readonly receivedMs: number;
+};
+
+/** A request that has passed the entrance. */
+export type Entered = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
+
+export type Entrance = {
+  /** Reads a body, a large one in turns. If it is not `owned`, it may be changed or freed once this returns. */
+  receive(exchange: Exchange, body: Buffer, owned: boolean): void;
+  /** Answers with the reason, and counts it. `fields` are added to the answer. */
+  refuse(exchange: Exchange, reason: Rejection, fields?: object): void;
+  /** Refuses a request without a write key. */
+  refuseStranger(exchange: Exchange, environment: LiveEnvironment): void;
+  /** Answers with the reason, counts it, and notes the request as rejected. */
+  refuseAndNote(exchange: Exchange, reason: Rejection, entered: Entered): void;
+  /** Counts records of suppressed users, which are answered as if they were stored. */
+  countSuppressed(environment: LiveEnvironment, count: number): void;
+  /** Names the fields that the service ignores in the answer, and counts them. */
+  noteIgnored(exchange: Exchange, entered: Entered, ignored: IgnoredFields): void;
+  /** Notes elements of a request as rejected. */
+  noteElements(entered: Entered, errors: readonly ElementError[], elements: readonly unknown[]): void;
+};
+
+export type EntranceSteps = {
+  /** The records that a request may have. */
+  readonly list: RecordList | undefined;
+  /** Whether the caller may write to the environment; without it everybody may. `value`: of the document. */
+  readonly admits?: (
+    environment: LiveEnvironment,
+    authorization: string | undefined,
+    value: unknown,
+  ) => boolean;
+  /** What names the environment, if it is not the field app_id of the document. */
+  readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
+  /** Goes on with a request that has passed. */
+  readonly proceed: (exchange: Exchange, entered: Entered) => void;
+  /** Why a request is refused whatever its environment is. */
+  readonly refusalOf?: (received: Received) => Rejection | undefined;
+};
+
+/** How many records of a request were stored before, under the same keys. */
+export const repeatsHeader = 'Sluice-Repeats';
+
+/** Makes the entrance of one endpoint. */
+export function createEntrance(
+  endpoint: EndpointName,
+  { environments, ingestion, counts, rejected }: IngestOptions,
+  steps: EntranceSteps,
+): Entrance {
+  function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
+    const receivedMs = Date.now();
+    const bytes = body.length;
+    if (bytes > receiving.largeBytesMin) {
+      takeTurns(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
+    } else {
+      admit(exchange, parseDocument(body), bytes, receivedMs);
+    }
+  }
+
+  function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
+    admit(exchange, yield* readLargeDocument(body, steps.list), body.length, receivedMs);
+  }
+
+  function admit(
+    exchange: Exchange,
+    document: Document | Rejection,
+    bytes: number,
+    receivedMs: number,
+  ): void {
+    if ('code' in document) return refuse(exchange, document);
+    const { credentialOf } = steps;
+    const appId =
+      credentialOf === undefined ? appIdOf(document.value) : credentialOf(exchange, document.value);
+    if (typeof appId !== 'string') return refuse(exchange, appId);
+    const received = { document, bytes, receivedMs };
+    const environment = environments.get(appId);
+    if (environment !== undefined) return enter(exchange, received, environment);
+    const reason = steps.refusalOf?.(received);
+    if (reason !== undefined) return refuse(exchange, reason);
+    const entered = findEnvironment(environments, appId).then((found) => {
+      if ('code' in found) refuse(exchange, found);
+      else enter(exchange, received, found);
+    });
+    exchange.attend(entered);
+  }
+
+  function enter(exchange: Exchange, received: Received, found: LiveEnvironment): void {
+    const { admits, refusalOf } = steps;
+    // A stranger's requests are not noted, so they cannot displace those of the producers.
+    if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
+      return refuseStranger(exchange, found);
+    const environment = withAllowance(found, exchange.framing.importToken, received.receivedMs);
+    if (environment === undefined) return refuse(exchange, noAllowance);
+    const reason = refusalOf?.(received);
+    if (reason !== undefined) {
+      note(environment, reason, received);
+      return refuse(exchange, reason);
+    }
+    const known = ingestion();
+    if (known === undefined) return refuse(exchange, notLoaded);
+    const entered = { ...received, environment, ingestion: known };
+    const numeric =
+      steps.credentialOf === undefined ? refuseNumericAppId(environment, received.document.value) : undefined;
+    if (numeric !== undefined) return refuseAndNote(exchange, numeric, entered);
+    steps.proceed(exchange, entered);
+  }
+
+  function refuse(exchange: Exchange, reason: Rejection, fields: object = {}): void {
+    const { code } = reason;
+    if (outcomes[code].status === 503) requestsUnavailable.inc({ endpoint, code });
+    else recordsRejected.inc({ endpoint, code });
+    if (outcomes[code].status === 401) refuseUnauthorized(exchange, reason, writeKeyChallenge);
+    else exchange.refuse(reason, fields);
+  }
+
+  function refuseStranger(exchange: Exchange, { appId }: LiveEnvironment): void {
+    recordsRejected.inc({ endpoint, code: needsWriteKey.code });
+    counts.add(appId, 'unauthorized', 1);
+    refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
+  }
+
+  function refuseAndNote(exchange: Exchange, reason: Rejection, entered: Entered): void {
+    note(entered.environment, reason, entered);
+    refuse(exchange, reason);
+  }
+
+  function note({ appId }: LiveEnvironment, reason: Rejection, { document, bytes }: Received): void {
+    rejected.noteRequest({ endpoint, appId }, reason, document.value, bytes);
+  }
+
+  function noteElements(
+    { environment }: Entered,
+    errors: readonly ElementError[],
+    elements: readonly unknown[],
+  ): void {
+    rejected.noteElements({ endpoint, appId: environment.appId }, errors, elements);
+  }
+
+  function noteIgnored(exchange: Exchange, { environment }: Entered, ignored: IgnoredFields): void {
+    if (ignored.count === 0) return;
+    exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
+    counts.add(environment.appId, 'ignored_fields', ignored.count);
+  }
+
+  function countSuppressed({ appId }: LiveEnvironment, count: number): void {
+    recordsSuppressed.inc({ endpoint }, count);
+    counts.add(appId, 'suppressed', count);
+  }
+
+  return { receive, refuse, refuseStranger, refuseAndNote, countSuppressed, noteIgnored, noteElements };
+}
+
+/** Why a request with this result of its commit is answered 503. */
+export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' | 'unknown' }>): Rejection {
+  return result.kind === 'unknown'
+    ? rejection('unknown', outcomes.unknown.meaning)
+    : rejection('overloaded', `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`);
+}

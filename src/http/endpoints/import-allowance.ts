@@ -1,0 +1,22 @@
+// The allowance for imports: a request that carries its token passes without the limits of bulk requests.
+
+import type { LiveEnvironment } from '../../accounts/environments.js';
+import { hashImportToken } from '../../accounts/import-tokens.js';
+import { rejection } from '../../contract/outcomes.js';
+
+/** The environment as it is for a request with this token; undefined if the token gives no allowance now. */
+export function withAllowance(
+  environment: LiveEnvironment,
+  token: string | undefined,
+  nowMs: number,
+): LiveEnvironment | undefined {
+  if (token === undefined) return environment;
+  const { imports } = environment;
+  if (imports === undefined || nowMs >= imports.untilMs) return undefined;
+  return hashImportToken(token) === imports.hash ? imports.environment : undefined;
+}
+
+export const noAllowance = rejection(
+  'unauthorized',
+  'Unauthorized: the token for imports is wrong, or its time is over.',
+);

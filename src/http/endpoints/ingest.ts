@@ -1,0 +1,187 @@
+// The ingestion endpoints, one record or many: body → (plain events go a short way | entrance → prepared group) → commit →
+// answer.
+
+import type { LiveEnvironment } from '../../accounts/environments.js';
+import { bodies } from '../../contract/limits.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import type { CommitResult } from '../../ingest/commit.js';
+import { ignoredOf } from '../../ingest/ignored-fields.js';
+import {
+  isBulk,
+  type PrepareContext,
+  type Prepared,
+  prepare,
+  prepareLarge,
+  preparePlain,
+  type Ready,
+} from '../../ingest/prepare.js';
+import type { Checked, RecordKind } from '../../ingest/record-kind.js';
+import type { NamedLimit } from '../../ingest/request-limits.js';
+import type { Steps } from '../../ingest/steps.js';
+import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
+import { readJsonBody, tooLarge } from '../protocol/body.js';
+import type { Exchange } from '../protocol/exchange.js';
+import type { Handler } from '../protocol/server.js';
+import { takeTurns } from '../protocol/turns.js';
+import {
+  createEntrance,
+  type Entered,
+  type Ingestion,
+  type IngestOptions,
+  type Received,
+  rejectionOf,
+  repeatsHeader,
+} from './entrance.js';
+import { withAllowance } from './import-allowance.js';
+import { rateLimitHeaders } from './rate-limit-headers.js';
+import { createWriteAccess } from './write-access.js';
+
+/** Makes the handler of the endpoint for records of this kind. */
+export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions): Handler {
+  const { environments } = options;
+  const endpoint = kind.name;
+  const accepted = recordsAccepted.labels(endpoint);
+  const repeated = recordsRepeated.labels(endpoint);
+  const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
+  const mayWrite = createWriteAccess(environments);
+  const entrance = createEntrance(endpoint, options, {
+    list: kind.bulk,
+    admits: mayWrite,
+    proceed,
+    refusalOf,
+  });
+
+  function handle(exchange: Exchange): void {
+    readJsonBody(exchange, bytesMax, (body, owned) => {
+      if (!receivePlain(exchange, body, owned)) entrance.receive(exchange, body, owned);
+    });
+  }
+
+  /** The short way for plain requests. Returns false, and has done nothing, if this is not one of them. */
+  function receivePlain(exchange: Exchange, body: Buffer, owned: boolean): boolean {
+    const ingestion = options.ingestion();
+    if (ingestion === undefined) return false;
+    const nowMs = Date.now();
+    const events = kind.readPlain?.(body, owned, nowMs);
+    if (events === undefined) return false;
+    const found = environments.get(events.appId);
+    if (found === undefined) return false;
+    if (!mayWrite(found, exchange.framing.authorization)) {
+      entrance.refuseStranger(exchange, found);
+      return true;
+    }
+    const environment = withAllowance(found, exchange.framing.importToken, nowMs);
+    if (environment === undefined) return false;
+    const { limitKeys, suppressions } = ingestion;
+    const context = { environment, limitKeys, suppressions, nowMs, strictBulk: false };
+    const prepared = preparePlain(kind, events, context);
+    if (prepared === undefined) return false;
+    submit(exchange, prepared, environment, ingestion);
+    return true;
+  }
+
+  function refusalOf({ document, bytes }: Received): Rejection | undefined {
+    const tooLargeForOne = bytes > bodies.singleBytesMax && !isBulk(kind, document);
+    return tooLargeForOne ? tooLarge(bodies.singleBytesMax) : undefined;
+  }
+
+  function proceed(exchange: Exchange, entered: Entered): void {
+    const { document, environment, ingestion } = entered;
+    const context: PrepareContext = {
+      environment,
+      limitKeys: ingestion.limitKeys,
+      suppressions: ingestion.suppressions,
+      nowMs: entered.receivedMs,
+      strictBulk: isStrict(exchange.query),
+    };
+    entrance.noteIgnored(exchange, entered, ignoredOf(kind, document));
+    if (!document.isLarge) return conclude(exchange, entered, prepare(kind, document, context));
+    const steps = function* (): Steps<void> {
+      conclude(exchange, entered, yield* prepareLarge(kind, document, context));
+    };
+    takeTurns(exchange, steps());
+  }
+
+  function conclude(exchange: Exchange, entered: Entered, prepared: Prepared): void {
+    const { environment, ingestion } = entered;
+    if (prepared.kind === 'refused') {
+      const { reason, errors } = prepared;
+      if (errors === undefined) return entrance.refuseAndNote(exchange, reason, entered);
+      entrance.noteElements(entered, errors, elementsOf(entered));
+      return entrance.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
+    }
+    if (prepared.errors.length > 0) entrance.noteElements(entered, prepared.errors, elementsOf(entered));
+    submit(exchange, prepared, environment, ingestion);
+  }
+
+  function elementsOf({ document }: Entered): readonly unknown[] {
+    return (document.value as Record<string, unknown[]>)[kind.bulk?.field ?? ''] ?? [];
+  }
+
+  function submit(
+    exchange: Exchange,
+    prepared: Ready,
+    environment: LiveEnvironment,
+    ingestion: Ingestion,
+  ): void {
+    const settle = exchange.guard(([result]: readonly CommitResult[]) =>
+      answer(exchange, prepared, result as CommitResult, environment),
+    );
+    ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
+  }
+
+  function answer(
+    exchange: Exchange,
+    prepared: Ready,
+    result: CommitResult,
+    environment: LiveEnvironment,
+  ): void {
+    switch (result.kind) {
+      case 'committed':
+        if (result.differing !== undefined)
+          options.counts.add(environment.appId, 'differing_repeats', result.differing);
+        return acknowledge(exchange, prepared, result.letters, environment);
+      case 'limited':
+        return limited(exchange, prepared, result.limitIndex, result.waitMs);
+      case 'failed':
+        return exchange.fail(result.fault);
+      default:
+        return entrance.refuse(exchange, rejectionOf(result));
+    }
+  }
+
+  function acknowledge(
+    exchange: Exchange,
+    prepared: Ready,
+    letters: string,
+    environment: LiveEnvironment,
+  ): void {
+    const { errors, mendings, records, submission } = prepared;
+    const suppressed = submission.leftOut()?.length ?? 0;
+    if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
+    let repeats = 0;
+    for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeats += 1;
+    if (letters.length > repeats) accepted.inc(letters.length - repeats);
+    if (repeats > 0) {
+      repeated.inc(repeats);
+      exchange.addHeader(repeatsHeader, String(repeats));
+    }
+    if (mendings.size > 0) options.counts.addMendings(environment.appId, mendings);
+    if (errors.length === 0) return exchange.ok();
+    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
+    exchange.reply(200, JSON.stringify({ accepted: records, rejected: errors.length, errors }));
+  }
+
+  function limited(exchange: Exchange, prepared: Ready, limitIndex: number, waitMs: number): void {
+    const named = prepared.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
+    requestsLimited.inc({ endpoint, limit: named.name });
+    const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
+    exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
+  }
+
+  return handle;
+}
+
+function isStrict(query: string): boolean {
+  return query !== '' && new URLSearchParams(query).get('strict') === '1';
+}

@@ -1,0 +1,15 @@
+// The headers of a request that is answered 429.
+// @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+
+import type { NamedLimit } from '../../ingest/request-limits.js';
+import type { Headers } from '../protocol/exchange.js';
+
+/** Which limit has no room, and in how many seconds it has. */
+export function rateLimitHeaders({ name, limit }: NamedLimit, waitMs: number): Headers {
+  const waitSeconds = Math.max(1, Math.ceil(waitMs / 1000));
+  return [
+    ['Retry-After', String(waitSeconds)],
+    ['RateLimit-Policy', `"${name}";q=${limit.max};w=${limit.windowMs / 1000}`],
+    ['RateLimit', `"${name}";r=0;t=${waitSeconds}`],
+  ];
+}

@@ -1,0 +1,166 @@
+// Segment's protocol, /v1/*, for its libraries and those that speak alike, on servers and in pages: body → credential →
+// entrance → messages → one commit → answer. Also what its library for pages asks for when it starts.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import type { LiveEnvironment } from '../../accounts/environments.js';
+import { bodies, counts } from '../../contract/limits.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { type SegmentType, segmentTypes } from '../../contract/segment.js';
+import type { CommitResult } from '../../ingest/commit.js';
+import type { NamedLimit } from '../../ingest/request-limits.js';
+import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
+import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
+import { readBasicName } from '../protocol/authorization.js';
+import { anyType, readJsonBody } from '../protocol/body.js';
+import { openRoutes } from '../protocol/cors.js';
+import type { Exchange, Headers } from '../protocol/exchange.js';
+import { type Route, withoutBody } from '../protocol/server.js';
+import { createEntrance, type Entered, type IngestOptions, rejectionOf, repeatsHeader } from './entrance.js';
+import { rateLimitHeaders } from './rate-limit-headers.js';
+
+export type SegmentOptions = IngestOptions & {
+  /** Where pages reach this service. */
+  readonly publicBaseUrl: string;
+};
+
+const endpoint = 'segment';
+/** What the libraries send besides their type; a page may only send headers that the preflight names. */
+const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
+
+export function segmentRoutes(options: SegmentOptions): Route[] {
+  const { environments } = options;
+
+  /** A write key names its environment too. */
+  function credentialOf({ framing }: Exchange, value: unknown): string | Rejection {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+      return rejection('invalid_type', 'The body must be an object.');
+    const credential = readCredential(framing.authorization, value);
+    if (credential === undefined) return noCredential;
+    return environments.ofWriteKey(credential)?.appId ?? credential;
+  }
+
+  function admits(environment: LiveEnvironment, authorization: string | undefined, value: unknown): boolean {
+    if (!environment.needsWriteKey) return true;
+    const credential = readCredential(authorization, value);
+    return credential !== undefined && environments.ofWriteKey(credential) === environment;
+  }
+
+  function route(path: string, type: SegmentType | undefined): Route {
+    const bytesMax = type === undefined ? bodies.segmentBytesMax : bodies.singleBytesMax;
+    const proceed = (exchange: Exchange, entered: Entered) => prepareAndSubmit(exchange, entered, type);
+    const entrance = createEntrance(endpoint, options, {
+      list: { field: 'batch', recordsMax: counts.segmentMessagesMax },
+      proceed,
+      credentialOf,
+      admits,
+    });
+    return {
+      method: 'post',
+      path: `/v1/${path}`,
+      handle: (exchange) =>
+        readJsonBody(exchange, bytesMax, (body, owned) => entrance.receive(exchange, body, owned), anyType),
+    };
+
+    function prepareAndSubmit(exchange: Exchange, entered: Entered, its: SegmentType | undefined): void {
+      const { document, environment, ingestion, receivedMs } = entered;
+      const { limitKeys, suppressions } = ingestion;
+      const prepared = prepareSegment(document, its, { environment, limitKeys, suppressions, receivedMs });
+      if (prepared.errors !== undefined && prepared.errors.length > 0 && its === undefined)
+        entrance.noteElements(entered, prepared.errors, (document.value as { batch: unknown[] }).batch);
+      if (prepared.kind === 'refused') {
+        const { reason, errors } = prepared;
+        if (errors === undefined) return entrance.refuseAndNote(exchange, reason, entered);
+        return entrance.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
+      }
+      const settle = exchange.guard(([result]: readonly CommitResult[]) =>
+        answer(exchange, entered, prepared, result as CommitResult),
+      );
+      ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
+    }
+
+    function answer(exchange: Exchange, entered: Entered, prepared: Ready, result: CommitResult): void {
+      const suppressed = prepared.submission.leftOut()?.length ?? 0;
+      switch (result.kind) {
+        case 'committed':
+          if (suppressed > 0) entrance.countSuppressed(entered.environment, suppressed);
+          return acknowledge(exchange, entered, prepared, result.letters);
+        case 'limited':
+          return limited(exchange, prepared, result);
+        case 'failed':
+          return exchange.fail(result.fault);
+        default:
+          return entrance.refuse(exchange, rejectionOf(result));
+      }
+    }
+  }
+
+  function acknowledge(exchange: Exchange, { environment }: Entered, prepared: Ready, letters: string): void {
+    const { recordsOf, submission, errors, mendings } = prepared;
+    const leftOut = new Set(submission.leftOut());
+    let repeated = 0;
+    let at = 0;
+    // The records of a message are stored or repeated together: the first one tells.
+    for (const [message, records] of recordsOf.entries()) {
+      if (leftOut.has(message)) continue;
+      if (letters[at] === 'r') repeated += 1;
+      at += records;
+    }
+    const stored = recordsOf.length - repeated - leftOut.size;
+    if (stored > 0) recordsAccepted.inc({ endpoint }, stored);
+    if (repeated > 0) {
+      recordsRepeated.inc({ endpoint }, repeated);
+      exchange.addHeader(repeatsHeader, String(repeated));
+    }
+    if (mendings.size > 0) options.counts.addMendings(environment.appId, mendings);
+    if (errors.length === 0) return exchange.reply(200, '{"success":true}');
+    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
+    const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };
+    exchange.reply(200, JSON.stringify(body));
+  }
+
+  /** The settings that the library for pages loads: this service is its only destination. */
+  function settings(exchange: Exchange, req: HttpRequest): void {
+    const url = new URL(options.publicBaseUrl);
+    const apiHost = `${url.host}${url.pathname.replace(/\/$/, '')}/v1`;
+    const apiKey = req.getParameter(0) ?? '';
+    const destination = { apiKey, apiHost, protocol: url.protocol.replace(':', ''), ...withoutExtras };
+    const body = { integrations: { 'Segment.io': destination }, ...noPlugins };
+    withoutBody(exchange).reply(200, JSON.stringify(body), cached);
+  }
+
+  // Its library for Java ends the path with a slash.
+  const batches = ['batch', 'b', 'import', 'import/'].map((path) => route(path, undefined));
+  // The library for pages shortens the types to their first letters.
+  const singles = segmentTypes.flatMap((type) => [route(type, type), route(type.slice(0, 1), type)]);
+  const settingsRoute: Route = { method: 'get', path: '/v1/projects/:key/settings', handle: settings };
+  return openRoutes([...batches, ...singles, settingsRoute], sentHeaders);
+}
+
+type Ready = Extract<PreparedSegment, { kind: 'ready' }>;
+
+const withoutExtras = { addBundledMetadata: false, unbundledIntegrations: [], maybeBundledConfigIds: {} };
+const noPlugins = { plan: {}, edgeFunction: {}, metrics: { sampleRate: 0 }, remotePlugins: [] };
+const cached: Headers = [['Cache-Control', 'public, max-age=300']];
+
+/** The user name of HTTP Basic credentials, or else the field writeKey of the body. */
+function readCredential(authorization: string | undefined, value: unknown): string | undefined {
+  const { writeKey } = (value ?? {}) as { writeKey?: unknown };
+  const credential = readBasicName(authorization) ?? writeKey;
+  return typeof credential === 'string' && credential !== '' ? credential : undefined;
+}
+
+const noCredential = rejection(
+  'unauthorized',
+  'Unauthorized: send the app_id or a write key as the user name of HTTP Basic credentials, or as writeKey in the body.',
+);
+
+function limited(
+  exchange: Exchange,
+  prepared: Ready,
+  { limitIndex, waitMs }: Extract<CommitResult, { kind: 'limited' }>,
+): void {
+  const named = prepared.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
+  requestsLimited.inc({ endpoint, limit: named.name });
+  const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
+  exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
+}

@@ -1,0 +1,403 @@
+// Signing in to the console, and what people do with their own access: /admin/v1/session, invitation, sessions, password
+// and second_factor on ADMIN_PORT. Everything here is for pages of the console only.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import { AdministrationError } from '../../accounts/accounts.js';
+import type { Person, SecondFactor } from '../../accounts/documents.js';
+import { StateNotLoaded } from '../../accounts/registry.js';
+import { type Action, AuditLogFull, type AuditOptions, audited } from '../../audit/audit.js';
+import { bodies, people as bounds } from '../../contract/limits.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import { parseDocument } from '../../ingest/document.js';
+import { describeError, type Log } from '../../log.js';
+import { attemptOf, bookAttempt, forgiveAttempt, knownBrowser } from '../../people/attempts.js';
+import { type Passwords, TooManyPasswords } from '../../people/passwords.js';
+import {
+  acceptInvitation,
+  changePassword,
+  changeSecondFactor,
+  findInvited,
+  findPerson,
+  viewPerson,
+} from '../../people/people.js';
+import { isSecret, newSecret, useCode } from '../../people/second-factor.js';
+import {
+  beginSession,
+  endSession,
+  findSession,
+  listSessions,
+  type Session,
+  type SignedIn,
+} from '../../people/sessions.js';
+import type { Redis } from '../../redis/client.js';
+import { readJsonBody } from '../protocol/body.js';
+import { networkOf } from '../protocol/caller-address.js';
+import type { Exchange, Headers } from '../protocol/exchange.js';
+import { isOwnFault } from '../protocol/fault.js';
+import { type Method, type Route, withoutBody } from '../protocol/server.js';
+import { type AdminCallers, actorOf, cookieNames, readCookie, sessionEnded } from './admin-caller.js';
+
+export type SignInOptions = {
+  readonly callers: AdminCallers;
+  readonly redis: Redis;
+  readonly passwords: Passwords;
+  readonly audit: AuditOptions;
+  /** The deployment's secret; undefined until it was read from Redis. */
+  readonly secret: () => string | undefined;
+  /** Whether cookies are sent over TLS only. */
+  readonly isSecure: boolean;
+  readonly clock?: () => number;
+  readonly log: Log;
+};
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a request tells besides its body; read before the handler returns. */
+type Request = {
+  readonly exchange: Exchange;
+  readonly address: string;
+  readonly agent: string;
+  /** The secrets of the session and of the known browser. */
+  readonly cookie: string | undefined;
+  readonly known: string | undefined;
+  readonly parameter: string;
+};
+
+type Answer = { readonly body: object; readonly headers?: Headers };
+
+/** For everybody, or for a person who is signed in. */
+type Open = (options: SignInOptions, request: Request, fields: Fields) => Promise<Answer | undefined>;
+type Own = (
+  options: SignInOptions,
+  request: Request,
+  fields: Fields,
+  signedIn: SignedIn,
+) => Promise<Answer | undefined>;
+
+export function signInRoutes(options: SignInOptions): Route[] {
+  const open = (method: Method, path: string, run: Open) => route(options, method, path, run);
+  const own = (method: Method, path: string, run: Own) => route(options, method, path, undefined, run);
+  return [
+    open('post', '/session', signIn),
+    open('get', '/session', showSession),
+    own('del', '/session', signOut),
+    open('post', '/invitation', showInvitation),
+    open('post', '/invitation/accept', accept),
+    own('get', '/sessions', showSessions),
+    own('del', '/sessions/:id', endOne),
+    own('put', '/password', setPassword),
+    own('post', '/second_factor', offerSecondFactor),
+    own('put', '/second_factor', setSecondFactor),
+    own('del', '/second_factor', removeSecondFactor),
+  ];
+}
+
+function route(options: SignInOptions, method: Method, path: string, open?: Open, own?: Own): Route {
+  const handle = (exchange: Exchange, req: HttpRequest) => {
+    const request: Request = {
+      exchange,
+      address: exchange.address,
+      agent: req.getHeader('user-agent'),
+      cookie: readCookie(req, cookieNames.session),
+      known: readCookie(req, cookieNames.browser),
+      parameter: path.includes(':') ? (req.getParameter(0) ?? '') : '',
+    };
+    const fault = options.callers.faultOfPage(req);
+    if (fault !== undefined) return fault(withoutBody(exchange));
+    const found = own === undefined ? undefined : options.callers.find(exchange, req);
+    if (found !== undefined && 'refused' in found) return sessionEnded(withoutBody(exchange));
+    const run = async (fields: Fields) => {
+      if (own === undefined || found === undefined) return open?.(options, request, fields);
+      const caller = await found.caller;
+      if (typeof caller === 'function') return void caller(exchange);
+      // ADMIN_TOKEN is nobody's own.
+      if (caller.signedIn === undefined) return void sessionEnded(exchange);
+      return own(options, request, fields, caller.signedIn);
+    };
+    if (method === 'get' || exchange.framing.length === 0) {
+      withoutBody(exchange);
+      return answerOrFail(options, exchange, () => run({}));
+    }
+    readJsonBody(exchange, bodies.adminBytesMax, (bytes) => {
+      const document = parseDocument(bytes);
+      if ('code' in document) return exchange.refuse(document);
+      const { value } = document;
+      const fields = typeof value === 'object' && value !== null ? (value as Fields) : {};
+      answerOrFail(options, exchange, () => run(fields));
+    });
+  };
+  return { method, path: `/admin/v1${path}`, handle };
+}
+
+function answerOrFail(
+  { log }: SignInOptions,
+  exchange: Exchange,
+  work: () => Promise<Answer | undefined>,
+): void {
+  const answered = work().then(
+    (answer) => {
+      if (answer === undefined) return;
+      exchange.reply(200, JSON.stringify(answer.body), [
+        ['Cache-Control', 'no-store'],
+        ...(answer.headers ?? []),
+      ]);
+    },
+    (error: unknown) => {
+      if (error instanceof AdministrationError)
+        return exchange.refuse(rejection('not_possible', error.message));
+      if (
+        error instanceof StateNotLoaded ||
+        error instanceof AuditLogFull ||
+        error instanceof TooManyPasswords
+      )
+        return exchange.refuse(rejection('overloaded', error.message));
+      if (isOwnFault(error)) throw error;
+      log.warn({ error: describeError(error) }, 'a request of the console failed');
+      exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
+    },
+  );
+  exchange.attend(answered);
+}
+
+const signIn: Open = async (options, request, fields) => {
+  const { redis } = options;
+  const email = textOf(fields, 'email').trim().toLowerCase();
+  const password = textOf(fields, 'password');
+  const secret = secretOf(options);
+  const person = email.includes('@') ? await findPerson(redis, email) : undefined;
+  const attempt = attemptOf(secret, {
+    email,
+    person,
+    known: request.known,
+    network: networkOf(request.address),
+  });
+  const booked = await bookAttempt(redis, attempt);
+  if ('refusedMs' in booked) return void refuseForNow(request.exchange, booked.refusedMs);
+  await pause(booked.waitMs);
+  const isRight = await options.passwords.verify(person?.password?.hash, password);
+  if (person === undefined) return void refuseWrong(request.exchange);
+  return underAudit(options, person, request, 'sign_in', async () => {
+    if (!isRight) return void refuseWrong(request.exchange);
+    const code = fields.code === undefined ? undefined : textOf(fields, 'code').replaceAll(' ', '');
+    if (person.second_factor !== undefined && code === undefined)
+      return void refuseWrong(request.exchange, 'A code of the second factor is needed.', 'needed');
+    if (!(await hasRightCode(options, person, code)))
+      return void refuseWrong(request.exchange, 'This code is wrong or was used before.', 'wrong');
+    await forgiveAttempt(redis, attempt);
+    return begin(options, request, person);
+  });
+};
+
+/** 200 without a session too: a page asks before it knows whether somebody is signed in. */
+const showSession: Open = async ({ redis }, { cookie: secret }) => {
+  const found = secret === undefined ? undefined : await findSession(redis, secret);
+  return { body: found === undefined ? { person: null } : sessionView(found.person, found.session) };
+};
+
+const signOut: Own = async (options, request, _fields, { person, session }) =>
+  underAudit(options, person, request, 'sign_out', async () => {
+    await endSession(options.redis, person.person_id, session.id);
+    return { body: {}, headers: [cookie(options, cookieNames.session, '', 0)] };
+  });
+
+const showInvitation: Open = async ({ redis }, _request, fields) => {
+  const invited = await findInvited(redis, textOf(fields, 'invitation'));
+  if (invited === undefined) throw new AdministrationError(usedUp);
+  const { email, role } = invited;
+  return { body: { email, role, password_length_min: bounds.passwordLengthMin } };
+};
+
+const accept: Open = async (options, request, fields) => {
+  const { redis, passwords } = options;
+  const invitation = textOf(fields, 'invitation');
+  const password = newPasswordOf(fields, 'password');
+  // Only whoever has a link may have a password hashed.
+  const invited = await findInvited(redis, invitation);
+  if (invited === undefined) throw new AdministrationError(usedUp);
+  return underAudit(options, invited, request, 'accept_invitation', async () => {
+    const person = await acceptInvitation(redis, invitation, await passwords.hash(password));
+    if (person === undefined) throw new AdministrationError(usedUp);
+    return begin(options, request, person);
+  });
+};
+
+const showSessions: Own = async ({ redis }, _request, _fields, { person, session }) => {
+  const sessions = await listSessions(redis, person);
+  return {
+    body: sessions.map(({ person_id: _, password_id: __, ...shown }) => ({
+      ...shown,
+      this_one: shown.id === session.id,
+    })),
+  };
+};
+
+const endOne: Own = async (options, request, _fields, { person }) =>
+  underAudit(options, person, request, 'end_session', async () => {
+    if (!(await endSession(options.redis, person.person_id, request.parameter)))
+      throw new AdministrationError('there is no such session');
+    return { body: { id: request.parameter, ended: true } };
+  });
+
+const setPassword: Own = async (options, request, fields, signedIn) => {
+  const chosen = newPasswordOf(fields, 'new_password');
+  return withPassword(options, request, fields, signedIn, 'change_password', async (person) => {
+    const changed = await changePassword(options.redis, person, await options.passwords.hash(chosen));
+    if (changed === undefined) throw new AdministrationError(overtaken);
+    return begin(options, request, changed);
+  });
+};
+
+const offerSecondFactor: Own = async (_options, _request, _fields, { person }) => ({
+  body: newSecret(person.email),
+});
+
+const setSecondFactor: Own = async (options, request, fields, signedIn) => {
+  const secret = textOf(fields, 'secret');
+  const code = textOf(fields, 'code');
+  if (!isSecret(secret)) throw new AdministrationError('secret must be one that was offered');
+  return withPassword(options, request, fields, signedIn, 'set_second_factor', async (person) => {
+    const next = useCode({ secret, last_code: 0 }, code, now(options));
+    if (next === undefined) throw new AdministrationError('this code does not belong to the secret');
+    return { body: await replaceSecondFactor(options, person, next) };
+  });
+};
+
+const removeSecondFactor: Own = (options, request, fields, signedIn) =>
+  withPassword(options, request, fields, signedIn, 'remove_second_factor', async (person) => ({
+    body: await replaceSecondFactor(options, person, undefined),
+  }));
+
+async function replaceSecondFactor({ redis }: SignInOptions, person: Person, next: SecondFactor | undefined) {
+  const changed = await changeSecondFactor(redis, person.person_id, person.second_factor, next);
+  if (changed === undefined) throw new AdministrationError(overtaken);
+  return { second_factor: next !== undefined };
+}
+
+/** Does what needs the password again, so that an open browser does not suffice. */
+async function withPassword(
+  options: SignInOptions,
+  request: Request,
+  fields: Fields,
+  { person }: SignedIn,
+  action: string,
+  work: (person: Person) => Promise<Answer>,
+): Promise<Answer | undefined> {
+  const { known, address } = request;
+  const by = { email: person.email, person, known, network: networkOf(address) };
+  const attempt = attemptOf(secretOf(options), by);
+  const booked = await bookAttempt(options.redis, attempt);
+  if ('refusedMs' in booked) return void refuseForNow(request.exchange, booked.refusedMs);
+  await pause(booked.waitMs);
+  return underAudit(options, person, request, action, async () => {
+    if (!(await options.passwords.verify(person.password?.hash, textOf(fields, 'password'))))
+      throw new AdministrationError('this is not your password');
+    await forgiveAttempt(options.redis, attempt);
+    return work(person);
+  });
+}
+
+/** Uses the code up; true if the person has no second factor. */
+async function hasRightCode(options: SignInOptions, person: Person, code = ''): Promise<boolean> {
+  const { second_factor: factor } = person;
+  if (factor === undefined) return true;
+  const next = useCode(factor, code, now(options));
+  if (next === undefined) return false;
+  // Of two who use the same code at once, one finds it used.
+  return (await changeSecondFactor(options.redis, person.person_id, factor, next)) !== undefined;
+}
+
+async function begin(options: SignInOptions, { address, agent }: Request, person: Person): Promise<Answer> {
+  const { secret, session } = await beginSession(options.redis, person, { address, agent });
+  const browser = knownBrowser(secretOf(options), person);
+  return {
+    body: sessionView(person, session),
+    headers: [
+      cookie(options, cookieNames.session, secret, bounds.sessionMs),
+      cookie(options, cookieNames.browser, browser, bounds.browserMs),
+    ],
+  };
+}
+
+function sessionView(person: Person, session: Session) {
+  return { person: viewPerson(person, Date.now()), session_id: session.id, ends_at: session.ends_at };
+}
+
+function cookie({ isSecure }: SignInOptions, name: string, value: string, maxAgeMs: number) {
+  const attributes = [
+    `Max-Age=${Math.floor(maxAgeMs / 1000)}`,
+    'Path=/admin/v1',
+    'HttpOnly',
+    'SameSite=Strict',
+    ...(isSecure ? ['Secure'] : []),
+  ];
+  return ['Set-Cookie', [`${name}=${value}`, ...attributes].join('; ')] as const;
+}
+
+/** Under the name of the person whom it is about. A request that was answered by then did nothing. */
+function underAudit(
+  { audit }: SignInOptions,
+  person: Person,
+  { address }: Request,
+  action: Action['action'],
+  work: () => Promise<Answer | undefined>,
+): Promise<Answer | undefined> {
+  const { account_id } = person;
+  return audited(
+    audit,
+    actorOf(person, address),
+    { action, ...(account_id === undefined ? {} : { account_id }), details: {} },
+    work,
+    {
+      endingOf: (answer) => ({ outcome: answer === undefined ? 'refused' : 'done' }),
+      outcomeOfError: (error) => (error instanceof AdministrationError ? 'refused' : 'unknown'),
+    },
+  );
+}
+
+function refuseWrong(
+  exchange: Exchange,
+  message = 'E-mail or password is wrong.',
+  secondFactor?: 'needed' | 'wrong',
+): void {
+  const more = secondFactor === undefined ? {} : { second_factor: secondFactor };
+  const reason = rejection('unauthorized', message);
+  exchange.refuse(reason, { error: message, message, ...more }, [
+    ['WWW-Authenticate', 'Session realm="sluice-console"'],
+  ]);
+}
+
+function refuseForNow(exchange: Exchange, ms: number): void {
+  exchange.refuse(rejection('rate_limited', 'Too many wrong passwords. Wait a moment and try again.'), {}, [
+    ['Retry-After', String(Math.ceil(ms / 1000))],
+  ]);
+}
+
+function secretOf(options: SignInOptions): string {
+  const secret = options.secret();
+  if (secret === undefined) throw new StateNotLoaded();
+  return secret;
+}
+
+function now({ clock = Date.now }: SignInOptions): number {
+  return clock();
+}
+
+const usedUp = 'This invitation was used, has ended, or was replaced by a later one. Ask for another one.';
+const overtaken = 'somebody has changed this at the same time: try again';
+
+function textOf(fields: Fields, name: string): string {
+  const value = fields[name];
+  if (typeof value !== 'string' || value === '' || value.length > 1_000)
+    throw new AdministrationError(`${name} must be a string`);
+  return value;
+}
+
+function newPasswordOf(fields: Fields, name: string): string {
+  const password = textOf(fields, name);
+  const { passwordLengthMin: min, passwordLengthMax: max } = bounds;
+  const length = [...password].length;
+  if (length < min || length > max)
+    throw new AdministrationError(`a password has ${min} to ${max} characters`);
+  return password;
+}

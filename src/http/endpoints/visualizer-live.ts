@@ -1,0 +1,297 @@
+// The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. Within five seconds a
+// page sends its token and a code. Then it gets what that device sends, until one of the two ends the pairing. A page
+// that reads too slowly misses batches and is told how many messages it missed.
+
+import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import { visualizer } from '../../contract/limits.js';
+import { parseDocument } from '../../ingest/document.js';
+import { describeError, type Log } from '../../log.js';
+import { visualizerMessages, visualizerPages } from '../../metrics.js';
+import type { Redis } from '../../redis/client.js';
+import type { Channel, ChannelMessage } from '../../visualizer/channel.js';
+import {
+  countFailure,
+  endPairing,
+  enterCode,
+  type Failure,
+  findPairingIdByCode,
+  hasTooManyFailures,
+  type LivePairing,
+  renewPairing,
+} from '../../visualizer/pairings.js';
+import { isAdministrator } from '../protocol/authorization.js';
+import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
+import { isOwnFault, noteFault } from '../protocol/fault.js';
+import { readFraming } from '../protocol/framing.js';
+import { isSameOrigin } from '../protocol/same-origin.js';
+import type { WrongTokens } from '../protocol/wrong-tokens.js';
+
+export type LiveOptions = {
+  readonly adminToken: string;
+  readonly callerAddress: CallerAddress;
+  readonly wrongTokens: WrongTokens;
+  readonly redis: Redis;
+  readonly channel: Channel;
+  /** The deployment's secret; undefined until it was read from Redis. */
+  readonly secret: () => string | undefined;
+  readonly log: Log;
+};
+
+export type LivePages = {
+  attach(app: TemplatedApp): void;
+  /** Tells all pages that the service stops. */
+  close(): void;
+};
+
+/** Why a page is disconnected, with the close code and the text that it shows. */
+const refusals = {
+  off: [4403, 'The visualizer is off: set ADMIN_TOKEN where the service runs, and start it again.'],
+  wrong_token: [4401, 'This is not the ADMIN_TOKEN of this service.'],
+  wrong_code: [4404, 'No device waits with this code. A code is good for ten minutes; start pairing again.'],
+  limited: [4429, 'Too many wrong codes from this address. Wait a minute.'],
+  late: [4408, 'Nothing was sent in time.'],
+  unreadable: [1008, 'That was not understood.'],
+  unavailable: [1013, 'The service cannot reach Redis now.'],
+  failed: [1011, 'The service met an error of its own.'],
+} as const;
+
+const endings = {
+  device: 'The device has ended the pairing.',
+  page: 'The pairing was ended on a page of the visualizer.',
+  expired: 'The pairing has expired. Start pairing again on the device.',
+} as const;
+const path = '/visualizer/live';
+const endedCode = 4000;
+const stoppingCode = 1001;
+
+/** The state of a connection. When it is gone, its socket must not be touched: any use would throw. */
+type Page = {
+  socket: WebSocket<Page> | undefined;
+  stage: 'new' | 'asked' | 'live' | 'gone';
+  /** The timer of the first message's deadline; once the page is live, of the renewals. */
+  timer: NodeJS.Timeout | undefined;
+  pairing: LivePairing | undefined;
+  leave: (() => void) | undefined;
+  missed: number;
+  /** Where its wrong tokens and codes are counted. */
+  readonly network: string;
+};
+
+/** The last message to a page that is disconnected. */
+type ClosingMessage = {
+  readonly type: 'refused' | 'ended';
+  readonly reason: string;
+  readonly message: string;
+};
+
+export function createLivePages(options: LiveOptions): LivePages {
+  const { redis, channel, log } = options;
+  const pages = new Set<Page>();
+
+  /** Work that goes on with a page. An error of ours disconnects that page and nobody else. */
+  function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
+    const fail = (error: unknown) => {
+      noteFault(log, path, error);
+      refuse(page, 'failed');
+    };
+    return (...args: Args): void => {
+      try {
+        const working = work(...args);
+        if (working instanceof Promise) working.catch(fail);
+      } catch (error) {
+        fail(error);
+      }
+    };
+  }
+
+  function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
+    if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
+    if (pages.size >= visualizer.pagesMax) return void res.writeStatus('503 Service Unavailable').end();
+    const page: Page = {
+      socket: undefined,
+      stage: 'new',
+      timer: undefined,
+      pairing: undefined,
+      leave: undefined,
+      missed: 0,
+      network: networkOf(options.callerAddress(res.getRemoteAddressAsText(), readFraming(req))),
+    };
+    res.upgrade(
+      page,
+      req.getHeader('sec-websocket-key'),
+      req.getHeader('sec-websocket-protocol'),
+      req.getHeader('sec-websocket-extensions'),
+      context,
+    );
+  }
+
+  function open(socket: WebSocket<Page>): void {
+    const page = socket.getUserData();
+    page.socket = socket;
+    pages.add(page);
+    visualizerPages.set(pages.size);
+    if (options.adminToken === '') return refuse(page, 'off');
+    page.timer = setTimeout(
+      guard(page, () => refuse(page, 'late')),
+      visualizer.helloMsMax,
+    );
+  }
+
+  function message(socket: WebSocket<Page>, bytes: ArrayBuffer): unknown {
+    const page = socket.getUserData();
+    const said = readMessage(bytes);
+    if (page.stage === 'new' && said?.kind === 'hello') {
+      page.stage = 'asked';
+      clearTimeout(page.timer);
+      return enter(page, said.token, said.code).catch((error: unknown) => {
+        if (isOwnFault(error)) throw error;
+        log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
+        refuse(page, 'unavailable');
+      });
+    }
+    if (page.stage === 'live' && said?.kind === 'end') {
+      return end(page);
+    }
+    return refuse(page, 'unreadable');
+  }
+
+  async function enter(page: Page, token: string, code: string): Promise<void> {
+    const secret = options.secret();
+    if (secret === undefined) return refuse(page, 'unavailable');
+    const { network } = page;
+    const wrong = async (failure: Failure) => {
+      const limited = await countFailure(redis, secret, network, failure);
+      refuse(page, limited ? 'limited' : `wrong_${failure}`);
+    };
+    if (!isAdministrator(options.adminToken, token)) {
+      await options.wrongTokens.delay();
+      return wrong('token');
+    }
+    // A right code is never refused, whatever was wrong before, but after too many guesses everyone waits for its answer.
+    if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
+    const id = await findPairingIdByCode(redis, code);
+    if (id === undefined) return wrong('code');
+    // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before
+    // the page is told that it is paired.
+    const leave = await channel.listen(
+      id,
+      guard(page, (shown: ChannelMessage) => show(page, shown)),
+    );
+    if (isGone(page)) return leave();
+    page.leave = leave;
+    const pairing = await enterCode(redis, code);
+    if (isGone(page)) return;
+    if (pairing?.id !== id) return wrong('code');
+    page.pairing = pairing;
+    page.stage = 'live';
+    page.timer = setInterval(
+      guard(page, () => renew(page, pairing)),
+      visualizer.renewEveryMs,
+    );
+    const { appId, endsInMs } = pairing;
+    send(page, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
+  }
+
+  function show(page: Page, shown: ChannelMessage): void {
+    if (isGone(page)) return;
+    if (shown.kind === 'ended') return finish(page, shown.by);
+    if (shown.kind === 'gap') return void send(page, { type: 'gap' });
+    tellMissed(page);
+    const sent = page.missed === 0 && sendText(page, shown.json);
+    visualizerMessages.inc({ result: sent ? 'shown' : 'missed' }, shown.count);
+    if (!sent) page.missed += shown.count;
+  }
+
+  /** While Redis is away the page stays: the pairing may live on when Redis is back. */
+  async function renew(page: Page, { id }: LivePairing): Promise<void> {
+    const lives = await renewPairing(redis, id).catch(() => true);
+    if (!lives) finish(page, 'expired');
+  }
+
+  async function end({ pairing }: Page): Promise<void> {
+    if (pairing === undefined) return;
+    try {
+      await endPairing(redis, pairing.id, pairing.appId);
+      await channel.publish(pairing.id, { kind: 'ended', by: 'page' });
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'a pairing could not be ended, and will expire');
+    }
+  }
+
+  function close(page: Page): void {
+    page.stage = 'gone';
+    page.socket = undefined;
+    clearTimeout(page.timer);
+    page.leave?.();
+    pages.delete(page);
+    visualizerPages.set(pages.size);
+  }
+
+  return {
+    attach: (app) => {
+      app.ws<Page>(path, {
+        maxPayloadLength: visualizer.helloBytesMax,
+        maxBackpressure: visualizer.backpressureBytesMax,
+        idleTimeout: 60,
+        sendPingsAutomatically: true,
+        upgrade,
+        open: (socket) => guard(socket.getUserData(), open)(socket),
+        message: (socket, bytes) => guard(socket.getUserData(), message)(socket, bytes),
+        drain: (socket) => guard(socket.getUserData(), tellMissed)(socket.getUserData()),
+        close: (socket) => guard(socket.getUserData(), close)(socket.getUserData()),
+      });
+    },
+    close: () => {
+      for (const page of [...pages]) page.socket?.end(stoppingCode, 'stopping');
+    },
+  };
+}
+
+function finish(page: Page, reason: keyof typeof endings): void {
+  sendAndClose(page, endedCode, { type: 'ended', reason, message: endings[reason] });
+}
+
+function refuse(page: Page, reason: keyof typeof refusals): void {
+  const [code, message] = refusals[reason];
+  sendAndClose(page, code, { type: 'refused', reason, message });
+}
+
+/** Says why, and closes. */
+function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
+  send(page, words);
+  page.socket?.end(code, words.reason);
+}
+
+/** The connection may be gone after every await. */
+function isGone(page: Page): boolean {
+  return page.stage === 'gone';
+}
+
+function tellMissed(page: Page): void {
+  if (page.missed > 0 && send(page, { type: 'missed', count: page.missed })) page.missed = 0;
+}
+
+function send(page: Page, words: object): boolean {
+  return sendText(page, JSON.stringify(words));
+}
+
+/** Whether the text was accepted; it is not while too much waits for the page. */
+function sendText({ socket }: Page, text: string): boolean {
+  return socket !== undefined && socket.send(text) !== 2;
+}
+
+type PageRequest =
+  | { readonly kind: 'hello'; readonly token: string; readonly code: string }
+  | { readonly kind: 'end' };
+
+function readMessage(bytes: ArrayBuffer): PageRequest | undefined {
+  const document = parseDocument(Buffer.from(bytes));
+  if ('code' in document) return undefined;
+  const { value } = document;
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { type, token, code } = value as Record<string, unknown>;
+  if (type === 'end') return { kind: 'end' };
+  if (typeof token === 'string' && typeof code === 'string') return { kind: 'hello', token, code };
+  return undefined;
+}

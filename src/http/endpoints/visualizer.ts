@@ -1,0 +1,125 @@
+// The devices' side of the Event Visualizer, on the public port and open to pages. A device begins a pairing and shows the
+// code that it gets. With the secret that only it has, it asks for the code again and ends the pairing.
+
+import type { Environments } from '../../accounts/environments.js';
+import { bodies, limitedRetrySeconds } from '../../contract/limits.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { parseDocument } from '../../ingest/document.js';
+import { describeError, type Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
+import type { Channel } from '../../visualizer/channel.js';
+import {
+  type BegunPairing,
+  beginPairing,
+  endPairing,
+  findPairing,
+  pairingIdOfSecret,
+} from '../../visualizer/pairings.js';
+import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
+import { networkOf } from '../protocol/caller-address.js';
+import { openRoutes } from '../protocol/cors.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { isOwnFault } from '../protocol/fault.js';
+import type { Route } from '../protocol/server.js';
+import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
+
+export type PairingOptions = {
+  readonly redis: Redis;
+  readonly environments: Environments;
+  readonly channel: Channel;
+  readonly log: Log;
+};
+
+type Fields = { readonly appId: string; readonly value: { readonly pairing?: unknown } };
+
+const base = '/api/visualizer/pairings';
+
+export function pairingRoutes(options: PairingOptions): Route[] {
+  const route = (
+    path: string,
+    work: (exchange: Exchange, fields: Fields, network: string) => Promise<void>,
+  ) => ({
+    method: 'post' as const,
+    path,
+    handle: (exchange: Exchange) => {
+      const network = networkOf(exchange.address);
+      const take = (body: Buffer) => {
+        const fields = readFields(body);
+        if ('code' in fields) return exchange.refuse(fields);
+        const answered = work(exchange, fields, network).catch((error: unknown) => {
+          if (isOwnFault(error)) throw error;
+          options.log.warn({ error: describeError(error) }, 'a request for a pairing failed');
+          exchange.refuse(unavailable);
+        });
+        exchange.attend(answered);
+      };
+      readJsonBody(exchange, bodies.pairingBytesMax, take, typesOfBrowsers);
+    },
+  });
+  return openRoutes([
+    route(base, (exchange, fields, network) => begin(options, exchange, fields, network)),
+    route(`${base}/stop`, (exchange, fields) => stop(options, exchange, fields)),
+  ]);
+}
+
+async function begin(
+  { redis, environments }: PairingOptions,
+  exchange: Exchange,
+  { appId, value }: Fields,
+  network: string,
+): Promise<void> {
+  const environment = environments.get(appId) ?? (await findEnvironment(environments, appId));
+  if ('code' in environment) return exchange.refuse(environment);
+  const fault = refuseNumericAppId(environment, value);
+  if (fault !== undefined) return exchange.refuse(fault);
+  const { pairing: former } = value;
+  if (former !== undefined && typeof former !== 'string') return exchange.refuse(noText);
+  const known = former === undefined ? undefined : await findPairing(redis, former, appId);
+  if (known !== undefined) return tell(exchange, 200, known);
+  const secret = environments.deployment()?.secret;
+  if (secret === undefined) return exchange.refuse(notLoaded);
+  const begun = await beginPairing(redis, secret, appId, network);
+  if (begun === 'full') return exchange.refuse(unavailable);
+  if (begun === 'too_many') {
+    return exchange.refuse(rejection('rate_limited', 'Too many devices wait to be paired.'), {}, [
+      ['Retry-After', String(limitedRetrySeconds.waitingPairings)],
+    ]);
+  }
+  tell(exchange, 201, begun);
+}
+
+function tell(
+  exchange: Exchange,
+  status: 200 | 201,
+  { pairing, code, expiresInSeconds }: BegunPairing,
+): void {
+  exchange.reply(status, JSON.stringify({ pairing, code, expires_in: expiresInSeconds }), [
+    ['Cache-Control', 'no-store'],
+  ]);
+}
+
+async function stop({ redis, channel }: PairingOptions, exchange: Exchange, fields: Fields): Promise<void> {
+  const { pairing } = fields.value;
+  if (typeof pairing !== 'string') {
+    return exchange.refuse(
+      pairing === undefined ? rejection('missing_field', 'pairing is missing.', 'pairing') : noText,
+    );
+  }
+  const id = pairingIdOfSecret(pairing);
+  if (id !== undefined && (await endPairing(redis, id, fields.appId))) {
+    // The page learns of it at its next renewal at the latest.
+    await channel.publish(id, { kind: 'ended', by: 'device' }).catch(() => undefined);
+  }
+  exchange.ok();
+}
+
+const noText = rejection('invalid_type', 'pairing must be a string.', 'pairing');
+const unavailable = rejection('overloaded', 'The visualizer is not available now.');
+
+function readFields(body: Buffer): Fields | Rejection {
+  const document = parseDocument(body);
+  if ('code' in document) return document;
+  const appId = appIdOf(document.value);
+  if (typeof appId !== 'string') return appId;
+  return { appId, value: document.value as { readonly pairing?: unknown } };
+}

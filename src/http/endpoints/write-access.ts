@@ -1,0 +1,42 @@
+// Who may write to an environment on the server endpoints: everybody, or whoever sends one of its write keys, as HTTP Basic
+// credentials (app_id and key) or as a bearer token. Decided from memory: keys are known while Redis is away.
+
+import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
+import { writeAccess } from '../../contract/limits.js';
+import { rejection } from '../../contract/outcomes.js';
+import { readBasic, readBearer } from '../protocol/authorization.js';
+
+/** Whether a request with this Authorization header may write to the environment. */
+export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
+
+export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
+  // To decode and hash a header takes 1.5 µs, to look up a known one 0.2. The headers of an environment are forgotten with
+  // its copy in memory, so whenever anything in the registry changes.
+  const accepted = new WeakMap<LiveEnvironment, Set<string>>();
+
+  function hasKey(environment: LiveEnvironment, authorization: string): boolean {
+    const basic = readBasic(authorization);
+    const key = basic === undefined ? readBearer(authorization) : basic.password;
+    if (key === undefined || (basic !== undefined && basic.name !== environment.appId)) return false;
+    return environments.ofWriteKey(key) === environment;
+  }
+
+  return (environment, authorization) => {
+    if (!environment.needsWriteKey) return true;
+    if (authorization === undefined) return false;
+    const known = accepted.get(environment);
+    if (known?.has(authorization)) return true;
+    if (!hasKey(environment, authorization)) return false;
+    // One key has many headers: any number of spaces may stand before it.
+    if (known === undefined || known.size >= writeAccess.headersKeptMax)
+      accepted.set(environment, new Set([authorization]));
+    else known.add(authorization);
+    return true;
+  };
+}
+
+export const writeKeyChallenge = 'Basic realm="sluice-write", Bearer realm="sluice-write"';
+export const needsWriteKey = rejection(
+  'unauthorized',
+  'Unauthorized: this environment requires a write key.',
+);

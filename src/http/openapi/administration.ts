@@ -1,0 +1,475 @@
+// The OpenAPI document of the administration: /admin/v1 on ADMIN_PORT, for programs with ADMIN_TOKEN and for the console.
+
+import { deletionSubmittedSchema } from '../../contract/answers.js';
+import type { OutcomeCode } from '../../contract/outcomes.js';
+import { mayDo, type Right, roles } from '../../contract/roles.js';
+import { deletionSchema } from '../../contract/schemas.js';
+import { bodyCodes, json, type OpenApiPart, refusals } from './document.js';
+
+const text = { type: 'string' };
+const texts = { type: 'array', items: text };
+const choice = (...values: string[]) => ({ type: 'string', enum: values });
+
+type Operation = {
+  readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';
+  readonly path: string;
+  readonly id: string;
+  readonly summary: string;
+  /** Who may; `self`: whoever is signed in to the console; `open`: everybody, from a page of the console. */
+  readonly right: Right | 'self' | 'open';
+  readonly body?: Readonly<Record<string, object>>;
+  readonly required?: readonly string[];
+  /** Whether `?account_id=` narrows it to an account. */
+  readonly list?: true;
+};
+
+const name = { name: text };
+const keyBody = { name: { ...text, description: 'A further key needs one of its own.' } };
+
+const operations: readonly Operation[] = [
+  {
+    method: 'get',
+    path: '/accounts/{account_id}/callback',
+    id: 'showCallback',
+    right: 'showCallback',
+    summary: 'Where completed deletions are told, without the secret',
+  },
+  {
+    method: 'put',
+    path: '/accounts/{account_id}/callback',
+    id: 'setCallback',
+    right: 'setCallback',
+    summary: 'Set it; the answer has the secret, once',
+    body: { url: text },
+    required: ['url'],
+  },
+  {
+    method: 'delete',
+    path: '/accounts/{account_id}/callback',
+    id: 'removeCallback',
+    right: 'removeCallback',
+    summary: 'Remove it',
+  },
+  {
+    method: 'post',
+    path: '/accounts/{account_id}/callback/test',
+    id: 'testCallback',
+    right: 'testCallback',
+    summary: 'Call it now',
+  },
+  {
+    method: 'post',
+    path: '/certificates/verify',
+    id: 'showVerified',
+    right: 'showVerified',
+    summary: 'Whether a certificate of a deletion is genuine',
+    body: {},
+  },
+  {
+    method: 'get',
+    path: '/accounts',
+    id: 'listAccounts',
+    right: 'listAccounts',
+    list: true,
+    summary: 'Accounts with their environments',
+  },
+  {
+    method: 'post',
+    path: '/accounts',
+    id: 'createAccount',
+    right: 'createAccount',
+    summary: 'Create an account',
+    body: { ...name, environments: { ...texts, description: 'Names; the first is Main Production.' } },
+    required: ['name', 'environments'],
+  },
+  {
+    method: 'post',
+    path: '/accounts/{account_id}/environments',
+    id: 'addEnvironment',
+    right: 'addEnvironment',
+    summary: 'Add an environment',
+    body: name,
+    required: ['name'],
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}',
+    id: 'showEnvironment',
+    right: 'showEnvironment',
+    summary: 'An environment with its settings',
+  },
+  {
+    method: 'patch',
+    path: '/environments/{app_id}',
+    id: 'setEnvironment',
+    right: 'setEnvironment',
+    summary: 'Change settings',
+    body: {
+      main: { const: true, description: 'Makes it the Main Production environment.' },
+      validation: choice('strict', 'lenient'),
+      limits: {
+        type: 'object',
+        additionalProperties: { type: ['integer', 'string'] },
+        description: 'By name a number, none, or default.',
+      },
+      allow_identities: texts,
+      write_key: choice('required', 'optional'),
+      import_until: {
+        ...text,
+        description: 'A date, a time with offset, or none. The answer has the token, once.',
+      },
+      origins: { description: 'any, or a list of origins.', oneOf: [choice('any'), texts] },
+    },
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}/stats',
+    id: 'showStats',
+    right: 'showStats',
+    summary: 'What was mended, ignored and refused',
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}/rejected',
+    id: 'listRejected',
+    right: 'listRejected',
+    summary: 'The last records that were refused, without values',
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}/keys',
+    id: 'listKeys',
+    right: 'listKeys',
+    summary: 'API keys, never the keys themselves',
+  },
+  {
+    method: 'delete',
+    path: '/environments/{app_id}/keys/{id}',
+    id: 'revokeKey',
+    right: 'revokeKey',
+    summary: 'Revoke an API key',
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}/key',
+    id: 'showKey',
+    right: 'showKey',
+    summary: 'When the latest API key was created',
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/key',
+    id: 'createKey',
+    right: 'createKey',
+    summary: 'Create an API key; the answer has it, once',
+    body: keyBody,
+  },
+  {
+    method: 'put',
+    path: '/environments/{app_id}/key',
+    id: 'rotateKey',
+    right: 'rotateKey',
+    summary: 'Replace all API keys, or the one with a name',
+    body: { ...name, overlap: { ...text, description: 'How long the former ones stay good, such as 24h.' } },
+  },
+  {
+    method: 'delete',
+    path: '/environments/{app_id}/key',
+    id: 'revokeKeys',
+    right: 'revokeKey',
+    summary: 'Revoke all API keys',
+  },
+  {
+    method: 'get',
+    path: '/environments/{app_id}/write-keys',
+    id: 'listWriteKeys',
+    right: 'listWriteKeys',
+    summary: 'Write keys, never the keys themselves',
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/write-keys',
+    id: 'createWriteKey',
+    right: 'createWriteKey',
+    summary: 'Create a write key; the answer has it, once',
+    body: name,
+  },
+  {
+    method: 'delete',
+    path: '/environments/{app_id}/write-keys/{id}',
+    id: 'revokeWriteKey',
+    right: 'revokeWriteKey',
+    summary: 'Revoke a write key',
+  },
+  { method: 'get', path: '/people', id: 'listPeople', right: 'listPeople', list: true, summary: 'People' },
+  {
+    method: 'post',
+    path: '/people',
+    id: 'invitePerson',
+    right: 'invitePerson',
+    summary: 'Invite a person; the answer has the link, once',
+    body: {
+      email: text,
+      role: choice(...roles),
+      account_id: {
+        ...text,
+        description: 'Of every role but operator; people of an account may leave it out.',
+      },
+    },
+    required: ['email', 'role'],
+  },
+  {
+    method: 'delete',
+    path: '/people/{person_id}',
+    id: 'removePerson',
+    right: 'removePerson',
+    summary: 'Remove a person',
+  },
+  {
+    method: 'get',
+    path: '/audit',
+    id: 'listAudit',
+    right: 'listAudit',
+    list: true,
+    summary: 'The last actions: who, what, when, from where',
+  },
+  {
+    method: 'get',
+    path: '/deletions',
+    id: 'listDeletions',
+    right: 'listDeletions',
+    list: true,
+    summary: 'The last deletion requests',
+  },
+  {
+    method: 'get',
+    path: '/deletions/{deletion_request_id}',
+    id: 'showDeletion',
+    right: 'showDeletion',
+    summary: 'A deletion request with its evidence',
+  },
+  {
+    method: 'post',
+    path: '/deletions/{deletion_request_id}/end',
+    id: 'endDeletion',
+    right: 'endDeletion',
+    summary: 'End a request whose targets are lost',
+  },
+  {
+    method: 'get',
+    path: '/failed',
+    id: 'listFailed',
+    right: 'listFailed',
+    summary: 'Rows that ClickHouse refused, without values',
+  },
+  {
+    method: 'post',
+    path: '/failed/retry',
+    id: 'retryFailed',
+    right: 'retryFailed',
+    summary: 'Send them again',
+  },
+  {
+    method: 'get',
+    path: '/keys-index',
+    id: 'showKeyIndex',
+    right: 'showKeyIndex',
+    summary: 'The index of idempotency keys',
+  },
+  {
+    method: 'post',
+    path: '/keys-index/rebuild',
+    id: 'rebuildKeyIndex',
+    right: 'rebuildKeyIndex',
+    summary: 'Add the keys of all stored rows to it again',
+  },
+  {
+    method: 'post',
+    path: '/restore',
+    id: 'restore',
+    right: 'restore',
+    summary: 'Load the state into an emptied Redis',
+  },
+  {
+    method: 'get',
+    path: '/session',
+    id: 'showSession',
+    right: 'open',
+    summary: 'Who is signed in; person is null if nobody is',
+  },
+  {
+    method: 'post',
+    path: '/session',
+    id: 'signIn',
+    right: 'open',
+    summary: 'Sign in: sets the cookie of a session',
+    body: { email: text, password: text, code: { ...text, description: 'Of the second factor.' } },
+    required: ['email', 'password'],
+  },
+  { method: 'delete', path: '/session', id: 'signOut', right: 'self', summary: 'Sign out' },
+  {
+    method: 'post',
+    path: '/invitation',
+    id: 'showInvitation',
+    right: 'open',
+    summary: 'Whom an invitation is for',
+    body: { invitation: text },
+    required: ['invitation'],
+  },
+  {
+    method: 'post',
+    path: '/invitation/accept',
+    id: 'acceptInvitation',
+    right: 'open',
+    summary: 'Choose a password and sign in',
+    body: { invitation: text, password: text },
+    required: ['invitation', 'password'],
+  },
+  { method: 'get', path: '/sessions', id: 'listSessions', right: 'self', summary: 'The own sessions' },
+  {
+    method: 'delete',
+    path: '/sessions/{id}',
+    id: 'endSession',
+    right: 'self',
+    summary: 'End an own session',
+  },
+  {
+    method: 'put',
+    path: '/password',
+    id: 'changePassword',
+    right: 'self',
+    summary: 'Choose another password; other sessions end',
+    body: { password: text, new_password: text },
+    required: ['password', 'new_password'],
+  },
+  {
+    method: 'post',
+    path: '/second_factor',
+    id: 'offerSecondFactor',
+    right: 'self',
+    summary: 'A new secret for an app; nothing is kept',
+  },
+  {
+    method: 'put',
+    path: '/second_factor',
+    id: 'setSecondFactor',
+    right: 'self',
+    summary: 'Turn the second factor on',
+    body: { password: text, secret: text, code: text },
+    required: ['password', 'secret', 'code'],
+  },
+  {
+    method: 'delete',
+    path: '/second_factor',
+    id: 'removeSecondFactor',
+    right: 'self',
+    summary: 'Turn the second factor off',
+    body: { password: text },
+    required: ['password'],
+  },
+];
+
+const tagOf = { self: 'Own access', open: 'Sign-in' } as const;
+
+/** Everything on ADMIN_PORT that takes ADMIN_TOKEN or a session. */
+export const administrationPart: OpenApiPart = {
+  tag: {
+    name: 'Administration',
+    description:
+      'For programs with `Authorization: Bearer ADMIN_TOKEN`, which may do everything, and for people who are signed in to the console, as far as their role allows: what is of another account is answered like what does not exist. Requests with a session other than GET carry the header `Sluice-Console: 1`, and come from a page of the console.',
+  },
+  securitySchemes: {
+    adminToken: { type: 'http', scheme: 'bearer', description: 'The ADMIN_TOKEN of the deployment.' },
+    session: {
+      type: 'apiKey',
+      in: 'cookie',
+      name: 'sluice_session',
+      description: 'A session of the console; it ends after 12 hours.',
+    },
+  },
+  paths: {
+    ...pathsOf(operations),
+    '/admin/v1/accounts/{account_id}/user_deletion': {
+      post: {
+        operationId: 'submitDeletionOfAccount',
+        tags: ['Administration'],
+        summary: 'Submit a deletion',
+        description: `As the deletion API takes it, without an API key. ${rolesText('submitDeletion')}`,
+        security: [{ adminToken: [] }, { session: [] }],
+        parameters: [{ name: 'account_id', in: 'path', required: true, schema: text }],
+        requestBody: { required: true, content: json(deletionSchema) },
+        responses: {
+          201: { description: 'It is stored.', content: json(deletionSubmittedSchema) },
+          ...refusals([
+            ...bodyCodes,
+            'unauthorized',
+            'forbidden',
+            'not_possible',
+            'rate_limited',
+            'overloaded',
+            'unknown',
+          ]),
+        },
+      },
+    },
+  },
+};
+
+function pathsOf(all: readonly Operation[]): Record<string, object> {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const operation of all) {
+    const path = `/admin/v1${operation.path}`;
+    paths[path] = { ...paths[path], [operation.method]: describe(operation) };
+  }
+  return paths;
+}
+
+function describe({ id, summary, right, body, required = [], path, list }: Operation): object {
+  const isOfConsole = right === 'self' || right === 'open';
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
+    name: parameter,
+    in: 'path',
+    required: true,
+    schema: text,
+  }));
+  const codes: OutcomeCode[] = [
+    ...(body === undefined ? [] : bodyCodes),
+    'not_possible',
+    'forbidden',
+    'unauthorized',
+    ...(right === 'open' ? (['rate_limited'] as const) : []),
+    'overloaded',
+    'unknown',
+  ];
+  return {
+    operationId: id,
+    tags: [isOfConsole ? tagOf[right] : 'Administration'],
+    summary,
+    description: isOfConsole ? 'For pages of the console.' : rolesText(right),
+    security:
+      right === 'open' ? [{}] : right === 'self' ? [{ session: [] }] : [{ adminToken: [] }, { session: [] }],
+    parameters: [
+      ...inPath,
+      ...(list === undefined
+        ? []
+        : [{ name: 'account_id', in: 'query', schema: text, description: 'Only of this account.' }]),
+    ],
+    ...(body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: required.length > 0,
+            content: json({ type: 'object', properties: body, required }),
+          },
+        }),
+    responses: {
+      200: { description: 'Done.', content: json({ type: ['object', 'array'] }) },
+      ...refusals(codes),
+    },
+  };
+}
+
+function rolesText(right: Right): string {
+  const its = roles.filter((role) => mayDo(role, right));
+  return `Roles: ${its.join(', ')}.`;
+}

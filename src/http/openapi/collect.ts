@@ -1,0 +1,192 @@
+// The part of the OpenAPI document about the client library: its script and the endpoint that it sends to. Adds
+// to the schemas what they leave to the checks in `ingest/`.
+
+import { collectResultSchema } from '../../contract/answers.js';
+import {
+  bodies,
+  counts,
+  type LimitName,
+  lengths,
+  rateLimits,
+  reservedAutocapturedPropertyKeys,
+  reservedUserPropertyKeys,
+} from '../../contract/limits.js';
+import {
+  collectSchema,
+  envelopeSchema,
+  eventMessageSchema,
+  identifyMessageSchema,
+  userPropertiesMessageSchema,
+} from '../../contract/schemas.js';
+import { collectErrors, collectRequests, collectResults } from './collect-examples.js';
+import {
+  bodyCodes,
+  contentEncoding,
+  ignoredHeader,
+  json,
+  type OpenApiPart,
+  ref,
+  refusals,
+} from './document.js';
+
+const tag = 'Client library';
+
+const messageFields = {
+  user_id: { ...eventMessageSchema.properties.user_id, pattern: '^(?:0|[1-9][0-9]{0,15})$' },
+  time: { ...eventMessageSchema.properties.time, format: 'date-time' },
+};
+
+const { max, windowMs } = rateLimits.user_properties;
+
+function limitText(name: LimitName): string {
+  return `${rateLimits[name].max} per ${rateLimits[name].windowMs / 1000} seconds`;
+}
+
+export const collectPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description:
+      'What the client library needs: its script, and the endpoint that takes what it gathers. Both are open to the pages of any site, unless an environment lists origins: every answer carries `Access-Control-Allow-Origin: *`, cookies and credentials are ignored.',
+  },
+  schemas: {
+    EventMessage: {
+      ...eventMessageSchema,
+      properties: {
+        ...eventMessageSchema.properties,
+        ...messageFields,
+        properties: {
+          ...eventMessageSchema.properties.properties,
+          ...propertyRules(reservedAutocapturedPropertyKeys),
+        },
+      },
+      description: 'An event.',
+    },
+    IdentifyMessage: {
+      ...identifyMessageSchema,
+      properties: { ...identifyMessageSchema.properties, ...messageFields },
+      description:
+        'Merges the user_id, with all of its past and future activity, into the identity. The first identity of a user_id stands.',
+    },
+    UserPropertiesMessage: {
+      ...userPropertiesMessageSchema,
+      properties: {
+        ...userPropertiesMessageSchema.properties,
+        ...messageFields,
+        properties: {
+          ...userPropertiesMessageSchema.properties.properties,
+          ...propertyRules(reservedUserPropertyKeys),
+        },
+      },
+      description: 'Sets properties of the user.',
+    },
+    CollectRequest: {
+      ...collectSchema,
+      required: [...envelopeSchema.required, ...collectSchema.required],
+      properties: {
+        ...envelopeSchema.properties,
+        sent_at: { ...collectSchema.properties.sent_at, format: 'date-time' },
+        pairing: {
+          type: 'string',
+          description: 'The secret of a pairing with the Event Visualizer, while there is one.',
+        },
+        messages: {
+          ...collectSchema.properties.messages,
+          items: { oneOf: [ref('EventMessage'), ref('IdentifyMessage'), ref('UserPropertiesMessage')] },
+        },
+      },
+      description: `1 to ${counts.collectMessagesMax} messages of one environment.`,
+    },
+    CollectResult: { ...collectResultSchema, description: 'One answer per message.' },
+  },
+  paths: {
+    '/api/collect': {
+      post: {
+        operationId: 'collect',
+        tags: [tag],
+        summary: 'Take messages of the client library',
+        description: [
+          'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message is answered by itself: a request that is well formed as a whole is answered 200, whatever becomes of its messages.',
+          'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was kept before is answered `repeat`, so a request without an answer, or one answered 503, is sent again as it is. A 503 speaks for all messages of its request.',
+          `Messages that set user properties: ${max} per ${windowMs / 1000} seconds and identity (without one, user_id) and environment, counted apart from every other endpoint. One above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way all messages: ${limitText('collect_user')} and identity (or user_id) and environment, ${limitText('collect_app')} and environment.`,
+          'An environment may list the origins that it takes messages from; requests with another Origin header are answered 403. An address that sends too many bytes is answered 429.',
+          "The time of a message is corrected by the client's clock: a call that lay ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; one that comes to lie before 1970 is stored as the beginning of 1970.",
+          `The body is JSON in UTF-8 under the type application/json, or text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
+        ].join('\n\n'),
+        security: [{}],
+        parameters: [contentEncoding],
+        requestBody: {
+          required: true,
+          content: {
+            ...json(ref('CollectRequest'), collectRequests),
+            'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
+          },
+        },
+        responses: {
+          200: {
+            description: 'The result of each message.',
+            headers: { 'Access-Control-Allow-Origin': allowOrigin(), ...ignoredHeader },
+            content: json(ref('CollectResult'), collectResults),
+          },
+          ...refusals(
+            [
+              ...bodyCodes,
+              'missing_field',
+              'invalid_type',
+              'empty',
+              'too_many_records',
+              'invalid_timestamp',
+              'unknown_app_id',
+              'origin_not_allowed',
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
+            {
+              headers: Object.fromEntries(
+                [400, 403, 408, 413, 415, 429, 500, 503].map((status) => [
+                  status,
+                  { 'Access-Control-Allow-Origin': allowOrigin() },
+                ]),
+              ),
+              examples: { 400: collectErrors },
+            },
+          ),
+        },
+      },
+      options: {
+        operationId: 'collectPreflight',
+        tags: [tag],
+        summary: 'Whether a page may send',
+        security: [{}],
+        responses: { 204: { description: 'It may, from any site.' } },
+      },
+    },
+    '/sdk.js': { get: script('sdk', 'The client library', 'text/javascript') },
+    '/sdk.js.map': { get: script('sdkSourceMap', 'Its source map', 'application/json') },
+  },
+};
+
+function script(operationId: string, summary: string, type: string): object {
+  return {
+    operationId,
+    tags: [tag],
+    summary,
+    security: [{}],
+    responses: {
+      200: { description: 'As it was built.', content: { [type]: { schema: {} } } },
+      304: { description: 'The caller already has it, by its If-None-Match.' },
+      ...refusals(['not_found']),
+    },
+  };
+}
+
+function allowOrigin(): object {
+  return { required: true, description: 'Any site.', schema: { const: '*' } };
+}
+
+function propertyRules(reserved: ReadonlySet<string>): object {
+  return {
+    maxProperties: counts.propertiesMax,
+    propertyNames: { maxLength: lengths.propertyKeyMax, not: { enum: [...reserved] } },
+  };
+}

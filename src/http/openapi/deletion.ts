@@ -1,0 +1,272 @@
+// The part of the OpenAPI document about user deletion: tokens, submissions, status.
+
+import {
+  deletionCertificateSchema,
+  deletionListSchema,
+  deletionLookupSchema,
+  deletionPreviewSchema,
+  deletionStatusSchema,
+  deletionSubmittedSchema,
+  deletionUsersSchema,
+  signingKeySchema,
+  tokenSchema,
+  unauthorizedSchema,
+} from '../../contract/answers.js';
+import { deletionStates } from '../../contract/deletion-states.js';
+import { deletions, evidence } from '../../contract/limits.js';
+import { deletionSchema, lookupSchema } from '../../contract/schemas.js';
+import {
+  bodyCodes,
+  challengeHeader,
+  contentEncoding,
+  json,
+  type OpenApiPart,
+  ref,
+  refusals,
+} from './document.js';
+
+const exampleId = '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11';
+const tag = 'User deletion';
+const unauthorized = { schemas: { 401: ref('Unauthorized') }, headers: { 401: challengeHeader } };
+
+const idParameter = {
+  name: 'deletion_request_id',
+  in: 'path',
+  required: true,
+  schema: { type: 'string' },
+  example: exampleId,
+};
+const asksForEvidence = ['still_pending', 'no_longer_kept'] as const;
+
+export const deletionPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description:
+      'Deletes users with all their records in every environment of the account: everything acknowledged before the submission, nothing after its answer. Only the Main Production environment of an account gets tokens; its API key is created by an administrator.',
+  },
+  schemas: {
+    Deletion: deletionSchema,
+    DeletionSubmitted: deletionSubmittedSchema,
+    DeletionStatus: deletionStatusSchema,
+    DeletionCertificate: deletionCertificateSchema,
+    SigningKey: signingKeySchema,
+    DeletionList: deletionListSchema,
+    DeletionLookup: lookupSchema,
+    DeletionLookedUp: deletionLookupSchema,
+    DeletionUsers: deletionUsersSchema,
+    DeletionPreview: deletionPreviewSchema,
+    Token: tokenSchema,
+    Unauthorized: unauthorizedSchema,
+  },
+  securitySchemes: {
+    apiKey: {
+      type: 'http',
+      scheme: 'basic',
+      description: 'The app_id as user name, the API key as password.',
+    },
+    accessToken: { type: 'http', scheme: 'bearer', description: 'The access_token of the token endpoint.' },
+  },
+  paths: {
+    '/api/public/v0/auth_token': {
+      post: {
+        operationId: 'createToken',
+        tags: [tag],
+        summary: 'Get an access token',
+        description: `Good for ${deletions.tokenMsMax / 60_000} minutes. It ends earlier only when the API key is revoked, replaced or expired, or when the environment stops being main. After twenty failures a minute from one address further failures are answered 429; a right key gets its token whatever came before. A key may have ${deletions.liveTokensPerKeyMax} live tokens; beyond that a new one is refused until one of them ends.`,
+        security: [{ apiKey: [] }],
+        responses: {
+          200: { description: 'The token.', content: json(ref('Token')) },
+          ...refusals(['unauthorized', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+        },
+      },
+    },
+    '/api/public/v0/user_deletion': {
+      post: {
+        operationId: 'submitDeletion',
+        tags: [tag],
+        summary: 'Delete users',
+        description:
+          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice.',
+        security: [{ accessToken: [] }],
+        parameters: [contentEncoding],
+        requestBody: { required: true, content: json(ref('Deletion')) },
+        responses: {
+          201: { description: 'Accepted; ask for its status.', content: json(ref('DeletionSubmitted')) },
+          200: {
+            description:
+              'The answer of then, if you have submitted these users by this reference before. With dry_run: what would be found.',
+            content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
+          },
+          ...refusals(
+            [
+              ...bodyCodes,
+              'missing_field',
+              'invalid_type',
+              'empty',
+              'too_long',
+              'invalid_text',
+              'missing_user',
+              'ambiguous_user',
+              'invalid_user_id',
+              'too_many_records',
+              'reference_taken',
+              'unauthorized',
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    '/api/public/v0/user_deletions': {
+      get: {
+        operationId: 'listDeletions',
+        tags: [tag],
+        summary: "The account's deletions, the newest first",
+        description: `At most ${deletions.listedMax} a page. Counts as a status request.`,
+        security: [{ accessToken: [] }],
+        parameters: [
+          {
+            name: 'state',
+            in: 'query',
+            description: 'Only those with this status, or in this state.',
+            schema: { type: 'string', enum: ['pending', ...Object.keys(deletionStates)] },
+          },
+          {
+            name: 'reference',
+            in: 'query',
+            description: 'Only those with this reference.',
+            schema: { type: 'string' },
+          },
+          {
+            name: 'cursor',
+            in: 'query',
+            description: 'The cursor of an answer: the page after it.',
+            schema: { type: 'string' },
+          },
+        ],
+        responses: {
+          200: { description: 'A page.', content: json(ref('DeletionList')) },
+          ...refusals(
+            ['invalid_parameter', 'unauthorized', 'rate_limited', 'overloaded', 'unknown'],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    '/api/public/v0/deletion_status/{deletion_request_id}': {
+      get: {
+        operationId: 'readDeletionStatus',
+        tags: [tag],
+        summary: 'The progress of a deletion',
+        security: [{ accessToken: [] }],
+        parameters: [idParameter],
+        responses: {
+          200: { description: 'Its status.', content: json(ref('DeletionStatus')) },
+          ...refusals(['unauthorized', 'not_found', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+        },
+      },
+    },
+    '/api/public/v0/deletion_status/{deletion_request_id}/users': {
+      get: {
+        operationId: 'listDeletedUsers',
+        tags: [tag],
+        summary: 'What was found of each user, by place in the submitted list',
+        description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
+        security: [{ accessToken: [] }],
+        parameters: [
+          idParameter,
+          {
+            name: 'cursor',
+            in: 'query',
+            description: 'The cursor of an answer: the page after it.',
+            schema: { type: 'string' },
+          },
+        ],
+        responses: {
+          200: { description: 'A page.', content: json(ref('DeletionUsers')) },
+          ...refusals(
+            [
+              'invalid_parameter',
+              'unauthorized',
+              'not_found',
+              ...asksForEvidence,
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    '/api/public/v0/deletion_status/{deletion_request_id}/lookup': {
+      post: {
+        operationId: 'lookUpDeletedUsers',
+        tags: [tag],
+        summary: 'What was found of users whom you name',
+        description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
+        security: [{ accessToken: [] }],
+        parameters: [idParameter, contentEncoding],
+        requestBody: { required: true, content: json(ref('DeletionLookup')) },
+        responses: {
+          200: { description: 'In the order asked.', content: json(ref('DeletionLookedUp')) },
+          ...refusals(
+            [
+              ...bodyCodes,
+              'missing_field',
+              'invalid_type',
+              'empty',
+              'too_long',
+              'invalid_text',
+              'missing_user',
+              'ambiguous_user',
+              'invalid_user_id',
+              'too_many_records',
+              'not_possible',
+              'unauthorized',
+              'not_found',
+              ...asksForEvidence,
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    '/api/public/v0/deletion_status/{deletion_request_id}/certificate': {
+      get: {
+        operationId: 'readDeletionCertificate',
+        tags: [tag],
+        summary: 'The signed certificate of a complete deletion',
+        description:
+          'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
+        security: [{ accessToken: [] }],
+        parameters: [idParameter],
+        responses: {
+          200: { description: 'The certificate.', content: json(ref('DeletionCertificate')) },
+          ...refusals(
+            ['unauthorized', 'not_found', 'still_pending', 'rate_limited', 'overloaded', 'unknown'],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    '/api/public/v0/signing_key': {
+      get: {
+        operationId: 'readSigningKey',
+        tags: [tag],
+        summary: 'The public key of certificates',
+        security: [{}],
+        responses: {
+          200: { description: 'The key.', content: json(ref('SigningKey')) },
+          ...refusals(['overloaded', 'unknown']),
+        },
+      },
+    },
+  },
+};

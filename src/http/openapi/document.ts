@@ -1,0 +1,228 @@
+// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from one part per subject (such as
+// `ingest.ts`). Parts take their schemas from `contract/`, which also checks the requests, and the codes of
+// their refusals from its table. This file owns what the parts share.
+// @see https://spec.openapis.org/oas/v3.1.1.html
+
+import { errorSchema } from '../../contract/answers.js';
+import { overloadedRetrySeconds } from '../../contract/limits.js';
+import { type Outcome, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { type Route, withoutBody } from '../protocol/server.js';
+
+/** What one subject adds to the document. */
+export type OpenApiPart = {
+  /** The tag that all its operations carry. */
+  readonly tag: { readonly name: string; readonly description: string };
+  readonly paths: Readonly<Record<string, object>>;
+  /** Components by name, to be referred to by `ref`. */
+  readonly schemas?: Readonly<Record<string, object>>;
+  readonly securitySchemes?: Readonly<Record<string, object>>;
+};
+
+/** An example of a body. */
+export type Example = {
+  readonly summary: string;
+  readonly value: unknown;
+  /** For the example of an answer: the body of a request that gets this answer. */
+  readonly request?: unknown;
+};
+
+export type Examples = Readonly<Record<string, Example>>;
+
+/** A reference to the schema `name` of a part, or of the document itself. */
+export function ref(name: string): { $ref: string } {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+/** A JSON body of this schema. */
+export function json(schema: object, examples: Examples = {}) {
+  const shown = Object.entries(examples).map(([name, { request, ...example }]) => [
+    name,
+    request === undefined ? example : { ...example, 'x-request': request },
+  ]);
+  return {
+    'application/json': { schema, ...(shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }) },
+  };
+}
+
+export type RefusalOptions = {
+  /** Schemas to use instead of Error, by status. */
+  readonly schemas?: Readonly<Record<number, object>>;
+  /** Headers in addition to those that a status always has, by status. */
+  readonly headers?: Readonly<Record<number, object>>;
+  readonly examples?: Readonly<Record<number, Examples>>;
+};
+
+/** The header that names what was ignored. */
+export const ignoredHeader = {
+  'Sluice-Ignored': {
+    description:
+      'The fields of the request that the service does not know, which change nothing: at most 10 names, percent-encoded, each cut after 40 characters; `...` if there are more. Absent if there are none.',
+    schema: { type: 'string' },
+    example: 'propertys, nmae',
+  },
+};
+
+/** The header that counts repeats. */
+export const repeatsHeader = {
+  'Sluice-Repeats': {
+    description: 'How many of the records were stored before, under the same keys. Absent if none was.',
+    schema: { type: 'integer', minimum: 1 },
+    example: 1,
+  },
+};
+
+/** The answers of an operation that refuses requests for these reasons, by status. */
+export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions = {}) {
+  const codes = [...new Set<OutcomeCode>([...expected, 'internal_error'])];
+  const responses: Record<string, object> = {};
+  for (const status of new Set(codes.map((code) => outcomes[code].status))) {
+    const its = codes.filter((code) => outcomes[code].status === status);
+    const schema = {
+      allOf: [options.schemas?.[status] ?? ref('Error')],
+      properties: { err: { properties: { code: { enum: its } } } },
+    };
+    responses[status] = {
+      description: its.map((code) => `- \`${code}\`: ${outcomes[code].meaning}`).join('\n'),
+      headers: { ...headersOf(status), ...options.headers?.[status] },
+      content: json(schema, options.examples?.[status]),
+    };
+  }
+  return responses;
+}
+
+/** The reasons to refuse a body of any endpoint before its fields are looked at. */
+export const bodyCodes = [
+  'invalid_framing',
+  'invalid_content_type',
+  'invalid_encoding',
+  'invalid_json',
+  'too_deep',
+  'too_many_values',
+  'too_many_properties',
+  'too_long',
+  'body_too_large',
+  'unsupported_encoding',
+  'body_too_slow',
+] as const satisfies OutcomeCode[];
+
+/** The header of every 401. */
+export const challengeHeader = {
+  'WWW-Authenticate': {
+    required: true,
+    description: 'The scheme that the endpoint accepts.',
+    schema: { type: 'string' },
+  },
+};
+
+/** The parameter of every operation with a body. */
+export const contentEncoding = {
+  name: 'Content-Encoding',
+  in: 'header',
+  description: 'How the body is compressed. Bounds on its size count the bytes after inflating.',
+  schema: { type: 'string', enum: ['identity', 'gzip'], default: 'identity' },
+};
+
+/** The document. `baseUrl` is the address of the public port, without a slash at the end. */
+export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Sluice',
+      version: '1.0',
+      summary: 'Event collection and user deletion.',
+      description: about,
+    },
+    servers: [{ url: baseUrl, description: 'The data centre that served this document.' }],
+    tags: [...parts.map(({ tag }) => tag), documentPart.tag],
+    paths: merged([...parts, documentPart].map(({ paths }) => paths)),
+    components: {
+      schemas: merged([sharedSchemas, ...parts.map(({ schemas }) => schemas ?? {})]),
+      securitySchemes: merged(parts.map(({ securitySchemes }) => securitySchemes ?? {})),
+    },
+  };
+}
+
+/** Serves the document, which is made once. */
+export function openApiRoute(baseUrl: string, parts: readonly OpenApiPart[], path = '/openapi.json'): Route {
+  const text = JSON.stringify(openApiDocument(baseUrl, parts));
+  return {
+    method: 'get',
+    path,
+    handle: (exchange) => withoutBody(exchange).reply(200, text),
+  };
+}
+
+const about = `Collects custom events and properties of users, and deletes users on request.
+
+**Environments.** Every record belongs to one environment, addressed by its \`app_id\`. Each data centre has a base URL, data, app_ids and keys of its own, which mean nothing in another one.
+
+**Naming.** Use broad event names and tell variants apart by properties: one event \`Error\` with a property \`message\`, not one event per message.
+
+**Identities.** Send e-mail addresses in lower case: the service never changes the case of an identity. Never send a generic word such as \`null\`, \`undefined\`, \`user\` or \`anonymous\` as an identity.
+
+**Lengths** are in Unicode code points. The schemas describe environments with strict validation, the default; an environment set to lenient also takes common deviations, such as booleans, and mends them.
+
+**Errors.** A refused request is answered with \`err\`: a \`code\` of the schema ErrorCode, which also says what each code means and whether to send the request again, and a \`message\` for people. A path that does not exist is answered 404 \`not_found\`, another method 405 \`method_not_allowed\` with the methods in the header Allow.
+
+**Versioning.** \`/api/track\` is version 1.0 and has no version in its path; paths with a version in them keep to it. What is valid stays valid: unknown fields of a request are ignored, and answers may get more fields and codes, which clients should ignore.`;
+
+const documentPart: OpenApiPart = {
+  tag: { name: 'Description', description: 'This document.' },
+  paths: {
+    '/openapi.json': {
+      get: {
+        operationId: 'openapi',
+        tags: ['Description'],
+        summary: 'This document',
+        security: [{}],
+        responses: { 200: { description: 'An OpenAPI 3.1 document.', content: json({ type: 'object' }) } },
+      },
+    },
+  },
+};
+
+const codeTable = Object.entries(outcomes as Readonly<Record<string, Outcome>>)
+  .map(([code, { status, retry, meaning }]) => `| \`${code}\` | ${status} | ${retry} | ${meaning} |`)
+  .join('\n');
+
+const sharedSchemas = {
+  Error: {
+    ...errorSchema,
+    description: 'A refused request.',
+    properties: {
+      err: {
+        ...errorSchema.properties.err,
+        properties: { ...errorSchema.properties.err.properties, code: ref('ErrorCode') },
+      },
+    },
+  },
+  ErrorCode: {
+    ...errorSchema.properties.err.properties.code,
+    description: `What is wrong. Retry: \`later\` = the same request can succeed after waiting; \`never\` = it cannot.\n\n| Code | Status | Retry | Meaning |\n|---|---|---|---|\n${codeTable}`,
+  },
+};
+
+function headersOf(status: number): object {
+  if (status !== 429 && status < 500) return {};
+  return {
+    'Retry-After': {
+      required: true,
+      description:
+        status === 429
+          ? 'Whole seconds after which the request fits its limit, if nothing else is sent meanwhile.'
+          : 'Whole seconds to wait before the next attempt.',
+      schema: { type: 'integer', minimum: 1 },
+      example: status === 429 ? 12 : overloadedRetrySeconds,
+    },
+  };
+}
+
+/** The entries of all parts. Throws if two parts name the same thing, since they would contradict each other. */
+function merged(all: readonly Readonly<Record<string, object>>[]): Record<string, object> {
+  const result: Record<string, object> = {};
+  for (const [name, value] of all.flatMap(Object.entries)) {
+    if (Object.hasOwn(result, name)) throw new Error(`two parts of the OpenAPI document define ${name}`);
+    result[name] = value;
+  }
+  return result;
+}

@@ -1,0 +1,315 @@
+// The part of the OpenAPI document about ingestion. Adds to the schemas what they leave to the
+// checks in `ingest/` (exactly one of two fields, reserved keys, forms of text). Those additions are only for programs
+// that read the document; the service does not check with them.
+
+import { bulkErrorSchema, bulkResultSchema, emptySchema } from '../../contract/answers.js';
+import {
+  bodies,
+  claims,
+  counts,
+  type LimitName,
+  lengths,
+  rateLimits,
+  reservedEventPropertyKeys,
+  reservedUserPropertyKeys,
+} from '../../contract/limits.js';
+import type { OutcomeCode } from '../../contract/outcomes.js';
+import {
+  bulkEventsSchema,
+  bulkUsersSchema,
+  envelopeSchema,
+  eventSchema,
+  identifySchema,
+  userPropertiesSchema,
+} from '../../contract/schemas.js';
+import {
+  bodyCodes,
+  challengeHeader,
+  contentEncoding,
+  type Examples,
+  ignoredHeader,
+  json,
+  type OpenApiPart,
+  type RefusalOptions,
+  ref,
+  refusals,
+  repeatsHeader,
+} from './document.js';
+import {
+  identifyErrors,
+  identifyRequests,
+  trackErrors,
+  trackRequests,
+  trackResults,
+  userPropertiesErrors,
+  userPropertiesRequests,
+} from './ingest-examples.js';
+
+const tag = {
+  name: 'Ingestion',
+  description:
+    'Taking events and properties of users, from servers. No credentials are needed unless the environment requires a write key, and the answers carry no CORS headers: the fetch, XMLHttpRequest and jQuery of a browser are not supported. 200 means that what was sent is kept.',
+};
+
+const fieldCodes = [
+  'missing_field',
+  'invalid_type',
+  'empty',
+  'too_long',
+  'invalid_text',
+  'unknown_app_id',
+  'unauthorized',
+] as const satisfies OutcomeCode[];
+const propertyCodes = ['reserved_property', 'too_many_properties'] as const satisfies OutcomeCode[];
+const bulkCodes = [
+  'too_many_records',
+  'too_large_for_limit',
+  'rate_limited',
+] as const satisfies OutcomeCode[];
+const timeCodes = ['invalid_timestamp', 'timestamp_out_of_range'] as const satisfies OutcomeCode[];
+const unavailableCodes = ['overloaded', 'unknown'] as const satisfies OutcomeCode[];
+
+const timestampForm = { format: 'date-time' };
+const userIdForm = { pattern: '^(?:0|[1-9][0-9]{0,15})$' };
+const exactlyOneUser = { oneOf: [{ required: ['identity'] }, { required: ['user_id'] }] };
+
+const eventProperties = {
+  ...eventSchema.properties,
+  user_id: { ...eventSchema.properties.user_id, ...userIdForm },
+  timestamp: { ...eventSchema.properties.timestamp, ...timestampForm },
+  properties: { ...eventSchema.properties.properties, ...propertyRules(reservedEventPropertyKeys) },
+};
+
+const userProperties = {
+  ...userPropertiesSchema.properties,
+  properties: { ...userPropertiesSchema.properties.properties, ...propertyRules(reservedUserPropertyKeys) },
+};
+
+const schemas = {
+  TrackRequest: {
+    ...withAppId({ ...eventSchema, properties: eventProperties }),
+    ...exactlyOneUser,
+    description: 'One event.',
+  },
+  Event: {
+    ...eventSchema,
+    properties: eventProperties,
+    ...exactlyOneUser,
+    description: 'One event of a bulk request.',
+  },
+  BulkTrackRequest: withAppId({
+    ...bulkEventsSchema,
+    properties: { events: { ...bulkEventsSchema.properties.events, items: ref('Event') } },
+    description: `1 to ${counts.bulkEventsMax} events of one environment.`,
+  }),
+  UserPropertiesRequest: {
+    ...withAppId({ ...userPropertiesSchema, properties: userProperties }),
+    description: 'Properties of one user.',
+  },
+  User: {
+    ...userPropertiesSchema,
+    properties: userProperties,
+    description: 'One user of a bulk request.',
+  },
+  BulkUserPropertiesRequest: withAppId({
+    ...bulkUsersSchema,
+    properties: { users: { ...bulkUsersSchema.properties.users, items: ref('User') } },
+    description: `1 to ${counts.bulkUsersMax} users of one environment.`,
+  }),
+  IdentifyRequest: {
+    ...withAppId({
+      ...identifySchema,
+      properties: {
+        ...identifySchema.properties,
+        user_id: { ...identifySchema.properties.user_id, ...userIdForm },
+        timestamp: { ...identifySchema.properties.timestamp, ...timestampForm },
+      },
+    }),
+    description: 'One identification.',
+  },
+  Empty: emptySchema,
+  BulkResult: {
+    ...bulkResultSchema,
+    description: 'Some elements of a bulk request were refused; the others were stored.',
+  },
+  BulkError: {
+    ...bulkErrorSchema,
+    description:
+      'A refused request. Of a bulk request that is refused for its elements, accepted, rejected and errors stand beside err.',
+  },
+};
+
+/** @see https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ */
+const rateLimitHeaders = {
+  'RateLimit-Policy': {
+    required: true,
+    description: 'The limit that has no room: its name, q = requests or records, w = window in seconds.',
+    schema: { type: 'string' },
+    example: '"track";q=30;w=30',
+  },
+  RateLimit: {
+    required: true,
+    description: 'What is left: its name, r = requests or records, t = seconds until the request fits.',
+    schema: { type: 'string' },
+    example: '"track";r=0;t=12',
+  },
+};
+
+const strict = {
+  name: 'strict',
+  in: 'query',
+  description: 'For bulk requests: 1 refuses the whole request if one of its elements is bad.',
+  schema: { type: 'string', enum: ['1'] },
+};
+
+const bulkAdvice =
+  'Of a bulk request with bad elements the good ones are stored and the bad ones listed in the answer; when all are bad it is refused. A bulk request that does not fit its limits now is refused whole, with 429; a refused request uses up nothing of any limit.';
+
+export const ingestPart: OpenApiPart = {
+  tag,
+  schemas,
+  securitySchemes: {
+    writeKey: {
+      type: 'http',
+      scheme: 'basic',
+      description:
+        'For environments that require a write key: the app_id as user name, a write key as password. All others ignore credentials.',
+    },
+    writeKeyAsToken: { type: 'http', scheme: 'bearer', description: 'The same: a write key.' },
+  },
+  paths: {
+    '/api/track': {
+      post: {
+        ...operation('track', 'Track one event, or many', [
+          `Stores one event, or in bulk 1 to ${counts.bulkEventsMax} events of one environment. ${keptFor()}`,
+          bulkAdvice,
+          `Limits, by default: ${limitText('track', 'requests')} per identity or user_id and environment; in bulk ${limitText('bulk_identity', 'events')} per identity or user_id and environment, and ${limitText('bulk_app', 'events')} per environment.`,
+          bodyText(),
+        ]),
+        'x-version': '1.0',
+        parameters: [contentEncoding, strict],
+        requestBody: {
+          required: true,
+          content: json({ oneOf: [ref('TrackRequest'), ref('BulkTrackRequest')] }, trackRequests),
+        },
+        responses: responses(
+          { oneOf: [ref('Empty'), ref('BulkResult')] },
+          [
+            ...bodyCodes,
+            ...fieldCodes,
+            'missing_user',
+            'ambiguous_user',
+            'invalid_user_id',
+            ...timeCodes,
+            ...propertyCodes,
+            ...bulkCodes,
+            ...unavailableCodes,
+          ],
+          { results: trackResults, errors: trackErrors, bulk: true },
+        ),
+      },
+    },
+    '/api/add_user_properties': {
+      post: {
+        ...operation('addUserProperties', 'Set properties of one user, or of many', [
+          `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A user is created for an identity that is new. Of each key the value that was accepted last stands.`,
+          bulkAdvice,
+          `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment.`,
+          bodyText(),
+        ]),
+        parameters: [contentEncoding, strict],
+        requestBody: {
+          required: true,
+          content: json(
+            { oneOf: [ref('UserPropertiesRequest'), ref('BulkUserPropertiesRequest')] },
+            userPropertiesRequests,
+          ),
+        },
+        responses: responses(
+          { oneOf: [ref('Empty'), ref('BulkResult')] },
+          [...bodyCodes, ...fieldCodes, ...propertyCodes, ...bulkCodes, ...unavailableCodes],
+          { results: {}, errors: userPropertiesErrors, bulk: true },
+        ),
+      },
+    },
+    '/api/v1/identify': {
+      post: {
+        ...operation('identify', 'Identify an anonymous user', [
+          'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. One user_id has one identity: the first that was accepted stands, later ones change nothing.',
+          `At most ${bodies.singleBytesMax} bytes of body.`,
+        ]),
+        parameters: [contentEncoding],
+        requestBody: {
+          required: true,
+          content: json(ref('IdentifyRequest'), identifyRequests),
+        },
+        responses: responses(
+          ref('Empty'),
+          [
+            ...bodyCodes,
+            ...fieldCodes,
+            'invalid_user_id',
+            'merges_strangers',
+            ...timeCodes,
+            ...unavailableCodes,
+          ],
+          { results: {}, errors: identifyErrors, bulk: false },
+        ),
+      },
+    },
+  },
+};
+
+function operation(operationId: string, summary: string, paragraphs: readonly string[]) {
+  const security = [{}, { writeKey: [] }, { writeKeyAsToken: [] }];
+  return { operationId, tags: [tag.name], summary, description: paragraphs.join('\n\n'), security };
+}
+
+type Shown = { readonly results: Examples; readonly errors: Examples; readonly bulk: boolean };
+
+function responses(result: object, codes: readonly OutcomeCode[], { results, errors, bulk }: Shown) {
+  const options: RefusalOptions = {
+    headers: { 401: challengeHeader, 429: rateLimitHeaders },
+    examples: { 400: errors },
+    schemas: { 400: ref(bulk ? 'BulkError' : 'Error'), 401: ref('Unauthorized') },
+  };
+  const description = bulk
+    ? 'Stored, or stored before under the same key: an empty object. When some elements of a bulk request were refused: what was stored and what was not.'
+    : 'Stored, or identified before: an empty object.';
+  const stored = {
+    description,
+    headers: { ...ignoredHeader, ...repeatsHeader },
+    content: json(result, results),
+  };
+  return { 200: stored, ...refusals(codes, options) };
+}
+
+function keptFor(): string {
+  const hours = claims.windowMsMax / 3_600_000;
+  return `An idempotency_key is never free again. A repeat within ${hours} hours, at high rates for less, is counted as one; a later one is answered like a new event and not stored.`;
+}
+
+function bodyText(): string {
+  return `At most ${bodies.singleBytesMax} bytes of body, in bulk ${bodies.bulkBytesMax}.`;
+}
+
+function limitText(name: LimitName, what: string): string {
+  const { max, windowMs } = rateLimits[name];
+  return `${max} ${what} per ${windowMs / 1000} seconds`;
+}
+
+function propertyRules(reserved: ReadonlySet<string>) {
+  return {
+    maxProperties: counts.propertiesMax,
+    propertyNames: { maxLength: lengths.propertyKeyMax, not: { enum: [...reserved] } },
+  };
+}
+
+/** An object's schema with the app_id in front of its own fields. */
+function withAppId<T extends { required?: readonly string[]; properties: object }>(schema: T) {
+  return {
+    ...schema,
+    required: [...envelopeSchema.required, ...(schema.required ?? [])],
+    properties: { ...envelopeSchema.properties, ...schema.properties },
+  };
+}

@@ -1,0 +1,141 @@
+// The part of the OpenAPI document about Segment's protocol.
+
+import { bodies, counts } from '../../contract/limits.js';
+import { segmentBatchSchema, segmentMessageSchema, segmentTypes } from '../../contract/segment.js';
+import {
+  bodyCodes,
+  contentEncoding,
+  type Examples,
+  json,
+  type OpenApiPart,
+  ref,
+  refusals,
+  repeatsHeader,
+} from './document.js';
+
+const tag = "Segment's protocol";
+
+const cors = {
+  'Access-Control-Allow-Origin': {
+    required: true,
+    description: 'Pages of any site may send.',
+    schema: { type: 'string', enum: ['*'] },
+  },
+};
+const message = {
+  messageId: 'node-next-1772368200250-0f6c1a52',
+  timestamp: '2026-03-01T12:30:00.250Z',
+  userId: 'ada@example.com',
+};
+const batchExamples: Examples = {
+  batch: {
+    summary: 'As a library for servers sends it',
+    value: {
+      batch: [
+        { ...message, type: 'track', event: 'Order Completed', properties: { amount: 12.5, gift: true } },
+        {
+          type: 'identify',
+          messageId: 'node-next-1772368201250-1a2b3c4d',
+          anonymousId: '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11',
+          userId: 'ada@example.com',
+          traits: { email: 'ada@example.com', plan: 'pro' },
+        },
+      ],
+      sentAt: '2026-03-01T12:30:05.000Z',
+    },
+  },
+};
+
+const codes = [
+  ...bodyCodes,
+  'missing_field',
+  'invalid_type',
+  'empty',
+  'too_long',
+  'invalid_text',
+  'missing_user',
+  'invalid_timestamp',
+  'timestamp_out_of_range',
+  'merges_strangers',
+  'too_many_properties',
+  'too_large_for_limit',
+  'unknown_app_id',
+  'unauthorized',
+  'rate_limited',
+  'overloaded',
+  'unknown',
+] as const;
+
+function operation(path: string, schema: string, about: string, examples: Examples) {
+  const isBatch = path === 'batch';
+  const refused = isBatch ? ([...codes, 'too_many_records', 'unknown_message_type'] as const) : codes;
+  return {
+    post: {
+      operationId: `segment${path.slice(0, 1).toUpperCase()}${path.slice(1)}`,
+      tags: [tag],
+      summary: about,
+      security: [{ segmentKey: [] }],
+      parameters: [contentEncoding],
+      requestBody: {
+        required: true,
+        content: {
+          ...json(ref(schema), examples),
+          'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
+        },
+      },
+      responses: {
+        200: {
+          description: isBatch
+            ? 'Stored, or stored before under the same messageId. If some messages were refused, `accepted`, `rejected` and `errors` say which.'
+            : 'Stored, or stored before under the same messageId.',
+          headers: { ...cors, ...repeatsHeader },
+          content: json(ref('SegmentResult')),
+        },
+        ...refusals(refused, {
+          schemas: { 401: ref('Unauthorized') },
+          headers: {
+            ...Object.fromEntries([400, 413, 415, 429, 500, 503].map((status) => [status, cors])),
+            401: { ...cors, 'WWW-Authenticate': { required: true, schema: { type: 'string' } } },
+          },
+        }),
+      },
+    },
+  };
+}
+
+export const segmentPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
+  },
+  schemas: {
+    SegmentMessage: segmentMessageSchema,
+    SegmentBatch: segmentBatchSchema,
+    SegmentResult: {
+      type: 'object',
+      required: ['success'],
+      properties: {
+        success: { const: true },
+        accepted: { type: 'integer', minimum: 0 },
+        rejected: { type: 'integer', minimum: 1 },
+        errors: { type: 'array', items: { type: 'object' } },
+      },
+    },
+  },
+  securitySchemes: {
+    segmentKey: {
+      type: 'http',
+      scheme: 'basic',
+      description: 'The app_id, or a write key, as user name; no password.',
+    },
+  },
+  paths: {
+    '/v1/batch': operation('batch', 'SegmentBatch', 'Many messages of any type', batchExamples),
+    ...Object.fromEntries(
+      segmentTypes.map((type) => [
+        `/v1/${type}`,
+        operation(type, 'SegmentMessage', `One message of the type ${type}`, {}),
+      ]),
+    ),
+  },
+};

@@ -1,0 +1,85 @@
+// The part of the OpenAPI document about suppressed users.
+
+import { suppressedSchema, suppressionSchemas } from '../../contract/answers.js';
+import { suppressions } from '../../contract/limits.js';
+import { suppressionSchema } from '../../contract/schemas.js';
+import {
+  bodyCodes,
+  challengeHeader,
+  contentEncoding,
+  json,
+  type OpenApiPart,
+  ref,
+  refusals,
+} from './document.js';
+
+const path = '/api/public/v0/user_suppression';
+const tag = 'Suppressed users';
+const unauthorized = { schemas: { 401: ref('Unauthorized') }, headers: { 401: challengeHeader } };
+const userCodes = ['empty', 'too_long', 'invalid_type', 'ambiguous_user', 'invalid_user_id'] as const;
+
+export const suppressionPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description:
+      'Keeps users out: what is sent about them is answered as if it was stored, and is not stored, by every endpoint and in every environment of the account. With the access tokens of user deletion.',
+  },
+  schemas: {
+    Suppression: suppressionSchema,
+    Suppressed: suppressedSchema,
+    SuppressionOfUser: suppressionSchemas.ofUser,
+    SuppressionCounts: suppressionSchemas.counts,
+  },
+  paths: {
+    [path]: {
+      post: {
+        operationId: 'suppressUsers',
+        tags: [tag],
+        summary: 'Suppress users, or free them',
+        description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
+        security: [{ accessToken: [] }],
+        parameters: [contentEncoding],
+        requestBody: { required: true, content: json(ref('Suppression')) },
+        responses: {
+          200: { description: 'It holds.', content: json(ref('Suppressed')) },
+          ...refusals(
+            [
+              ...bodyCodes,
+              'missing_field',
+              ...userCodes,
+              'invalid_text',
+              'missing_user',
+              'too_many_records',
+              'not_possible',
+              'unauthorized',
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
+            unauthorized,
+          ),
+        },
+      },
+      get: {
+        operationId: 'lookUpSuppression',
+        tags: [tag],
+        summary: 'Whether a user is suppressed, or how many are',
+        description:
+          'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out.',
+        security: [{ accessToken: [] }],
+        parameters: [
+          { name: 'identity', in: 'query', required: false, schema: { type: 'string' } },
+          { name: 'user_id', in: 'query', required: false, schema: { type: 'string' } },
+          { name: 'anonymous_id', in: 'query', required: false, schema: { type: 'string' } },
+        ],
+        responses: {
+          200: {
+            description: 'What is known.',
+            content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
+          },
+          ...refusals([...userCodes, 'unauthorized', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+        },
+      },
+    },
+  },
+};

@@ -1,0 +1,68 @@
+// Files of the build: read once, at the start, compressed when they are first asked for, and served from memory with their
+// ETags.
+
+import { createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
+import type { Headers } from '../protocol/exchange.js';
+import { type Handler, withoutBody } from '../protocol/server.js';
+
+/** One form of a file. Each has an ETag of its own, since their bytes differ. */
+type Form = { readonly encoding: string; readonly body: Buffer; readonly etag: string };
+
+/** The forms of a file, the smallest first. Other threads compress it: that takes a tenth of a second. */
+async function encode(body: Buffer): Promise<Form[]> {
+  const hash = createHash('sha256').update(body).digest('base64url').slice(0, 22);
+  const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
+  const [br, zipped] = await Promise.all([
+    promisify(brotliCompress)(body, quality),
+    promisify(gzip)(body, { level: 9 }),
+  ]);
+  return [
+    { encoding: 'br', body: br, etag: `"${hash}-br"` },
+    { encoding: 'gzip', body: zipped, etag: `"${hash}-gzip"` },
+    { encoding: 'identity', body, etag: `"${hash}"` },
+  ];
+}
+
+/** Serves the smallest form that the client takes; `cached` says for how long it may keep it unasked. */
+export function serveEncoded(type: string, cached: string, headers: Headers, body: Buffer): Handler {
+  let encoded: Promise<Form[]> | undefined;
+  return (exchange, req) => {
+    const accepted = req.getHeader('accept-encoding');
+    const known = req.getHeader('if-none-match');
+    withoutBody(exchange);
+    encoded ??= encode(body);
+    exchange.attend(
+      encoded.then((forms) => {
+        if (exchange.ended) return;
+        const plain = forms.at(-1) as Form;
+        const form = forms.find(({ encoding }) => accepts(accepted, encoding)) ?? plain;
+        const validators: Headers = [
+          ['ETag', form.etag],
+          ['Cache-Control', cached],
+          ['Vary', 'Accept-Encoding'],
+        ];
+        if (knows(known, form.etag)) return exchange.replyEmpty(304, validators);
+        const encoding: Headers = form === plain ? [] : [['Content-Encoding', form.encoding]];
+        exchange.reply(200, form.body, [...validators, ...headers, ...encoding], type);
+      }),
+    );
+  };
+}
+
+/** Whether Accept-Encoding names a coding without refusing it. */
+function accepts(header: string, coding: string): boolean {
+  const entry = header
+    .toLowerCase()
+    .split(',')
+    .map((part) => part.split(';').map((text) => text.trim()))
+    .find(([name]) => name === coding);
+  return entry !== undefined && !entry.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
+}
+
+/** Whether If-None-Match holds an ETag, marked as weak or not. */
+function knows(header: string, etag: string): boolean {
+  const known = header.split(',').map((text) => text.trim().replace(/^W\//, ''));
+  return known.includes(etag) || known.includes('*');
+}

@@ -1,0 +1,40 @@
+// Reads the Authorization header. An unreadable header is undefined, like a missing one: the answer is the same for
+// every cause.
+
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { bearerMax } from '../../contract/limits.js';
+
+const bearerForm = new RegExp(`^bearer +([A-Za-z0-9._~+/-]{1,${bearerMax}}=*) *$`, 'i');
+
+/** Name and password of HTTP Basic credentials. Any number of spaces, any case of the scheme. */
+export function readBasic(header: string | undefined): { name: string; password: string } | undefined {
+  const text = decodeBasic(header);
+  const colon = text?.indexOf(':') ?? -1;
+  if (text === undefined || colon < 1 || colon === text.length - 1) return undefined;
+  return { name: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+/** The name of HTTP Basic credentials whose password may be empty or absent. */
+export function readBasicName(header: string | undefined): string | undefined {
+  const name = decodeBasic(header)?.replace(/:.*$/s, '');
+  return name === '' ? undefined : name;
+}
+
+function decodeBasic(header: string | undefined): string | undefined {
+  const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(header ?? '')?.[1];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = bytes.toString('utf8');
+  return bytes.equals(Buffer.from(text)) ? text : undefined;
+}
+
+/** The token of HTTP Bearer credentials. */
+export function readBearer(header: string | undefined): string | undefined {
+  return bearerForm.exec(header ?? '')?.[1];
+}
+
+/** Whether the request has the administrators' token, compared in constant time. An empty token never matches. */
+export function isAdministrator(adminToken: string, sent: string | undefined): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return adminToken !== '' && timingSafeEqual(digest(sent ?? ''), digest(adminToken));
+}

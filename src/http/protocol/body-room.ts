@@ -1,0 +1,84 @@
+// Room in memory for the bodies that a process holds. No address can take all of it.
+
+export type Room = {
+  /** Takes room if there is some now. */
+  take(address: string, bytes: number): boolean;
+  /** Gives room back that was taken. */
+  give(address: string, bytes: number): void;
+  /**
+   * Asks for room; `settle` is called once, now or later: true if it was taken, false if it was not free in time. The
+   * function that is returned ends the waiting, and does nothing later.
+   */
+  ask(address: string, bytes: number, settle: (isTaken: boolean) => void): () => void;
+};
+
+export type RoomLimits = {
+  readonly bytesMax: number;
+  /** One address gets no more, whatever is free. */
+  readonly bytesPerAddressMax: number;
+  /** How long somebody waits for room. */
+  readonly waitMsMax: number;
+};
+
+type Waiting = {
+  readonly address: string;
+  readonly bytes: number;
+  readonly settle: (isTaken: boolean) => void;
+};
+
+export function createRoom(limits: RoomLimits): Room {
+  let taken = 0;
+  const takenBy = new Map<string, number>();
+  /** In the order in which they asked. */
+  const waiting = new Map<Waiting, NodeJS.Timeout>();
+
+  function change(address: string, bytes: number): void {
+    taken += bytes;
+    const own = (takenBy.get(address) ?? 0) + bytes;
+    if (own === 0) takenBy.delete(address);
+    else takenBy.set(address, own);
+  }
+
+  function take(address: string, bytes: number): boolean {
+    const own = takenBy.get(address) ?? 0;
+    if (taken + bytes > limits.bytesMax || own + bytes > limits.bytesPerAddressMax) return false;
+    change(address, bytes);
+    return true;
+  }
+
+  function end(one: Waiting): void {
+    clearTimeout(waiting.get(one));
+    waiting.delete(one);
+  }
+
+  /** If an address has its share, the next one is looked at. */
+  function letIn(): void {
+    for (const one of [...waiting.keys()]) {
+      if (!waiting.has(one) || !take(one.address, one.bytes)) continue;
+      end(one);
+      one.settle(true);
+    }
+  }
+
+  return {
+    take,
+    give(address, bytes) {
+      if (bytes === 0) return;
+      change(address, -bytes);
+      if (waiting.size > 0) letIn();
+    },
+    ask(address, bytes, settle) {
+      const one = { address, bytes, settle };
+      if (take(address, bytes)) {
+        settle(true);
+        return () => undefined;
+      }
+      const timer = setTimeout(() => {
+        end(one);
+        settle(false);
+      }, limits.waitMsMax);
+      waiting.set(one, timer);
+      return () => end(one);
+    },
+  };
+}

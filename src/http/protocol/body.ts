@@ -1,0 +1,247 @@
+// Reads a request's whole body, up to a limit and a deadline, and inflates it if it is compressed. A body that arrives in
+// one piece is passed on without a copy, and needs no room.
+
+import { constants, gunzip } from 'node:zlib';
+import { receiving } from '../../contract/limits.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { createRoom } from './body-room.js';
+import type { Exchange } from './exchange.js';
+import type { MediaType } from './framing.js';
+
+/** For bodies that come in pieces: up to 64 KiB they take room as they come, larger ones for all of themselves. */
+const smallRoom = createRoom(receiving.small);
+const largeRoom = createRoom(receiving.large);
+/** For what compressed bodies become. */
+const inflatedRoom = createRoom(receiving.inflated);
+
+/** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of much more memory. */
+export type TakeBody = (body: Buffer, owned: boolean) => void;
+
+/** The types that an endpoint accepts for a JSON body, and its message for other types. */
+export type BodyTypes = { readonly taken: readonly MediaType[]; readonly advice: string };
+
+const jsonOnly: BodyTypes = {
+  taken: ['json'],
+  advice: 'Content-Type must be application/json, in UTF-8.',
+};
+
+/**
+ * The types that browsers send. A page may post `text/plain` without a preflight, and a beacon of bytes has no type. Form
+ * types are refused, since their senders mean another kind of body.
+ */
+export const typesOfBrowsers: BodyTypes = {
+  taken: ['json', 'text', 'none'],
+  advice: 'Content-Type must be application/json or text/plain, in UTF-8, or absent.',
+};
+
+/** Any type: RudderStack's library for Node sends its JSON as a form. */
+export const anyType: BodyTypes = { taken: ['json', 'text', 'none', 'other'], advice: '' };
+
+/**
+ * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it is complete.
+ * If the request is refused for its framing, type, encoding, size or slowness, this answers it.
+ */
+export function readJsonBody(
+  exchange: Exchange,
+  bytesMax: number,
+  take: TakeBody,
+  types: BodyTypes = jsonOnly,
+): void {
+  const { framing } = exchange;
+  const fault = faultOf(exchange, bytesMax);
+  if (fault !== undefined) {
+    exchange.dropBody(bytesMax + receiving.overshootBytesMax);
+    exchange.refuse(fault);
+    return;
+  }
+  collect(exchange, bytesMax, (body, owned) => {
+    if (!types.taken.includes(framing.mediaType)) {
+      exchange.refuse(rejection('invalid_content_type', types.advice));
+    } else if (framing.unsupportedEncoding) {
+      exchange.refuse(rejection('unsupported_encoding', 'Content-Encoding must be gzip or absent.'));
+    } else if (framing.encoding === 'gzip') {
+      inflate(exchange, owned ? body : Buffer.from(body), bytesMax, take);
+    } else {
+      take(body, owned);
+    }
+  });
+}
+
+function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined {
+  if (framing.fault !== undefined) return framing.fault;
+  return framing.length !== undefined && framing.length > bytesMax ? tooLarge(bytesMax) : undefined;
+}
+
+function collect(exchange: Exchange, bytesMax: number, take: TakeBody): void {
+  const { length } = exchange.framing;
+  // The parser does not report the end of an empty body if its head came in pieces.
+  if (length === 0) return take(Buffer.alloc(0), true);
+  let takePiece: ((piece: Buffer, last: boolean) => void) | undefined;
+  exchange.onData((chunk, last) => {
+    if (last && takePiece === undefined && chunk.length <= bytesMax) return take(chunk, false);
+    takePiece ??= collectPieces(exchange, length, bytesMax, take);
+    takePiece(chunk, last);
+  });
+}
+
+/** Returns the function that takes the pieces of a body. */
+function collectPieces(
+  exchange: Exchange,
+  length: number | undefined,
+  bytesMax: number,
+  take: TakeBody,
+): (piece: Buffer, last: boolean) => void {
+  const { address } = exchange;
+  const endBytes = length ?? bytesMax;
+  let held = Buffer.alloc(0);
+  let bytes = 0;
+  let pieces = 0;
+  let isLarge = false;
+  let [smallTaken, largeTaken] = [0, 0];
+  let deadline: NodeJS.Timeout | undefined;
+  let endWaiting = (): void => undefined;
+
+  const release = () => {
+    clearTimeout(deadline);
+    endWaiting();
+    smallRoom.give(address, smallTaken);
+    largeRoom.give(address, largeTaken);
+    [smallTaken, largeTaken] = [0, 0];
+    held = Buffer.alloc(0);
+  };
+
+  const refuseFor = (reason: Rejection) => {
+    release();
+    exchange.refuseAfterBody(reason);
+  };
+
+  const beginDeadline = () => {
+    clearTimeout(deadline);
+    const ms = receiving.bodyMsMin + Math.ceil(endBytes / receiving.bodyBytesPerMs);
+    deadline = setTimeout(() => exchange.refuseAndClose(tooSlow), ms);
+  };
+
+  /** Doubles what is held, so that many small pieces cost no more than one. */
+  const grow = (capacity: number) => {
+    const larger = Buffer.allocUnsafeSlow(capacity);
+    held.copy(larger, 0, 0, Math.min(bytes, held.length));
+    held = larger;
+  };
+
+  /** Returns false if there is no room. */
+  const keep = (piece: Buffer): boolean => {
+    const needed = bytes + piece.length;
+    if (needed > held.length) {
+      const capacity = Math.min(endBytes, Math.max(needed, 2 * held.length));
+      if (largeTaken === 0 && !smallRoom.take(address, capacity - held.length)) return false;
+      if (largeTaken === 0) smallTaken += capacity - held.length;
+      grow(capacity);
+    }
+    piece.copy(held, bytes);
+    bytes = needed;
+    return true;
+  };
+
+  /** Reads no more until there is room for all of the body. */
+  const askForRoom = () => {
+    clearTimeout(deadline);
+    isLarge = true;
+    let isPaused = false;
+    const settle = (isTaken: boolean) => {
+      if (isPaused) exchange.resume();
+      if (!isTaken) return refuseFor(overloaded);
+      largeTaken = endBytes;
+      if (length !== undefined) grow(length);
+      smallRoom.give(address, smallTaken);
+      smallTaken = 0;
+      beginDeadline();
+    };
+    endWaiting = largeRoom.ask(address, endBytes, exchange.guard(settle));
+    if (largeTaken > 0 || exchange.ended) return;
+    isPaused = true;
+    exchange.pause();
+  };
+
+  exchange.onGone(release);
+  beginDeadline();
+  return (piece, last) => {
+    pieces += 1;
+    if (pieces > receiving.piecesMax + bytes / receiving.pieceBytesMin) return exchange.cutOff();
+    if (bytes + piece.length > endBytes) return exchange.refuseAndClose(tooLarge(bytesMax));
+    if (!keep(piece)) return refuseFor(overloaded);
+    if (last) {
+      clearTimeout(deadline);
+      endWaiting();
+      return take(held.subarray(0, bytes), true);
+    }
+    if (!isLarge && (length ?? bytes) > receiving.smallBytesMax) askForRoom();
+  };
+}
+
+const inflations = { running: 0, waiting: [] as (() => void)[] };
+
+/** Inflates a body once there is room for what it may become. Few at a time. */
+function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeBody): void {
+  const { address } = exchange;
+  const allowed = Math.max(body.length * receiving.inflatedTimesMax, receiving.inflatedBytesAlways);
+  const maxOutputLength = Math.min(bytesMax, allowed);
+  const chunkSize = body.length > 8 * 1024 ? 256 * 1024 : 16 * 1024;
+  let taken = 0;
+  let endWaiting = (): void => undefined;
+  const free = (bytes: number) => {
+    inflatedRoom.give(address, bytes);
+    taken -= bytes;
+  };
+  exchange.onGone(() => {
+    endWaiting();
+    if (!isRunning) free(taken);
+  });
+  let isRunning = false;
+
+  const end = exchange.guard((error: Error | null, inflated: Buffer) => {
+    if (exchange.ended) return free(taken);
+    if (error === null) {
+      free(taken - inflated.length);
+      // A result that fits a chunk is a view of it.
+      return take(inflated, inflated.length > chunkSize);
+    }
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
+      return exchange.refuse(maxOutputLength < bytesMax ? inflatesTooFar : tooLarge(bytesMax));
+    }
+    exchange.refuse(rejection('invalid_encoding', 'The body is not valid gzip.'));
+  });
+  const options = { maxOutputLength, chunkSize, finishFlush: constants.Z_FINISH };
+  const run = () => {
+    if (exchange.ended) return runNextInflation();
+    isRunning = true;
+    inflations.running += 1;
+    gunzip(body, options, (error, inflated) => {
+      isRunning = false;
+      inflations.running -= 1;
+      runNextInflation();
+      end(error, inflated);
+    });
+  };
+  const settle = (isTaken: boolean) => {
+    if (!isTaken) return exchange.refuse(overloaded);
+    taken = maxOutputLength;
+    if (inflations.running < receiving.inflationsAtOnce) run();
+    else inflations.waiting.push(run);
+  };
+  endWaiting = inflatedRoom.ask(address, maxOutputLength, exchange.guard(settle));
+}
+
+function runNextInflation(): void {
+  if (inflations.running < receiving.inflationsAtOnce) inflations.waiting.shift()?.();
+}
+
+const overloaded = rejection('overloaded', 'Too many bodies are being received; nothing was stored.');
+const tooSlow = rejection('body_too_slow', outcomes.body_too_slow.meaning);
+const inflatesTooFar = rejection(
+  'body_too_large',
+  `A gzip body may inflate to ${receiving.inflatedTimesMax} times its size.`,
+);
+
+export function tooLarge(bytesMax: number): Rejection {
+  return rejection('body_too_large', `The body must have at most ${bytesMax} bytes after inflating.`);
+}

@@ -1,0 +1,109 @@
+// The address of whoever sent a request: that of the connection, or, behind proxies that are named in TRUSTED_PROXIES, the
+// one that they tell. Counts of failures and limits by address go by it.
+//
+// Each proxy adds the address that it was called from to the end of X-Forwarded-For or Forwarded. What stands further left
+// may be made up by the caller. So the addresses are read from the right, for as long as a trusted proxy told them.
+// @see https://www.rfc-editor.org/rfc/rfc7239
+
+import { BlockList, isIP } from 'node:net';
+import type { Framing } from './framing.js';
+
+export type ForwardingHeaders = Pick<Framing, 'forwardedFor' | 'forwarded'>;
+
+/** The caller's address in its shortest form, given the address of the connection as uWebSockets.js tells it. */
+export type CallerAddress = (connection: ArrayBuffer, headers: ForwardingHeaders) => string;
+
+/** Whether an address is that of a trusted proxy. `trustedProxies`: as `config.ts` has checked them. */
+export function createProxyCheck(trustedProxies: readonly string[]): (address: string) => boolean {
+  const trusted = new BlockList();
+  for (const proxy of trustedProxies) {
+    const [address = '', bits] = proxy.split('/');
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
+    if (bits === undefined) trusted.addAddress(address, family);
+    else trusted.addSubnet(address, Number(bits), family);
+  }
+  return (address) =>
+    trustedProxies.length > 0 && trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** The address of a connection, as uWebSockets.js tells it, in its shortest form. */
+export function addressOf(connection: ArrayBuffer): string {
+  const text = Buffer.from(connection).toString('latin1');
+  return shortest(text) ?? text;
+}
+
+/** `trustedProxies`: addresses and networks, as `config.ts` has checked them. */
+export function createCallerAddress(trustedProxies: readonly string[]): CallerAddress {
+  const isTrusted = createProxyCheck(trustedProxies);
+
+  /** The last of the addresses that a trusted proxy has told. `told` is in the order of the header. */
+  function follow(proxy: string, told: readonly string[]): string {
+    let caller = proxy;
+    for (let at = told.length - 1; at >= 0 && isTrusted(caller); at--) {
+      const address = shortest(withoutPort(told[at] as string));
+      // What is not an address, such as `unknown`, hides who is behind it.
+      if (address === undefined) break;
+      caller = address;
+    }
+    return caller;
+  }
+
+  return (connection, { forwardedFor, forwarded }) => {
+    const peer = addressOf(connection);
+    if (!isTrusted(peer)) return peer;
+    const callers = new Set<string>();
+    if (forwardedFor !== undefined) callers.add(follow(peer, forwardedFor.split(',')));
+    if (forwarded !== undefined) callers.add(follow(peer, readForwarded(forwarded)));
+    // A proxy that sets one of the headers passes on the other as the caller made it up. If they disagree, neither counts.
+    const [caller] = callers;
+    return callers.size === 1 ? (caller as string) : peer;
+  };
+}
+
+/**
+ * What limits by address count: an IPv4 address, or the network of 64 bits that an IPv6 address belongs to, since whoever
+ * has one such address has all of its network.
+ */
+export function networkOf(address: string): string {
+  if (isIP(address) !== 6) return address;
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  if (tail !== undefined) {
+    const last = tail === '' ? [] : tail.split(':');
+    groups.push(...Array<string>(8 - groups.length - last.length).fill('0'), ...last);
+  }
+  return `${groups.slice(0, 4).join(':')}::/64`;
+}
+
+/** An address in its shortest form, an IPv4 address in IPv6 as what it is; undefined for anything else. */
+function shortest(text: string): string | undefined {
+  const family = isIP(text);
+  if (family === 4) return text;
+  // A zone is of this machine, and follows a percent sign.
+  if (family === 0 || text.includes('%')) return undefined;
+  const short = new URL(`http://[${text}]`).hostname.slice(1, -1);
+  const mapped = /^::ffff:([0-9a-f]+):([0-9a-f]+)$/.exec(short);
+  if (mapped === null) return short;
+  const [high, low] = [Number.parseInt(mapped[1] as string, 16), Number.parseInt(mapped[2] as string, 16)];
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+}
+
+/** `192.0.2.7:4711` and `[2001:db8::7]:4711` without port and brackets. */
+function withoutPort(text: string): string {
+  const node = text.trim();
+  const bracketed = /^\[([^\]]*)\](?::\d+)?$/.exec(node)?.[1];
+  if (bracketed !== undefined) return bracketed;
+  return /^([\d.]+):\d+$/.exec(node)?.[1] ?? node;
+}
+
+/**
+ * The nodes of a Forwarded header; an empty text for an element whose node cannot be read. Quotes are not looked at before
+ * commas: no address has a comma, and an open quote of a caller cannot take in what the proxy has added.
+ */
+function readForwarded(header: string): string[] {
+  return header.split(',').map((element) => {
+    const pair = element.split(';').find((part) => part.trimStart().toLowerCase().startsWith('for='));
+    const node = pair?.slice(pair.indexOf('=') + 1).trim() ?? '';
+    return /^"([^"]*)"$/.exec(node)?.[1] ?? node;
+  });
+}

@@ -1,0 +1,67 @@
+// How many connections a port takes. The parser closes those that say nothing for 10 s. It does not tell which connection
+// has ended, so an address has a share of the new ones, and only while many are open.
+
+import type { HttpResponse, TemplatedApp } from 'uWebSockets.js';
+import { readFileSync } from 'node:fs';
+import { connections } from '../../contract/limits.js';
+import { addressOf, networkOf } from './caller-address.js';
+
+export type ConnectionGate = {
+  /**
+   * Counts a new connection; without an address it has no share to keep to. Returns false if it is one too many; then it is closed, which counts
+   * too.
+   */
+  open(address: string | undefined): boolean;
+  /** Counts the end of a connection. */
+  close(): void;
+};
+
+export function createConnectionGate(
+  max: number,
+  clock: () => number = () => performance.now(),
+): ConnectionGate {
+  let count = 0;
+  let windowEndsMs = 0;
+  const openedBy = new Map<string, number>();
+  return {
+    open(address) {
+      count += 1;
+      const nowMs = clock();
+      if (nowMs >= windowEndsMs) {
+        windowEndsMs = nowMs + connections.windowMs;
+        openedBy.clear();
+      }
+      if (address === undefined) return count <= max;
+      const opened = (openedBy.get(address) ?? 0) + 1;
+      openedBy.set(address, opened);
+      const hasItsShare = opened > max * connections.shareOfAddress;
+      return count <= max && !(hasItsShare && count > max * connections.busyFrom);
+    },
+    close() {
+      count -= 1;
+    },
+  };
+}
+
+/**
+ * Returns what closes the connections of an app that are too many, before anything is read from them. Not for an app with
+ * WebSockets, whose end is not counted. A trusted proxy has no share, since it brings everybody's connections.
+ */
+export function limitConnections(
+  max: number,
+  isProxy: (address: string) => boolean = () => false,
+): (app: TemplatedApp) => void {
+  const gate = createConnectionGate(Math.min(max, descriptorsMax() - connections.otherDescriptors));
+  const count = (res: HttpResponse, change: unknown): void => {
+    if (change === -1) return gate.close();
+    const address = addressOf(res.getRemoteAddressAsText());
+    if (!gate.open(isProxy(address) ? undefined : networkOf(address))) res.close();
+  };
+  return (app) => void app.filter(count);
+}
+
+/** How many descriptors this process may have. Node has raised the soft limit to the hard one. */
+function descriptorsMax(): number {
+  const soft = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1];
+  return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft);
+}

@@ -1,0 +1,288 @@
+// One request and its answer. Keeps the rules of uWebSockets.js in one place: handlers for data and abortion are attached at
+// once, the request is read before its handler returns, an aborted response is never touched, and every answer is written
+// inside one cork. An error of ours fails its request alone: all later work on a request goes through `guard` or `attend`,
+// and if it throws, the request is answered 500.
+
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { overloadedRetrySeconds, receiving } from '../../contract/limits.js';
+import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { AnswerStream } from './answer-stream.js';
+import type { CallerAddress } from './caller-address.js';
+import { type Framing, readFraming } from './framing.js';
+
+const statusLines: Readonly<Record<number, string>> = {
+  200: '200 OK',
+  201: '201 Created',
+  204: '204 No Content',
+  304: '304 Not Modified',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  403: '403 Forbidden',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  409: '409 Conflict',
+  408: '408 Request Timeout',
+  410: '410 Gone',
+  413: '413 Payload Too Large',
+  415: '415 Unsupported Media Type',
+  429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
+  503: '503 Service Unavailable',
+};
+
+export type Headers = readonly (readonly [name: string, value: string])[];
+
+export class Exchange {
+  /** Whether an answer was sent or can no longer be. */
+  ended = false;
+  readonly framing: Framing;
+  readonly query: string;
+  readonly head: boolean;
+  #res: HttpResponse;
+  #headers: Headers;
+  #closeAfter: boolean;
+  /** Whether the client is gone; then the response must not be touched. */
+  #gone = false;
+  #finished = false;
+  #sent = false;
+  #bodyPending = false;
+  #heldAnswer: (() => void) | undefined;
+  #releases: (() => void)[] | undefined;
+  readonly #noteFault: (error: unknown) => void;
+  readonly #callerAddress: CallerAddress;
+  readonly #noteAnswer: (status: number, ms: number) => void;
+  readonly #beganMs = performance.now();
+
+  /**
+   * `headers` are sent with every answer to the request. `noteFault` is called with every error of ours that the request
+   * meets, `noteAnswer` with the status of its answer and the time until then. Neither may throw.
+   */
+  constructor(
+    res: HttpResponse,
+    req: HttpRequest,
+    headers: Headers,
+    noteFault: (error: unknown) => void,
+    callerAddress: CallerAddress,
+    noteAnswer: (status: number, ms: number) => void,
+  ) {
+    this.#res = res;
+    this.#callerAddress = callerAddress;
+    this.#headers = headers;
+    this.#noteFault = noteFault;
+    this.#noteAnswer = noteAnswer;
+    this.framing = readFraming(req);
+    this.query = req.getQuery() ?? '';
+    this.head = req.getMethod() === 'head';
+    // Malformed chunks are not visible here. If the connection is closed, neither they nor a length that a proxy reads in
+    // another way can desynchronise it.
+    this.#closeAfter = this.framing.chunked || this.framing.fault !== undefined;
+    openExchanges.count += 1;
+    res.onAborted(() => {
+      this.ended = true;
+      this.#gone = true;
+      this.#finish();
+    });
+  }
+
+  /** Passes the chunks of the body to `take`. Each is a view that is freed when `take` returns. */
+  onData(take: (chunk: Buffer, last: boolean) => void): void {
+    const data = this.guard((chunk: ArrayBuffer, last: boolean) => {
+      if (!this.ended) take(Buffer.from(chunk), last);
+      else if (last) this.#bodyHasPassed();
+    });
+    this.#res.onData(data);
+  }
+
+  /** Reads no more of the body until `resume`; the connection has no time limit meanwhile. */
+  pause(): void {
+    if (!this.ended) this.#res.pause();
+  }
+
+  resume(): void {
+    if (!this.ended) this.#res.resume();
+  }
+
+  /** Wraps a callback that continues this request. If it throws, or its promise rejects, the request fails. */
+  guard<Args extends unknown[]>(work: (...args: Args) => unknown): (...args: Args) => void {
+    return (...args) => {
+      try {
+        const working = work(...args);
+        if (working instanceof Promise) this.attend(working);
+      } catch (error) {
+        this.fail(error);
+      }
+    };
+  }
+
+  /** Takes work that continues this request: if it rejects, the request fails. */
+  attend(work: Promise<unknown>): void {
+    work.catch((error: unknown) => this.fail(error));
+  }
+
+  /** Answers 500 for an error of ours, unless an answer was given, and closes the connection. */
+  fail(error: unknown): void {
+    this.#noteFault(error);
+    try {
+      // An answer that has begun cannot become another one.
+      if (this.#finished && !this.#sent && !this.#gone) this.#res.close();
+      else if (!this.ended) this.refuseAndClose(internalError);
+    } catch (fault) {
+      this.#noteFault(fault);
+    }
+  }
+
+  /**
+   * Drops the body. The answer waits until the body has passed. The parser ends its timer when a body ends, so an earlier
+   * answer would leave a connection that nothing closes. And a client that is still sending when the connection closes
+   * never sees its answer. A body above `bytesMax` is still cut off.
+   */
+  dropBody(bytesMax: number = receiving.droppedBytesMax): void {
+    const { length } = this.framing;
+    if (length === 0) return;
+    if (length === undefined || length > bytesMax) this.#closeAfter = true;
+    this.#bodyPending = !this.#closeAfter;
+    this.#res.onData((_, last) => {
+      if (last) this.#bodyHasPassed();
+    });
+  }
+
+  #bodyHasPassed(): void {
+    if (!this.#bodyPending) return;
+    this.#bodyPending = false;
+    if (this.#heldAnswer !== undefined) this.guard(this.#heldAnswer)();
+  }
+
+  /** The address of the caller; not to be read once the request has ended. */
+  get address(): string {
+    return this.#callerAddress(this.#res.getRemoteAddressAsText(), this.framing);
+  }
+
+  /** Calls `release` when the request is answered or aborted. */
+  onGone(release: () => void): void {
+    this.#releases ??= [];
+    this.#releases.push(release);
+  }
+
+  /** Sends an answer, unless one was sent or the client is gone. */
+  reply(status: number, body: string | Buffer, headers: Headers = [], type = 'application/json'): void {
+    this.#answer(() => this.#send(status, body, headers, type));
+  }
+
+  /** The same without a body, for the statuses that never have one: 204 and 304. */
+  replyEmpty(status: 204 | 304, headers: Headers): void {
+    this.#answer(() => this.#send(status, undefined, headers, ''));
+  }
+
+  /**
+   * Begins an answer of status 200 whose body comes piece by piece; undefined if an answer was sent or the client is gone.
+   * Whoever called this ends it or cuts it off.
+   */
+  stream(headers: Headers, type: string): AnswerStream | undefined {
+    if (this.ended) return undefined;
+    this.ended = true;
+    const res = this.#res;
+    res.cork(() => {
+      res.writeHeader('Content-Type', type);
+      for (const [name, value] of [...this.#headers, ...headers]) res.writeHeader(name, value);
+    });
+    this.#noteAnswer(200, performance.now() - this.#beganMs);
+    // A body that nobody waits for is still to come.
+    const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, () => {
+      this.#sent = true;
+      this.#finish();
+    });
+    this.#bodyPending = false;
+    this.onGone(() => stream.clientIsGone());
+    return stream;
+  }
+
+  #answer(send: () => void): void {
+    if (this.ended) return;
+    this.ended = true;
+    if (this.#bodyPending) {
+      this.#heldAnswer = send;
+      return;
+    }
+    if (!this.#closeAfter) return send();
+    // Not in this turn: bytes behind an ambiguous request would be parsed as another request before the connection
+    // closes. While an answer is pending, the parser closes the connection instead.
+    setImmediate(this.guard(send));
+  }
+
+  #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
+    this.#finish();
+    if (this.#gone) return;
+    const res = this.#res;
+    res.cork(() => {
+      if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
+      if (body !== undefined) res.writeHeader('Content-Type', type);
+      for (const [name, value] of this.#headers) res.writeHeader(name, value);
+      for (const [name, value] of headers) res.writeHeader(name, value);
+      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next
+      // request. `end` writes a length, which statuses without a body must not have, but only these two can close.
+      if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
+      else if (!this.head) res.end(body, this.#closeAfter);
+      else if (this.#closeAfter) res.endWithoutBody(Buffer.byteLength(body), true);
+      else res.writeHeader('Content-Length', String(Buffer.byteLength(body))).endWithoutBody();
+      this.#sent = true;
+    });
+    this.#noteAnswer(status, performance.now() - this.#beganMs);
+  }
+
+  /** Adds a header to the answer, whatever that will be. */
+  addHeader(name: string, value: string): void {
+    this.#headers = [...this.#headers, [name, value]];
+  }
+
+  /** Answers 200 `{}`. */
+  ok(): void {
+    this.reply(200, '{}');
+  }
+
+  /** Refuses the request for a reason of the table; `more` is added to the body besides `err`. */
+  refuse(reason: Rejection, more: object = {}, headers: Headers = []): void {
+    const { status } = outcomes[reason.code];
+    const body = JSON.stringify({ err: errorBody(reason), ...more });
+    this.reply(status, body, status >= 500 ? [...headers, retryLater] : headers);
+  }
+
+  /** Refuses a request whose body is no longer wanted, and closes the connection. */
+  refuseAndClose(reason: Rejection): void {
+    this.#closeAfter = true;
+    this.refuse(reason);
+  }
+
+  /** Closes the connection at once and without an answer: what has arrived behind this is not looked at. */
+  cutOff(): void {
+    if (!this.#gone) this.#res.close();
+  }
+
+  /** Refuses a request whose body is still arriving: the rest is dropped, then the answer is sent. */
+  refuseAfterBody(reason: Rejection): void {
+    this.#bodyPending = !this.#closeAfter;
+    this.refuse(reason);
+  }
+
+  #finish(): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    if (this.#releases !== undefined) for (const release of this.#releases) release();
+    openExchanges.count -= 1;
+    if (openExchanges.count === 0) for (const resolve of openExchanges.waiting.splice(0)) resolve();
+  }
+}
+
+const internalError = rejection('internal_error', outcomes.internal_error.meaning);
+const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
+
+const openExchanges = { count: 0, waiting: [] as (() => void)[] };
+
+/** Settles when every request that had begun is answered or aborted. */
+export async function allAnswered(): Promise<void> {
+  if (openExchanges.count > 0) await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
+}
+
+function errorBody(reason: Rejection): { message: string; code: OutcomeCode; field?: string } {
+  const { message, code, field } = reason;
+  return field === undefined ? { message, code } : { message, code, field };
+}

@@ -1,0 +1,29 @@
+// Errors of ours: what they are, and what is noted of them. They are counted and logged without their message, which
+// may quote a request.
+
+import { AssertionError } from 'node:assert';
+import { logs } from '../../contract/limits.js';
+import type { Log } from '../../log.js';
+import { requestsFailed } from '../../metrics.js';
+
+/** Whether an error is a fault of this program, not one of Redis, ClickHouse or the network. */
+export function isOwnFault(error: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, AssertionError].some((kind) => error instanceof kind);
+}
+
+/** Counts and logs a fault that a request met. `path`: of its route. */
+export function noteFault(log: Log, path: string, error: unknown): void {
+  requestsFailed.inc({ path });
+  log.error({ path, ...whereThrown(error) }, 'a request failed for an error of the service');
+}
+
+function whereThrown(error: unknown): { readonly fault: string; readonly frames?: readonly string[] } {
+  if (!(error instanceof Error)) return { fault: 'something that is no error was thrown' };
+  const { message, stack = '' } = error;
+  const frames = stack
+    .slice(Math.max(0, stack.indexOf(message)) + message.length)
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line.startsWith('at '));
+  return { fault: error.constructor.name, frames: frames.slice(0, logs.framesMax) };
+}

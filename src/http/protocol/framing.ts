@@ -1,0 +1,116 @@
+// What the headers say of the body. Checked more strictly than by the HTTP parser, which accepts two different
+// Content-Lengths, any Transfer-Encoding and signed lengths; each of these lets a proxy and this server see different
+// requests. Headers are read in one pass.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+
+export type Framing = {
+  /** Undefined for a chunked body. */
+  readonly length: number | undefined;
+  readonly chunked: boolean;
+  readonly encoding: 'identity' | 'gzip';
+  readonly mediaType: MediaType;
+  /** The framing itself is wrong, so the connection must be closed. */
+  readonly fault: Rejection | undefined;
+  readonly unsupportedEncoding: boolean;
+  /** Undefined if absent or given twice, since it is unclear which of two would count. */
+  readonly authorization: string | undefined;
+  /** The token of an allowance for imports. */
+  readonly importToken: string | undefined;
+  /** As a browser sent it; undefined if there is none. Two of them are no origin. */
+  readonly origin: string | undefined;
+  /** What proxies tell of the caller's address; several headers joined, as they came. */
+  readonly forwardedFor: string | undefined;
+  readonly forwarded: string | undefined;
+};
+
+/** `json` and `text` are in UTF-8, as far as the header says; `none`: there is no header, or an empty one. */
+export type MediaType = 'json' | 'text' | 'none' | 'other';
+
+const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *;?$/i;
+const decimal = /^\d{1,19}$/;
+
+export function readFraming(req: HttpRequest): Framing {
+  let lengths = 0;
+  let length: string | undefined;
+  let transferEncodings = 0;
+  let transferEncoding = '';
+  let contentTypes = 0;
+  let contentType = '';
+  let encodings = 0;
+  let encoding = 'identity';
+  let authorizations = 0;
+  let authorization: string | undefined;
+  let importToken: string | undefined;
+  let origin: string | undefined;
+  let forwardedFor: string | undefined;
+  let forwarded: string | undefined;
+  req.forEach((name, value) => {
+    switch (name) {
+      case 'content-length':
+        lengths += 1;
+        length = value;
+        break;
+      case 'transfer-encoding':
+        transferEncodings += 1;
+        transferEncoding = value;
+        break;
+      case 'content-type':
+        contentTypes += 1;
+        contentType = value;
+        break;
+      case 'content-encoding':
+        encodings += 1;
+        encoding = value.toLowerCase();
+        break;
+      case 'authorization':
+        authorizations += 1;
+        authorization = value;
+        break;
+      case 'sluice-import':
+        importToken = value;
+        break;
+      case 'origin':
+        origin = origin === undefined ? value : `${origin}, ${value}`;
+        break;
+      case 'x-forwarded-for':
+        forwardedFor = forwardedFor === undefined ? value : `${forwardedFor},${value}`;
+        break;
+      case 'forwarded':
+        forwarded = forwarded === undefined ? value : `${forwarded},${value}`;
+        break;
+    }
+  });
+  const chunked = transferEncodings > 0;
+  const sound =
+    lengths + transferEncodings <= 1 &&
+    (length === undefined || decimal.test(length)) &&
+    (!chunked || transferEncoding.toLowerCase() === 'chunked');
+  return {
+    length: chunked ? undefined : Number(length ?? 0),
+    chunked,
+    encoding: encoding === 'gzip' ? 'gzip' : 'identity',
+    mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
+    fault: sound ? undefined : ambiguous,
+    authorization: authorizations === 1 ? authorization : undefined,
+    importToken,
+    origin,
+    forwardedFor,
+    forwarded,
+    unsupportedEncoding: encodings > 1 || (encoding !== 'gzip' && encoding !== 'identity'),
+  };
+}
+
+function mediaTypeOf(contentType: string | undefined): MediaType {
+  if (contentType === 'application/json') return 'json';
+  if (contentType === undefined || contentType === '') return 'none';
+  const type = knownType.exec(contentType)?.[1];
+  if (type === undefined) return 'other';
+  return type.toLowerCase() === 'text/plain' ? 'text' : 'json';
+}
+
+const ambiguous = rejection(
+  'invalid_framing',
+  'The request needs exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
+);

@@ -1,0 +1,26 @@
+// Whether a request comes from a page of this server. What needs no secret is not given to pages of other sites, nor to
+// pages that reach this address under a name of their own.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { isIP } from 'node:net';
+
+/** Whether the calling page, if there is one, was served from the address that it calls. */
+export function isSameOrigin(req: HttpRequest): boolean {
+  const site = req.getHeader('sec-fetch-site');
+  if (site !== '' && site !== 'same-origin' && site !== 'none') return false;
+  const origin = req.getHeader('origin');
+  if (origin === '') return true;
+  return URL.canParse(origin) && new URL(origin).host === req.getHeader('host').toLowerCase();
+}
+
+/**
+ * Whether the request names this server by an address, `localhost`, or one of `names`. If a page's own name was pointed at
+ * this address after the page had loaded (DNS rebinding), its requests have that name instead.
+ */
+export function isOwnHost(req: HttpRequest, names: readonly string[]): boolean {
+  const host = req.getHeader('host');
+  if (!URL.canParse(`http://${host}`)) return false;
+  const name = new URL(`http://${host}`).hostname.toLowerCase();
+  const bare = name.replace(/^\[|\]$/g, '');
+  return isIP(bare) !== 0 || name === 'localhost' || name.endsWith('.localhost') || names.includes(name);
+}

@@ -1,0 +1,134 @@
+// The public server: routes, listening and closing. A known path answers other methods with 405, and an unknown path is
+// answered 404, both in JSON. Without that, an unmatched route would close the connection.
+
+import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+import uws from 'uWebSockets.js';
+import { createServer } from 'node:net';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import type { Buckets } from '../../hot-histogram.js';
+import type { Log } from '../../log.js';
+import { requestSeconds } from '../../metrics.js';
+import { type CallerAddress, createCallerAddress } from './caller-address.js';
+import { allAnswered, Exchange, type Headers } from './exchange.js';
+import { noteFault } from './fault.js';
+
+/** Begins with a request; `req` may be read until this returns. If it throws, only this request fails. */
+export type Handler = (exchange: Exchange, req: HttpRequest) => unknown;
+
+export type Method = 'get' | 'head' | 'post' | 'put' | 'patch' | 'del' | 'options' | 'any';
+
+export type Route = {
+  readonly method: Method;
+  readonly path: string;
+  readonly handle: Handler;
+  /** Sent with every answer of the path, including the 405 for other methods. */
+  readonly headers?: Headers;
+};
+
+export type Server = {
+  /** Stops accepting connections. Settles when all requests that had begun are answered. */
+  close(): Promise<void>;
+};
+
+/**
+ * Listens on an address. If that is not possible, rejects and names the variable that sets the port. `attach` adds
+ * handlers that are not routes, such as WebSockets. Without `callerAddress` no proxy is believed.
+ */
+export async function listen(
+  host: string,
+  port: number,
+  portVariable: string,
+  shared: boolean,
+  routes: readonly Route[],
+  log: Log,
+  callerAddress: CallerAddress = createCallerAddress([]),
+  attach: (app: TemplatedApp) => void = () => undefined,
+): Promise<Server> {
+  // Two processes that listen through uWebSockets.js share a port without an error.
+  if (!shared) await assertPortFree(host, port, portVariable);
+  const app = uws.App();
+  attach(app);
+  addRoutes(app, routes, log, callerAddress);
+  const socket = await new Promise<us_listen_socket>((resolve, reject) => {
+    app.listen(host, port, (listening) => {
+      if (listening) resolve(listening);
+      else reject(new PortTaken(portVariable, host, port));
+    });
+  });
+  return {
+    close: async () => {
+      uws.us_listen_socket_close(socket);
+      await allAnswered();
+      app.close();
+    },
+  };
+}
+
+export class PortTaken extends Error {
+  constructor(variable: string, host: string, port: number) {
+    super(`${variable}: cannot listen on ${host}:${port}; is it in use?`);
+  }
+}
+
+function addRoutes(
+  app: TemplatedApp,
+  routes: readonly Route[],
+  log: Log,
+  callerAddress: CallerAddress,
+): void {
+  const add = ({ method, path, handle, headers = [] }: Route) => {
+    const note = (error: unknown) => noteFault(log, path, error);
+    const time = timeOf(path);
+    app[method](path, (res: HttpResponse, req: HttpRequest) => {
+      const exchange = new Exchange(res, req, headers, note, callerAddress, time);
+      exchange.guard(handle)(exchange, req);
+    });
+  };
+  for (const route of routes) add(route);
+  for (const path of new Set(routes.map((route) => route.path))) {
+    const its = routes.filter((route) => route.path === path);
+    if (its.some(({ method }) => method === 'any')) continue;
+    const methods = its.map(({ method }) => (method === 'del' ? 'DELETE' : method.toUpperCase()));
+    const allow = [['Allow', methods.join(', ')]] as const;
+    const headers = its.find((route) => route.headers !== undefined)?.headers;
+    const reason = rejection('method_not_allowed', outcomes.method_not_allowed.meaning);
+    const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
+    add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });
+  }
+  add({ method: 'any', path: '/*', handle: notFound });
+}
+
+/** Notes how long requests of a path take, by the status of their answers. */
+function timeOf(path: string): (status: number, ms: number) => void {
+  const byStatus: (Buckets | undefined)[] = [];
+  // These are there from the start: a rate over a series that begins with its first 503 would miss that one.
+  for (const status of [200, 503])
+    byStatus[status] = requestSeconds.of({ endpoint: path, status: `${status}` });
+  return (status, ms) => {
+    let buckets = byStatus[status];
+    if (buckets === undefined) {
+      buckets = requestSeconds.of({ endpoint: path, status: `${status}` });
+      byStatus[status] = buckets;
+    }
+    buckets.observe(ms / 1_000);
+  };
+}
+
+/** Answers 404. */
+export function notFound(exchange: Exchange): void {
+  withoutBody(exchange).refuse(rejection('not_found', outcomes.not_found.meaning));
+}
+
+/** For requests whose body nobody reads. */
+export function withoutBody(exchange: Exchange): Exchange {
+  exchange.dropBody();
+  return exchange;
+}
+
+async function assertPortFree(host: string, port: number, variable: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', () => reject(new PortTaken(variable, host, port)));
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
+  });
+}

@@ -1,0 +1,71 @@
+// Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One work is done
+// at a time, since each holds what it has read; addresses take turns.
+
+import { receiving } from '../../contract/limits.js';
+import type { Steps } from '../../ingest/steps.js';
+import type { Exchange } from './exchange.js';
+
+type Work = { readonly exchange: Exchange; readonly steps: Steps<void> };
+
+/** By address, in the order in which the addresses come next. */
+const waiting = new Map<string, Work[]>();
+let current: Work | undefined;
+/** Whether a step of `current` is running, and what it asked to have done next. */
+let isStepping = false;
+let next: Work | undefined;
+
+/**
+ * Does the steps of a request's work: now, if they are few and nobody else's are being done, and else in turns. If one
+ * fails, the request fails. They end early when the client is gone. Steps may ask for more work, which goes on at once.
+ */
+export function takeTurns(exchange: Exchange, steps: Steps<void>): void {
+  if (exchange.ended) return;
+  const work = { exchange, steps };
+  if (isStepping) {
+    next = work;
+  } else if (current === undefined) {
+    current = work;
+    doSlice();
+  } else {
+    const { address } = exchange;
+    const ofAddress = waiting.get(address);
+    if (ofAddress === undefined) waiting.set(address, [work]);
+    else ofAddress.push(work);
+  }
+}
+
+function doSlice(): void {
+  const until = performance.now() + receiving.sliceMs;
+  do {
+    if (current === undefined || isDone(current)) {
+      current = next ?? nextWaiting();
+      next = undefined;
+    }
+  } while (current !== undefined && performance.now() < until);
+  if (current !== undefined) setImmediate(doSlice);
+}
+
+/** Does a step. */
+function isDone({ exchange, steps }: Work): boolean {
+  if (exchange.ended) return true;
+  isStepping = true;
+  try {
+    return steps.next().done === true;
+  } catch (error) {
+    exchange.fail(error);
+    return true;
+  } finally {
+    isStepping = false;
+  }
+}
+
+function nextWaiting(): Work | undefined {
+  for (const [address, works] of waiting) {
+    const work = works.shift();
+    // The address goes behind all others.
+    waiting.delete(address);
+    if (works.length > 0) waiting.set(address, works);
+    return work;
+  }
+  return undefined;
+}

@@ -1,0 +1,150 @@
+// The files of an import: which they are, of what format, and the hash of their content, by which they are known whatever
+// their names are.
+
+import { createHash, randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  createReadStream,
+  createWriteStream,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { type Format, ImportError } from './options.js';
+
+export type Compression = 'none' | 'gzip' | 'zstd';
+
+export type Input = {
+  /** As the command line has it. */
+  readonly name: string;
+  readonly path: string;
+  readonly bytes: number;
+  readonly format: Format;
+  readonly compression: Compression;
+  /** 32 hexadecimal digits of a hash of its bytes. */
+  readonly hash: string;
+};
+
+/** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
+export async function openInputs(words: readonly string[], format: Format | undefined): Promise<Input[]> {
+  const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
+  const inputs: Input[] = [];
+  for (const name of names) {
+    const path = name === '-' ? await spoolStdin() : name;
+    const input = await openInput(name, path, format);
+    if (inputs.some(({ hash }) => hash === input.hash)) continue;
+    inputs.push(input);
+  }
+  return inputs;
+}
+
+/** Files that match a pattern whose last part may have * and ?. A word without them is a file. */
+function filesOf(word: string): string[] {
+  if (!/[*?]/.test(word) || exists(word)) return [word];
+  const folder = dirname(word);
+  const form = new RegExp(
+    `^${basename(word)
+      .replace(/[.+^${}()|[\]\\]/g, '\\$&')
+      .replaceAll('*', '.*')
+      .replaceAll('?', '.')}$`,
+  );
+  let names: string[];
+  try {
+    names = readdirSync(folder).filter((name) => form.test(name));
+  } catch (error) {
+    throw new ImportError(`${word}: ${wordsOf(error)}`);
+  }
+  if (names.length === 0) throw new ImportError(`${word}: no file matches`);
+  return names.toSorted().map((name) => join(folder, name));
+}
+
+function exists(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
+/** The content has to be hashed before its first row is sent, so it is kept in a file until the import ends. */
+async function spoolStdin(): Promise<string> {
+  const path = join(tmpdir(), `sluice-import-${randomBytes(8).toString('hex')}`);
+  process.on('exit', () => rmSync(path, { force: true }));
+  await pipeline(process.stdin, createWriteStream(path, { mode: 0o600 }));
+  return path;
+}
+
+async function openInput(name: string, path: string, format: Format | undefined): Promise<Input> {
+  try {
+    const stats = statSync(path);
+    if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
+    const hash = createHash('sha256');
+    await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
+    const head = readHead(path);
+    const compression = compressionOf(head);
+    const inner = name.replace(/\.(gz|gzip|zst|zstd)$/i, '');
+    return {
+      name,
+      path,
+      bytes: stats.size,
+      compression,
+      format: format ?? formatOfName(inner) ?? formatOfContent(name, head, compression),
+      hash: hash.digest('hex').slice(0, 32),
+    };
+  } catch (error) {
+    if (error instanceof ImportError) throw error;
+    throw new ImportError(`${name}: ${wordsOf(error)}`);
+  }
+}
+
+/** An error of the file system in words that name no system call. */
+export function wordsOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const words: Readonly<Record<string, string>> = {
+    ENOENT: 'there is no such file',
+    EACCES: 'it may not be read',
+    EISDIR: 'it is a folder',
+  };
+  return words[code ?? ''] ?? message;
+}
+
+function readHead(path: string): Buffer {
+  const head = Buffer.alloc(4096);
+  const file = openSync(path, 'r');
+  try {
+    return head.subarray(0, readSync(file, head));
+  } finally {
+    closeSync(file);
+  }
+}
+
+function compressionOf(head: Buffer): Compression {
+  if (head[0] === 0x1f && head[1] === 0x8b) return 'gzip';
+  return head.length >= 4 && head.readUInt32LE() === 0xfd2fb528 ? 'zstd' : 'none';
+}
+
+function formatOfName(name: string): Format | undefined {
+  const formats: Readonly<Record<string, Format>> = {
+    ndjson: 'ndjson',
+    jsonl: 'ndjson',
+    csv: 'csv',
+    tsv: 'csv',
+    parquet: 'parquet',
+  };
+  return formats[/\.([a-z]+)$/i.exec(name)?.[1]?.toLowerCase() ?? ''];
+}
+
+function formatOfContent(name: string, head: Buffer, compression: Compression): Format {
+  if (head.subarray(0, 4).toString('latin1') === 'PAR1') return 'parquet';
+  if (compression !== 'none')
+    throw new ImportError(
+      `${name}: --format must say what is compressed in it, unless the name does, as in .csv.gz`,
+    );
+  const text = head
+    .toString('utf8')
+    .replace(/^\ufeff/, '')
+    .trimStart();
+  if (text.startsWith('[')) return 'json';
+  return text.startsWith('{') ? 'ndjson' : 'csv';
+}

@@ -1,0 +1,93 @@
+// Splits a stream of JSON into its elements without parsing them: lines, or the elements of one array.
+
+import { counts } from '../contract/limits.js';
+import { ImportError } from './options.js';
+
+/** Its number, counted from 1, and its bytes. */
+export type Element = { readonly place: number; readonly bytes: Buffer };
+
+/** More bytes are no row: a file of another format, say. */
+const elementBytesMax = 64 * 1024 * 1024;
+const lineFeed = 0x0a;
+
+/** Lines that are not blank; a place is a line's number. */
+export async function* splitLines(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
+  let rest: Buffer[] = [];
+  let restBytes = 0;
+  let place = 0;
+  let isFirst = true;
+  for await (const chunk of content) {
+    let from = isFirst && chunk.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
+    isFirst = false;
+    for (let at = chunk.indexOf(lineFeed, from); at >= 0; at = chunk.indexOf(lineFeed, from)) {
+      const end = chunk.subarray(from, at);
+      const bytes = rest.length === 0 ? end : Buffer.concat([...rest, end]);
+      rest = [];
+      restBytes = 0;
+      from = at + 1;
+      place += 1;
+      if (!isBlank(bytes)) yield { place, bytes };
+    }
+    if (from === chunk.length) continue;
+    rest.push(chunk.subarray(from));
+    restBytes += chunk.length - from;
+    if (restBytes > elementBytesMax) throw new ImportError(`line ${place + 1} has more than 64 MiB`);
+  }
+  const bytes = Buffer.concat(rest);
+  if (!isBlank(bytes)) yield { place: place + 1, bytes };
+}
+
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/** The elements of the array that is the whole content. */
+export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
+  let depth = 0;
+  let inText = false;
+  let escaped = false;
+  let place = 0;
+  let element: Buffer[] = [];
+  let isOpen = false;
+  let isFirst = true;
+  for await (const chunk of content) {
+    let from = isFirst && chunk.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
+    isFirst = false;
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (inText) {
+        if (escaped) escaped = false;
+        else if (byte === 0x5c) escaped = true;
+        else if (byte === 0x22) inText = false;
+        continue;
+      }
+      if (byte === 0x22) inText = true;
+      else if (byte === 0x5b || byte === 0x7b) {
+        depth += 1;
+        if (depth > counts.documentDepthMax + 1)
+          throw new ImportError(`element ${place + 1} is nested too deeply`);
+        if (depth === 1) {
+          if (byte === 0x7b || isOpen) throw new ImportError('the file must be one JSON array');
+          isOpen = true;
+          from = at + 1;
+        }
+      } else if (byte === 0x5d || byte === 0x7d || (byte === 0x2c && depth === 1)) {
+        if (byte !== 0x2c) depth -= 1;
+        if (depth > 1 || (byte !== 0x2c && depth === 1)) continue;
+        const bytes = Buffer.concat([...element, chunk.subarray(from, at)]);
+        element = [];
+        from = at + 1;
+        const ends = byte !== 0x2c;
+        if (ends && isBlank(bytes) && place === 0) continue;
+        place += 1;
+        yield { place, bytes };
+      }
+    }
+    if (depth > 0 && from < chunk.length) element.push(chunk.subarray(from));
+  }
+  if (!isOpen || depth !== 0) throw new ImportError('the file must be one JSON array, and it ends within it');
+}
+
+function isBlank(bytes: Buffer): boolean {
+  for (const byte of bytes)
+    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d && byte !== lineFeed) return false;
+  return true;
+}

@@ -1,0 +1,231 @@
+// From a row to what is sent: columns become the fields of an event, or a preset says what the row is; then it is mended as a
+// lenient environment would, and passes the same checks as at the service. So a dry run says what the service would.
+
+import { createHash } from 'node:crypto';
+import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
+import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
+import type { Rejection } from '../contract/outcomes.js';
+import { eventKind } from '../ingest/event.js';
+import { type Mending, mendEvent } from '../ingest/mend.js';
+import { checkSegmentMessage } from '../ingest/segment-message.js';
+import type { Mapping } from './options.js';
+import { createPreset, type Made } from './presets.js';
+import type { Row } from './rows.js';
+import { readTime, textOfInstant } from './times.js';
+
+/** By which endpoint a record goes. */
+export type Lane = 'events' | 'messages';
+
+/** A record as JSON. */
+export type Outgoing = { readonly lane: Lane; readonly json: string };
+
+export type Mapped = readonly Outgoing[] | { readonly fault: string };
+
+export type Mapper = {
+  map(row: Row): Mapped;
+  /** What was mended so far. */
+  readonly mendings: ReadonlyMap<Mending, number>;
+  /** The columns that the mapping names. */
+  readonly columns: readonly string[];
+};
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Columns of the rejects file, which are no properties. The key is that of the row when it was refused. */
+export const rejectColumns = {
+  key: '_sluice_key',
+  reason: '_sluice_reason',
+  place: '_sluice_row',
+  text: '_sluice_text',
+} as const;
+const ownColumns: ReadonlySet<string> = new Set(Object.values(rejectColumns));
+
+/** The key of a row that names none: the same whenever the same content is imported as the same event. */
+export function placeKey(
+  contentHash: string,
+  { event, eventColumn, preset }: Mapping,
+): (place: number) => string {
+  const hash = createHash('sha256').update(JSON.stringify([contentHash, event, eventColumn, preset]));
+  const prefix = hash.digest('base64url').slice(0, 22);
+  return (place) => `import:${prefix}:${place}`;
+}
+
+/** Makes the mapper of one file. */
+export function createMapper(mapping: Mapping, contentHash: string, strict: boolean): Mapper {
+  const keyOf = placeKey(contentHash, mapping);
+  const mendings = new Map<Mending, number>();
+  const note = (mending: Mending) => void mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  const preset = mapping.preset === undefined ? undefined : createPreset(mapping.preset);
+  const columns = columnsOf(mapping);
+  const used = new Set([...columns, ...ownColumns]);
+
+  function map(row: Row): Mapped {
+    if (row.value === undefined) return { fault: `The row ${row.fault}.` };
+    const key = String(row.value[rejectColumns.key] ?? keyOf(row.place));
+    const made = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
+    if (typeof made === 'string') return { fault: `The row ${made}.` };
+    const sent: Outgoing[] = [];
+    for (const one of made) {
+      const result = one.kind === 'event' ? checkEvent(one.event, row) : checkMessage(one, row);
+      if ('code' in result) return { fault: result.message };
+      sent.push(result);
+    }
+    return sent;
+  }
+
+  function makeEvent(row: Fields, key: string): readonly Made[] | string {
+    let timestamp: string | undefined;
+    const time = mapping.timestamp === undefined ? undefined : valueAt(row, mapping.timestamp);
+    if (isGiven(time)) {
+      const instant = readTime(time, mapping.timeFormat);
+      if (typeof instant === 'string') return `has a time in the column ${mapping.timestamp} that ${instant}`;
+      timestamp = textOfInstant(instant);
+    }
+    const own = mapping.key === undefined ? undefined : valueAt(row, mapping.key);
+    if (mapping.key !== undefined && !isGiven(own))
+      return `has nothing in the column ${mapping.key}, which holds the keys`;
+    const session = mapping.sessionId === undefined ? undefined : valueAt(row, mapping.sessionId);
+    return [
+      {
+        kind: 'event',
+        event: {
+          event: mapping.event ?? given(valueAt(row, mapping.eventColumn as string)),
+          ...userOf(row),
+          session_id: isGiven(session) ? String(session) : undefined,
+          timestamp,
+          idempotency_key: own === undefined ? key : String(own),
+          properties: propertiesOf(row),
+        },
+      },
+    ];
+  }
+
+  function userOf(row: Fields): Fields {
+    for (const [field, column] of userColumns) {
+      const name = mapping[column];
+      const value = name === undefined ? undefined : valueAt(row, name);
+      if (isGiven(value)) return { [field]: typeof value === 'number' ? String(value) : value };
+    }
+    return {};
+  }
+
+  function propertiesOf(row: Fields): Fields {
+    const properties: Record<string, unknown> = {};
+    if (mapping.properties !== undefined) {
+      for (const [column, name] of mapping.properties) {
+        const value = valueAt(row, column);
+        if (isGiven(value)) properties[name] = value;
+      }
+      return properties;
+    }
+    for (const column in row) {
+      const value = row[column];
+      if (!used.has(column) && isGiven(value)) properties[column] = value;
+    }
+    return properties;
+  }
+
+  function checkEvent(made: Fields, row: Row): Outgoing | Rejection {
+    const event: Record<string, unknown> = {};
+    for (const name in made) {
+      const field = made[name];
+      if (field === undefined) continue;
+      if (name !== 'anonymousId') event[name] = field;
+      else if (isGiven(field)) event.user_id = userIdOfAnonymousId(String(field));
+    }
+    if (event.properties !== undefined) event.properties = simplified(event.properties as Fields);
+    let value: unknown = event;
+    if (!strict && !isPlain(event)) {
+      const mended = mendEvent(event, { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 });
+      if ('code' in mended) return mended;
+      value = mended.value;
+    }
+    const checked = eventKind.check(value, contextOf(row));
+    return 'code' in checked ? checked : { lane: 'events', json: JSON.stringify(value) };
+  }
+
+  function checkMessage(
+    { type, message }: Extract<Made, { kind: 'message' }>,
+    row: Row,
+  ): Outgoing | Rejection {
+    const mending = { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 };
+    const context = { ...contextOf(row), appId: '0', sentMs: undefined };
+    const checked = checkSegmentMessage(type, message, context, mending);
+    return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
+  }
+
+  return { map, mendings, columns };
+}
+
+const userColumns = [
+  ['identity', 'identity'],
+  ['user_id', 'userId'],
+  ['anonymousId', 'anonymousId'],
+] as const;
+
+const allowedIdentities: ReadonlySet<string> = new Set();
+function contextOf({ surrogates }: Row) {
+  return { surrogates, nowMs: Date.now(), allowedIdentities };
+}
+
+function columnsOf(mapping: Mapping): string[] {
+  const { eventColumn, identity, userId, anonymousId, timestamp, sessionId, key, properties } = mapping;
+  const named = [eventColumn, identity, userId, anonymousId, timestamp, sessionId, key];
+  return [...named.filter((name) => name !== undefined), ...(properties?.keys() ?? [])];
+}
+
+/** The value of a column, or at a path of names with dots. */
+function valueAt(row: Fields, column: string): unknown {
+  if (Object.hasOwn(row, column)) return row[column];
+  if (!column.includes('.')) return undefined;
+  let value: unknown = row;
+  for (const name of column.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as Fields)[name];
+  }
+  return value;
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== '';
+}
+
+function given(value: unknown): unknown {
+  return isGiven(value) ? value : undefined;
+}
+
+function withoutOwn(row: Fields): Fields {
+  return rejectColumns.place in row
+    ? Object.fromEntries(Object.entries(row).filter(([name]) => !ownColumns.has(name)))
+    : row;
+}
+
+/** Properties without empty ones, and with dates as text. */
+function simplified(properties: Fields): Fields {
+  let copy: Record<string, unknown> | undefined;
+  for (const name in properties) {
+    const value = properties[name];
+    if (isGiven(value) && !(value instanceof Date)) continue;
+    copy ??= { ...properties };
+    if (value instanceof Date) copy[name] = textOfTime(value);
+    else delete copy[name];
+  }
+  return copy ?? properties;
+}
+
+function textOfTime(date: Date): string {
+  return Number.isNaN(date.getTime()) ? String(date) : textOfInstant(date.getTime());
+}
+
+/** Whether mending would change nothing, as in most rows. */
+function isPlain({ identity, user_id, timestamp, properties }: Fields): boolean {
+  if (typeof identity === 'number' || typeof user_id === 'number' || typeof timestamp === 'number')
+    return false;
+  if (typeof properties !== 'object' || properties === null) return false;
+  for (const name in properties) {
+    const value = (properties as Fields)[name];
+    const isText = typeof value === 'string' && value.length <= lengths.propertyValueMax;
+    if ((!isText && typeof value !== 'number') || reservedEventPropertyKeys.has(name)) return false;
+  }
+  return true;
+}

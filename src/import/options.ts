@@ -1,0 +1,233 @@
+// The command line of an import, and the mapping that it names. Everything wrong with it is one clear line.
+
+import { readFileSync } from 'node:fs';
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { type PresetName, presetNames } from './presets.js';
+import { readTimeFormat, type TimeFormat } from './times.js';
+import { readZone } from './zones.js';
+
+export class ImportError extends Error {}
+
+/** How this program was called: in the project, or from the package `sluice-server`. */
+export const program = /sluice-import(\.js)?$/.test(process.argv[1] ?? '')
+  ? 'sluice-import'
+  : 'npm run --silent import --';
+
+export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
+
+  FILE                      NDJSON, JSON array, CSV or Parquet, each also as .gz or .zst; a pattern such as 'log-*.csv'; - is stdin
+  --app-id APP_ID           the environment
+  --url URL                 the service; http://127.0.0.1:8080 unless told
+  --write-key KEY           if the environment requires one (or SLUICE_WRITE_KEY)
+  --import-token TOKEN      lifts the limits of bulk requests (or SLUICE_IMPORT_TOKEN): environments set APP_ID --import-until DATE
+  --format FORMAT           ndjson, json, csv or parquet, if the file does not show it
+
+ which column is what
+  --preset PRESET           ${presetNames.join(', ')}: exports of other systems, without further options
+  --mapping FILE            these options as JSON: {"event": "Flight", "identity": "origin"}
+  --event NAME              one name for all events, or --event-column COLUMN
+  --identity COLUMN         the id of a user in your own database
+  --user-id COLUMN          the number that the client library made
+  --anonymous-id COLUMN     any other id of a user who is not identified
+  --timestamp COLUMN        when it happened; --timestamp-format s, ms, us, ns, or a pattern such as 'YYYY-MM-DD HH:mm:ss'
+  --time-zone ZONE          of times that name none: UTC, +02:00, Europe/Berlin
+  --session-id COLUMN
+  --properties A,B=NAME     these columns, the second under another name; all the rest unless told
+  --key COLUMN              the idempotency key; made of the file's content and the row's place unless told
+
+ how
+  --dry-run                 reads everything, sends nothing, shows the first ten records and every fault
+  --state FILE              where the import is; sluice-import.state unless told
+  --rejects FILE            the rows that are refused; sluice-import.rejects.ndjson unless told
+  --rate NUMBER             rows a second at most
+  --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long`;
+
+/** Which column is what. A column may be a path into nested objects: user.id. */
+export type Mapping = {
+  readonly event?: string;
+  readonly eventColumn?: string;
+  readonly identity?: string;
+  readonly userId?: string;
+  readonly anonymousId?: string;
+  readonly timestamp?: string;
+  readonly timeFormat: TimeFormat;
+  readonly sessionId?: string;
+  /** Columns and the names of their properties; undefined: all the rest. */
+  readonly properties?: ReadonlyMap<string, string>;
+  readonly key?: string;
+  readonly preset?: PresetName;
+};
+
+export type Format = 'ndjson' | 'json' | 'csv' | 'parquet';
+
+export type ImportOptions = {
+  readonly files: readonly string[];
+  readonly appId: string;
+  readonly url: string;
+  readonly writeKey: string | undefined;
+  readonly importToken: string | undefined;
+  readonly format: Format | undefined;
+  readonly mapping: Mapping;
+  readonly dryRun: boolean;
+  readonly stateFile: string;
+  readonly rejectsFile: string;
+  readonly rowsPerSecondMax: number | undefined;
+  readonly strict: boolean;
+};
+
+const mappingNames = [
+  'event',
+  'event-column',
+  'identity',
+  'user-id',
+  'anonymous-id',
+  'timestamp',
+  'timestamp-format',
+  'time-zone',
+  'session-id',
+  'properties',
+  'key',
+  'preset',
+] as const;
+type Given = Partial<Record<(typeof mappingNames)[number], string>>;
+
+const text = { type: 'string' } as const;
+const flag = { type: 'boolean' } as const;
+const config = {
+  allowPositionals: true,
+  strict: true,
+  options: {
+    ...(Object.fromEntries(mappingNames.map((name) => [name, text])) as Record<keyof Given, typeof text>),
+    'app-id': text,
+    url: text,
+    'write-key': text,
+    'import-token': text,
+    format: text,
+    mapping: text,
+    state: text,
+    rejects: text,
+    rate: text,
+    'dry-run': flag,
+    strict: flag,
+    help: flag,
+  },
+} as const satisfies ParseArgsConfig;
+
+/** Reads the command line. Throws ImportError; `undefined`: only the usage is wanted. */
+export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): ImportOptions | undefined {
+  const { values, positionals } = parse(args);
+  if (values.help === true || args.length === 0) return undefined;
+  const appId = values['app-id'] ?? '';
+  if (appId === '') throw new ImportError('--app-id is missing: the environment to import into');
+  if (positionals.length === 0) throw new ImportError('no file is named; - is stdin');
+  const given: Given = { ...(values.mapping === undefined ? {} : readMappingFile(values.mapping)) };
+  for (const name of mappingNames) if (values[name] !== undefined) given[name] = values[name];
+  return {
+    files: positionals,
+    appId,
+    url: urlOf(values.url ?? 'http://127.0.0.1:8080'),
+    writeKey: values['write-key'] ?? env.SLUICE_WRITE_KEY,
+    importToken: values['import-token'] ?? env.SLUICE_IMPORT_TOKEN,
+    format: values.format === undefined ? undefined : oneOf('--format', values.format, formats),
+    mapping: mappingOf(given),
+    dryRun: values['dry-run'] === true,
+    stateFile: values.state ?? 'sluice-import.state',
+    rejectsFile: values.rejects ?? 'sluice-import.rejects.ndjson',
+    rowsPerSecondMax: values.rate === undefined ? undefined : rateOf(values.rate),
+    strict: values.strict === true,
+  };
+}
+
+const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ ...config, args: [...args] });
+  } catch (error) {
+    throw new ImportError((error as Error).message.split('. ')[0] ?? 'the command line is wrong');
+  }
+}
+
+function readMappingFile(path: string): Given {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    throw new ImportError(`--mapping ${path}: ${(error as Error).message}`);
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new ImportError(`--mapping ${path}: it must be a JSON object`);
+  const given: Given = {};
+  for (const [name, field] of Object.entries(value)) {
+    const known = oneOf(`--mapping ${path}`, name, mappingNames);
+    if (typeof field !== 'string') throw new ImportError(`--mapping ${path}: ${name} must be a string`);
+    given[known] = field;
+  }
+  return given;
+}
+
+function mappingOf(given: Given): Mapping {
+  const preset = given.preset === undefined ? undefined : oneOf('--preset', given.preset, presetNames);
+  if (preset === undefined) {
+    if ((given.event === undefined) === (given['event-column'] === undefined))
+      throw new ImportError('exactly one of --event, --event-column and --preset must be given');
+    if ([given.identity, given['user-id'], given['anonymous-id']].every((name) => name === undefined))
+      throw new ImportError('--identity, --user-id or --anonymous-id must say which column holds the user');
+  }
+  const zone = given['time-zone'] === undefined ? undefined : readZone(given['time-zone']);
+  if (zone === undefined && given['time-zone'] !== undefined)
+    throw new ImportError(
+      `--time-zone ${given['time-zone']}: it must be UTC, an offset such as +02:00, or a name such as Europe/Berlin`,
+    );
+  const timeFormat = readTimeFormat(given['timestamp-format'], zone);
+  if (typeof timeFormat === 'string') throw new ImportError(`--timestamp-format: ${timeFormat}`);
+  return {
+    timeFormat,
+    ...(preset === undefined ? {} : { preset }),
+    ...defined('event', given.event),
+    ...defined('eventColumn', given['event-column']),
+    ...defined('identity', given.identity),
+    ...defined('userId', given['user-id']),
+    ...defined('anonymousId', given['anonymous-id']),
+    ...defined('timestamp', given.timestamp),
+    ...defined('sessionId', given['session-id']),
+    ...defined('key', given.key),
+    ...(given.properties === undefined ? {} : { properties: propertiesOf(given.properties) }),
+  };
+}
+
+function defined<Name extends string>(name: Name, value: string | undefined): { [N in Name]?: string } {
+  return (value === undefined ? {} : { [name]: value }) as { [N in Name]?: string };
+}
+
+function propertiesOf(list: string): ReadonlyMap<string, string> {
+  const pairs = list.split(',').map((part) => {
+    const [column = '', name = column] = part.split('=');
+    if (column === '' || name === '') throw new ImportError(`--properties ${list}: a name is empty`);
+    return [column, name] as const;
+  });
+  return new Map(pairs);
+}
+
+function oneOf<Word extends string>(option: string, word: string, known: readonly Word[]): Word {
+  const found = known.find((one) => one === word);
+  if (found === undefined)
+    throw new ImportError(`${option}: there is no ${word}; there are ${known.join(', ')}`);
+  return found;
+}
+
+function urlOf(given: string): string {
+  try {
+    const url = new URL(given);
+    if (url.protocol === 'http:' || url.protocol === 'https:') return given.replace(/\/+$/, '');
+  } catch {
+    throw new ImportError(`--url ${given}: it is not a URL`);
+  }
+  throw new ImportError(`--url ${given}: it must begin with http:// or https://`);
+}
+
+function rateOf(given: string): number {
+  const rate = Number(given);
+  if (!(rate > 0)) throw new ImportError(`--rate ${given}: it must be a number of rows a second`);
+  return rate;
+}

@@ -1,0 +1,60 @@
+// What an import shows while it runs, on stderr: a bar at a terminal, otherwise a line every ten seconds.
+
+import { SingleBar } from 'cli-progress';
+import type { Sender } from './sender.js';
+import type { Counts } from './state.js';
+
+export type Progress = { stop(): void };
+
+const everyMs = { bar: 250, line: 10_000 };
+
+/** `share`: of the bytes or rows of all files, from 0 to 1. */
+export function showProgress(
+  counts: () => Counts,
+  share: () => number,
+  waiting: Sender['waiting'],
+): Progress {
+  const beganMs = performance.now();
+  const before = counts().read;
+  /** The first share that was seen: an import that goes on begins with what was done before. */
+  let first: { readonly share: number; readonly ms: number } | undefined;
+  const rate = () =>
+    Math.round((counts().read - before) / Math.max(0.001, (performance.now() - beganMs) / 1000));
+  const words = () => {
+    const { read, refused } = counts();
+    const [now, nowMs] = [share(), performance.now()];
+    if (now > 0) first ??= { share: now, ms: nowMs };
+    const done = now - (first?.share ?? now);
+    const leftS = done > 0 ? ((nowMs - (first?.ms ?? nowMs)) / 1000) * ((1 - now) / done) : undefined;
+    const why = waiting();
+    return [
+      `${read.toLocaleString('en')} rows`,
+      `${rate().toLocaleString('en')}/s`,
+      ...(leftS === undefined ? [] : [`${Math.ceil(leftS)} s left`]),
+      ...(refused === 0 ? [] : [`${refused.toLocaleString('en')} refused`]),
+      ...(why === undefined ? [] : [why === 'limits' ? 'waiting for limits' : 'waiting for the service']),
+    ].join(', ');
+  };
+  if (!process.stderr.isTTY) {
+    const timer = setInterval(() => {
+      process.stderr.write(`import: ${Math.floor(share() * 100)}%, ${words()}\n`);
+    }, everyMs.line);
+    return { stop: () => clearInterval(timer) };
+  }
+  const bar = new SingleBar({
+    format: '{bar} {percentage}% {words}',
+    stream: process.stderr,
+    barsize: 24,
+    clearOnComplete: true,
+    gracefulExit: false,
+  });
+  bar.start(1000, 0, { words: '' });
+  const timer = setInterval(() => bar.update(Math.floor(share() * 1000), { words: words() }), everyMs.bar);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      bar.update(1000, { words: words() });
+      bar.stop();
+    },
+  };
+}

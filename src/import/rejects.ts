@@ -1,0 +1,52 @@
+// The rows that were refused, as NDJSON: each as it was read, with its key and the reason. Mended, the file can be imported with
+// the same options, and a row keeps its key.
+
+import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
+import { wordsOf } from './inputs.js';
+import { rejectColumns } from './mapping.js';
+import { ImportError } from './options.js';
+import type { Row } from './rows.js';
+
+export type Rejects = {
+  /** Adds a row; settles its bytes at once. */
+  add(file: string, row: Row, key: string, reason: string): void;
+  /** The size of the file. */
+  bytes(): number;
+  close(): void;
+};
+
+/**
+ * Opens the file. Of an import that goes on it forgets what is behind `bytes`: rows that were refused after the state was
+ * written. A file of rows that another import left, perhaps just mended, is not written to.
+ */
+export function openRejects(path: string, bytes: number, goesOn: boolean): Rejects {
+  let file: number;
+  try {
+    const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (size > 0 && !goesOn)
+      throw new ImportError(`--rejects ${path}: it holds the rows of another import; name another file`);
+    file = openSync(path, bytes === 0 ? 'w' : 'r+', 0o600);
+    ftruncateSync(file, bytes);
+  } catch (error) {
+    if (error instanceof ImportError) throw error;
+    throw new ImportError(`--rejects ${path}: ${wordsOf(error)}`);
+  }
+  let end = bytes;
+  return {
+    add: (name, { place, value, text }, key, reason) => {
+      const row = value ?? { [rejectColumns.text]: text };
+      const line = JSON.stringify({
+        ...row,
+        [rejectColumns.key]: key,
+        [rejectColumns.place]: `${name}:${place}`,
+        [rejectColumns.reason]: reason,
+      });
+      end += writeSync(file, `${line}\n`, end);
+    },
+    bytes: () => end,
+    close: () => {
+      closeSync(file);
+      if (end === 0) rmSync(path);
+    },
+  };
+}

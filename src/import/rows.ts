@@ -1,0 +1,287 @@
+// The rows of a file, in chunks, from a place on. A place is a row's number in its file; it is the same whenever the file is
+// read, so keys and the state of an import rest on it.
+
+import { createReadStream } from 'node:fs';
+import type { Readable } from 'node:stream';
+import { Transform } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { parse as parseCsv } from 'csv-parse';
+import { Decompress } from 'fzstd';
+import { asyncBufferFromFile, type DecodedArray, parquetMetadataAsync, parquetRead } from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+import { parseDocument } from '../ingest/document.js';
+import { type Input, wordsOf } from './inputs.js';
+import { splitArray, splitLines } from './json-elements.js';
+import { ImportError } from './options.js';
+import { zoneWanted } from './times.js';
+import { utc, type Zone } from './zones.js';
+
+/** A row, or what stands in its place. */
+export type Row = {
+  readonly place: number;
+  /** Undefined if the row cannot be read. */
+  readonly value: Readonly<Record<string, unknown>> | undefined;
+  readonly surrogates: boolean;
+  readonly longNumerals: ReadonlySet<string>;
+  /** Why it cannot be read, and its text. */
+  readonly fault?: string;
+  readonly text?: string;
+};
+
+export const rowsPerChunk = 1000;
+
+export type ReadOptions = {
+  /** Rows up to this place are left out. */
+  readonly after: number;
+  /** The columns that the mapping names; a file with a header must have them. */
+  readonly columns: readonly string[];
+  /** The column of times, and the zone of those that name none. */
+  readonly timeColumn: string | undefined;
+  readonly zone: Zone | undefined;
+  /** Called with the share of the file that was read. */
+  readonly onShare: (share: number) => void;
+};
+
+/** Reads a file. Throws ImportError if it is not of its format. */
+export function readRows(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
+  switch (input.format) {
+    case 'ndjson':
+      return readJson(input, splitLines, options);
+    case 'json':
+      return readJson(input, splitArray, options);
+    case 'csv':
+      return readCsv(input, options);
+    case 'parquet':
+      return readParquet(input, options);
+  }
+}
+
+const none: ReadonlySet<string> = new Set();
+const plain = { surrogates: false, longNumerals: none };
+
+async function* readJson(
+  input: Input,
+  split: typeof splitLines,
+  { after, onShare }: ReadOptions,
+): AsyncGenerator<Row[]> {
+  let rows: Row[] = [];
+  try {
+    for await (const { place, bytes } of split(contentOf(input, onShare))) {
+      if (place <= after) continue;
+      rows.push(jsonRow(place, bytes));
+      if (rows.length < rowsPerChunk) continue;
+      yield rows;
+      rows = [];
+    }
+  } catch (error) {
+    throw unreadable(input, error);
+  }
+  if (rows.length > 0) yield rows;
+}
+
+function jsonRow(place: number, bytes: Buffer): Row {
+  const document = parseDocument(bytes);
+  const broken = (fault: string): Row => ({
+    place,
+    value: undefined,
+    ...plain,
+    fault,
+    text: bytes.toString('utf8'),
+  });
+  if ('code' in document) return broken('is not JSON');
+  const { value, surrogates, longNumerals } = document;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return broken('is not an object');
+  return { place, value: value as Record<string, unknown>, surrogates, longNumerals };
+}
+
+async function* readCsv(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
+  let header: string[] = [];
+  const broken: Row[] = [];
+  const parser = parseCsv({
+    bom: true,
+    info: true,
+    delimiter: /\.tsv(\.|$)/i.test(input.name) ? '\t' : [',', ';', '\t'],
+    columns: (names: string[]) => {
+      header = names;
+      assertColumns(input, options.columns, names);
+      return names;
+    },
+    skip_empty_lines: true,
+    skip_records_with_error: true,
+    on_skip: (error) => {
+      const { lines: place = 0, record } = (error ?? {}) as { lines?: number; record?: string[] };
+      const fault = `has ${record?.length ?? 'unreadable'} fields, but the header has ${header.length}`;
+      broken.push({ place, value: undefined, ...plain, fault, text: record?.join(',') ?? '' });
+    },
+  });
+  const content = contentOf(input, options.onShare);
+  content.on('error', (error) => parser.destroy(error));
+  content.pipe(parser);
+  let rows: Row[] = [];
+  try {
+    for await (const { record, info } of parser as AsyncIterable<CsvRecord>) {
+      // The parser is ahead of this loop, but places must ascend.
+      while (broken[0] !== undefined && broken[0].place < info.lines) rows.push(broken.shift() as Row);
+      rows.push({ place: info.lines, value: record, ...plain });
+      if (rows.length < rowsPerChunk) continue;
+      const chunk = rows.filter(({ place }) => place > options.after);
+      if (chunk.length > 0) yield chunk;
+      rows = [];
+    }
+  } catch (error) {
+    throw unreadable(input, error);
+  }
+  const last = [...rows, ...broken].filter(({ place }) => place > options.after);
+  if (last.length > 0) yield last;
+}
+
+type CsvRecord = { readonly record: Record<string, string>; readonly info: { readonly lines: number } };
+
+/** Rows that are decoded at once; a group of rows of the file is seldom larger. */
+const decodedRowsMax = 300_000;
+
+async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
+  if (input.compression !== 'none')
+    throw new ImportError(`${input.name}: Parquet is compressed within; unpack it`);
+  const { after, columns, timeColumn, zone, onShare } = options;
+  try {
+    const file = await asyncBufferFromFile(input.path);
+    const metadata = await parquetMetadataAsync(file);
+    const [, ...fields] = metadata.schema;
+    assertColumns(
+      input,
+      columns,
+      fields.map(({ name }) => name),
+    );
+    const time = fields.find(({ name }) => name === timeColumn)?.logical_type;
+    const isLocal = time?.type === 'TIMESTAMP' && !time.isAdjustedToUTC;
+    if (isLocal && zone === undefined)
+      throw new ImportError(
+        `${input.name}: the times of the column ${timeColumn} name no zone; ${zoneWanted}`,
+      );
+    const ends: number[] = [];
+    let end = 0;
+    for (const { num_rows } of metadata.row_groups) {
+      const groupEnd = end + Number(num_rows);
+      while (end < groupEnd) {
+        end = Math.min(groupEnd, end + decodedRowsMax);
+        ends.push(end);
+      }
+    }
+    let start = 0;
+    for (const rowEnd of ends) {
+      const rowStart = Math.max(start, after);
+      start = rowEnd;
+      if (rowStart >= rowEnd) continue;
+      const parts: ColumnPart[] = [];
+      const onChunk = (part: ColumnPart) => void parts.push(part);
+      await parquetRead({ file, metadata, rowStart, rowEnd, compressors, onChunk });
+      const read = joinColumns(parts, rowStart, rowEnd);
+      for (let from = rowStart; from < rowEnd; from += rowsPerChunk) {
+        const rows: Row[] = [];
+        for (let at = from; at < Math.min(rowEnd, from + rowsPerChunk); at++) {
+          const value: Record<string, unknown> = {};
+          for (const { name, values } of read) {
+            const field = values[at - rowStart];
+            value[name] =
+              typeof field === 'string' || typeof field === 'number'
+                ? field
+                : simplified(field, isLocal && name === timeColumn ? zone : undefined);
+          }
+          rows.push({ place: at + 1, value, ...plain });
+        }
+        yield rows;
+        onShare((from + rows.length) / end);
+      }
+    }
+  } catch (error) {
+    throw unreadable(input, error);
+  }
+}
+
+/** Some values of a column, from this row of the file on. */
+type ColumnPart = {
+  readonly columnName: string;
+  readonly columnData: DecodedArray;
+  readonly rowStart: number;
+};
+
+/**
+ * The values of each column for these rows. Rows are made of them chunk by chunk: a whole group of rows as objects cost the
+ * garbage collector a fifth of an import.
+ */
+function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: number) {
+  const columns = new Map<string, unknown[]>();
+  for (const { columnName, columnData, rowStart: first } of parts) {
+    const values = columns.get(columnName) ?? new Array<unknown>(rowEnd - rowStart);
+    columns.set(columnName, values);
+    // A part may begin before the rows that are wanted, and end after them.
+    const to = Math.min(rowEnd - first, columnData.length);
+    for (let at = Math.max(0, rowStart - first); at < to; at++)
+      values[first + at - rowStart] = columnData[at];
+  }
+  return Array.from(columns, ([name, values]) => ({ name, values }));
+}
+
+/** What Parquet holds besides texts and numbers, as JSON has it. Dates stay, moved from their zone if they are local. */
+function simplified(field: unknown, zone: Zone | undefined): unknown {
+  if (typeof field === 'bigint') {
+    const number = Number(field);
+    return Number.isSafeInteger(number) ? number : String(field);
+  }
+  if (field instanceof Date)
+    return zone === undefined || zone === utc ? field : new Date(zone.instantOf(field.getTime()));
+  return typeof field === 'object' && field !== null
+    ? JSON.parse(JSON.stringify(field, (_, inner) => (typeof inner === 'bigint' ? String(inner) : inner)))
+    : field;
+}
+
+function assertColumns({ name }: Input, wanted: readonly string[], there: readonly string[]): void {
+  for (const column of wanted) {
+    const known = there.includes(column) || there.includes(column.replace(/\..*$/, ''));
+    if (!known) throw new ImportError(`${name}: there is no column ${column}; there are ${there.join(', ')}`);
+  }
+}
+
+function contentOf({ path, bytes, compression }: Input, onShare: (share: number) => void): Readable {
+  const file = createReadStream(path, { highWaterMark: 1 << 18 });
+  let read = 0;
+  file.on('data', (chunk) => {
+    read += chunk.length;
+    onShare(bytes === 0 ? 1 : read / bytes);
+  });
+  if (compression === 'none') return file;
+  const inflated = compression === 'gzip' ? createGunzip() : createZstd();
+  file.on('error', (error) => inflated.destroy(error));
+  return file.pipe(inflated);
+}
+
+function createZstd(): Transform {
+  const stream = new Decompress();
+  const transform = new Transform({
+    transform(chunk: Buffer, _, done) {
+      stream.ondata = (data) => void transform.push(Buffer.from(data));
+      try {
+        stream.push(chunk);
+        done();
+      } catch (error) {
+        done(error as Error);
+      }
+    },
+    flush(done) {
+      try {
+        stream.push(new Uint8Array(0), true);
+        done();
+      } catch (error) {
+        done(error as Error);
+      }
+    },
+  });
+  return transform;
+}
+
+function unreadable(input: Input, error: unknown): ImportError {
+  return error instanceof ImportError
+    ? error
+    : new ImportError(`${input.name}: it cannot be read as ${input.format}: ${wordsOf(error)}`);
+}

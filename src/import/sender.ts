@@ -1,0 +1,192 @@
+// Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not at all, is sent
+// again, as it is: its keys make that harmless. One that is too large is sent in halves.
+
+import { Agent as HttpAgent, request as httpRequest } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Lane } from './mapping.js';
+import { ImportError, type ImportOptions } from './options.js';
+
+/** What became of a batch. */
+export type Sent = {
+  readonly stored: number;
+  /** Those that were stored before, under the same keys. */
+  readonly repeats: number;
+  readonly refused: readonly Refused[];
+};
+/** `index`: of the record in its batch. */
+export type Refused = { readonly index: number; readonly reason: string };
+
+/** The import was told to stop while a request waited to be sent again. */
+export class Stopped extends Error {}
+
+export type Sender = {
+  /** Asks whether the service takes records for the environment. Throws ImportError if not. */
+  probe(): Promise<void>;
+  /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
+  send(lane: Lane, records: readonly string[]): Promise<Sent>;
+  /** Why requests wait now; undefined if they do not. */
+  waiting(): 'limits' | 'service' | undefined;
+  close(): void;
+};
+
+/** How long the service may be silent before a request is sent again. */
+const answerMs = 30_000;
+const firstPauseMs = 250;
+const pauseMsMax = 15_000;
+const freshTokenPauseMs = 200;
+/** After failing for this long nobody would know that the import stands still. */
+const failingMsMax = 15 * 60 * 1000;
+
+const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
+
+type Answer = {
+  readonly status: number;
+  readonly retryAfterMs: number | undefined;
+  readonly repeats: number;
+  readonly body: {
+    readonly err?: { readonly code?: string; readonly message?: string };
+    readonly errors?: readonly { readonly index: number; readonly message: string }[];
+  };
+};
+
+export function createSender(
+  { appId, url, writeKey, importToken }: Pick<ImportOptions, 'appId' | 'url' | 'writeKey' | 'importToken'>,
+  connections: number,
+  stop: AbortSignal,
+): Sender {
+  const isSecure = url.startsWith('https:');
+  const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
+  const waits = { limits: 0, service: 0 };
+
+  function headersOf(lane: Lane): Record<string, string> {
+    const basic = (name: string, password: string) =>
+      `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}`;
+    const authorization =
+      lane === 'messages'
+        ? basic(writeKey ?? appId, '')
+        : writeKey === undefined
+          ? undefined
+          : basic(appId, writeKey);
+    return {
+      'content-type': 'application/json',
+      ...(authorization === undefined ? {} : { authorization }),
+      ...(importToken === undefined ? {} : { 'sluice-import': importToken }),
+    };
+  }
+
+  function bodyOf(lane: Lane, records: readonly string[]): Buffer {
+    const list = records.join(',');
+    return Buffer.from(
+      lane === 'events' ? `{"app_id":${JSON.stringify(appId)},"events":[${list}]}` : `{"batch":[${list}]}`,
+    );
+  }
+
+  function post(lane: Lane, body: Buffer): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const headers = { ...headersOf(lane), 'content-length': body.length };
+      const send = isSecure ? httpsRequest : httpRequest;
+      const request = send(`${url}${paths[lane]}`, { method: 'POST', agent, headers }, (reply) => {
+        const parts: Buffer[] = [];
+        reply.on('data', (part: Buffer) => parts.push(part));
+        reply.on('error', reject);
+        reply.on('end', () => {
+          const text = Buffer.concat(parts).toString('utf8');
+          try {
+            const seconds = Number(reply.headers['retry-after']);
+            resolve({
+              status: reply.statusCode ?? 0,
+              retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
+              repeats: Number(reply.headers['sluice-repeats'] ?? 0),
+              body: JSON.parse(text) as Answer['body'],
+            });
+          } catch {
+            reject(new Error(`${url} answered ${reply.statusCode}, but not as this service does`));
+          }
+        });
+      });
+      request.setTimeout(answerMs, () => request.destroy(new Error('the service does not answer')));
+      request.on('error', reject);
+      request.end(body);
+    });
+  }
+
+  async function pause(kind: 'limits' | 'service', ms: number): Promise<void> {
+    waits[kind] += 1;
+    await wait(ms, undefined, { signal: stop }).catch(() => undefined);
+    waits[kind] -= 1;
+  }
+
+  /** The first answer that is not an invitation to come again. */
+  async function postUntilAnswered(lane: Lane, body: Buffer): Promise<Answer> {
+    const beganMs = performance.now();
+    for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
+      let reason: string;
+      if (stop.aborted) throw new Stopped();
+      try {
+        const answer = await post(lane, body);
+        if (answer.status === 429) {
+          await pause('limits', answer.retryAfterMs ?? pauseMs);
+          pauseMs = firstPauseMs;
+          continue;
+        }
+        if (answer.status < 500) return answer;
+        reason = answer.body.err?.message ?? `the service answers ${answer.status}`;
+      } catch (error) {
+        reason = (error as Error).message;
+      }
+      if (performance.now() - beganMs > failingMsMax)
+        throw new ImportError(`gave up after 15 minutes: ${reason}`);
+      await pause('service', pauseMs * (0.5 + Math.random()));
+    }
+  }
+
+  async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
+    const answer = await postUntilAnswered(lane, bodyOf(lane, records));
+    const { status, body, repeats } = answer;
+    if (status === 200 || body.errors !== undefined) {
+      const refused = (body.errors ?? []).map(({ index, message }) => ({ index, reason: message }));
+      return { stored: records.length - refused.length - repeats, repeats, refused };
+    }
+    const { code = '', message = `the service answers ${status}` } = body.err ?? {};
+    const concernsCaller = status === 401 || code === 'unknown_app_id' || code === 'not_found';
+    if (concernsCaller) throw new ImportError(message);
+    if (records.length === 1) return { stored: 0, repeats: 0, refused: [{ index: 0, reason: message }] };
+    const half = Math.ceil(records.length / 2);
+    const first = await send(lane, records.slice(0, half));
+    const second = await send(lane, records.slice(half));
+    return {
+      stored: first.stored + second.stored,
+      repeats: first.repeats + second.repeats,
+      refused: [
+        ...first.refused,
+        ...second.refused.map(({ index, reason }) => ({ index: index + half, reason })),
+      ],
+    };
+  }
+
+  async function probe(): Promise<void> {
+    let answer: Answer;
+    try {
+      answer = await post('events', bodyOf('events', []));
+      // A token that was made a moment ago may not have reached every process of the service.
+      for (let asked = 0; answer.status === 401 && asked < 10; asked++) {
+        await wait(freshTokenPauseMs);
+        answer = await post('events', bodyOf('events', []));
+      }
+    } catch (error) {
+      throw new ImportError(`--url ${url}: ${(error as Error).message}`);
+    }
+    const { code, message } = answer.body.err ?? {};
+    if (answer.status === 400 && code === 'empty') return;
+    if (answer.status < 500)
+      throw new ImportError(`--app-id ${appId}: ${message ?? `the service answers ${answer.status}`}`);
+  }
+
+  return {
+    probe,
+    send,
+    waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
+    close: () => agent.destroy(),
+  };
+}

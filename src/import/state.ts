@@ -1,0 +1,88 @@
+// Where an import is: for each file, by its content, the place up to which all rows are stored or refused, and the counts until
+// there. Written as a whole beside the old one and then put in its place, so a kill leaves one or the other. What was sent
+// after the last writing is sent again under the same keys.
+
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { wordsOf } from './inputs.js';
+import { ImportError } from './options.js';
+
+export type Counts = { read: number; stored: number; repeats: number; refused: number };
+
+export type FileState = Counts & {
+  name: string;
+  /** All rows up to here are done with. */
+  place: number;
+  done: boolean;
+};
+
+export type ImportState = {
+  readonly version: 1;
+  readonly app_id: string;
+  /** What the rows became: with another mapping the counts would not mean anything. */
+  readonly mapping: string;
+  /** The size of the rejects file that belongs to this state. */
+  rejects_bytes: number;
+  readonly files: Record<string, FileState>;
+};
+
+export type OpenedState = {
+  readonly state: ImportState;
+  /** Whether there was one, so that the rejects file belongs to it. */
+  readonly isOld: boolean;
+};
+
+/** Reads the state, or begins one. Throws ImportError if it is that of another import which got somewhere. */
+export function openState(path: string, appId: string, mapping: string): OpenedState {
+  const fresh: ImportState = { version: 1, app_id: appId, mapping, rejects_bytes: 0, files: {} };
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      throw new ImportError(`--state ${path}: ${wordsOf(error)}`);
+    return { state: fresh, isOld: false };
+  }
+  let state: ImportState | undefined;
+  try {
+    state = JSON.parse(text) as ImportState;
+  } catch {
+    state = undefined;
+  }
+  if (state?.version !== 1) throw new ImportError(`--state ${path}: it is not the state of an import`);
+  if (state.app_id === appId && state.mapping === mapping) return { state, isOld: true };
+  if (totalsOf(state).read > 0)
+    throw new ImportError(
+      `--state ${path}: it is that of an import into ${state.app_id} with other options; remove it or name another file`,
+    );
+  return { state: fresh, isOld: true };
+}
+
+export function writeState(path: string, state: ImportState): void {
+  const next = `${path}.next`;
+  const file = openSync(next, 'w', 0o600);
+  try {
+    writeSync(file, `${JSON.stringify(state)}\n`);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(next, path);
+}
+
+/** The state of a file, which begins with its first row. */
+export function fileState(state: ImportState, hash: string, name: string): FileState {
+  state.files[hash] ??= { name, place: 0, done: false, read: 0, stored: 0, repeats: 0, refused: 0 };
+  return state.files[hash] as FileState;
+}
+
+/** The counts of all files together. */
+export function totalsOf({ files }: ImportState): Counts {
+  const totals = { read: 0, stored: 0, repeats: 0, refused: 0 };
+  for (const { read, stored, repeats, refused } of Object.values(files)) {
+    totals.read += read;
+    totals.stored += stored;
+    totals.repeats += repeats;
+    totals.refused += refused;
+  }
+  return totals;
+}

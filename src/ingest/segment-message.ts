@@ -1,0 +1,294 @@
+// One message of Segment's protocol as records of ours: what its libraries send is mended as in a lenient environment, then
+// the records pass the checks of their kinds. Its messageId is their idempotency key. A user is the userId, as identity, or
+// else the user_id that the anonymousId maps to. Pure, except for the unique ids of events without a messageId.
+// @see https://segment.com/docs/connections/spec/
+
+import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
+import { lengths } from '../contract/limits.js';
+import { type Rejection, rejection } from '../contract/outcomes.js';
+import { userPropertiesFields } from '../contract/records.js';
+import type { SegmentType } from '../contract/segment.js';
+import { Compile, Type } from '../contract/typebox.js';
+import { cutToCodePoints, isLongerThan } from './code-points.js';
+import { type CheckedEvent, eventKind } from './event.js';
+import { eventIdOfKey } from './event-id.js';
+import { explain, refuseLoneSurrogates, wrongType } from './explain.js';
+import { identifyKind } from './identify.js';
+import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
+import type { IngestRecord } from './pack.js';
+import { checkProperties, type Properties } from './properties.js';
+import type { CheckContext, Checked } from './record-kind.js';
+import { completeTimestamp, readInstant, timestampOfEpochMs } from './timestamp.js';
+import { userPropertiesKind } from './user-properties.js';
+
+export type SegmentContext = CheckContext & {
+  readonly appId: string;
+  /** When the request was sent, by its sender's clock; undefined if it does not say. */
+  readonly sentMs: number | undefined;
+};
+
+/** What a message leaves behind: one record, or for some identifications two. */
+export type CheckedSegmentMessage = {
+  readonly user: Checked;
+  /** The user_id that it identifies. */
+  readonly identifies?: string;
+  readonly records: readonly IngestRecord[];
+};
+
+/** Checks a message of a type and encodes it. `mending` belongs to the request. */
+export function checkSegmentMessage(
+  type: SegmentType,
+  value: object,
+  context: SegmentContext,
+  mending: MendContext,
+): CheckedSegmentMessage | Rejection {
+  const message = value as Message;
+  if (context.surrogates) {
+    const reason = refuseLoneSurrogates(message);
+    if (reason !== undefined) return reason;
+  }
+  const found = usersOf(message);
+  if ('code' in found) return found;
+  const result = makers[type]({ message, context, mending, ...found });
+  return 'code' in result ? renamed(result, type) : result;
+}
+
+/** The instant of a time in any form that the libraries send; undefined if it is none. */
+export function readSegmentTime(value: unknown): number | undefined {
+  if (typeof value === 'number') return Number.isInteger(value) ? value : undefined;
+  if (typeof value !== 'string') return undefined;
+  return readInstant(completeTimestamp(value) ?? value);
+}
+
+type Message = Readonly<Record<string, unknown>>;
+type Input = {
+  readonly message: Message;
+  readonly context: SegmentContext;
+  readonly mending: MendContext;
+  readonly user: Checked;
+  /** The user_id of the anonymousId, if the message has both ids. */
+  readonly merged: string | undefined;
+};
+type Maker = (input: Input) => CheckedSegmentMessage | Rejection;
+
+const makers: Readonly<Record<SegmentType, Maker>> = {
+  track: (input) => eventOf(input, input.message.event),
+  // As the client library names page views and screen views.
+  page: (input) => eventOf(input, 'Page View', pick(input.message, 'name', 'category')),
+  screen: (input) => eventOf(input, 'Screen View', pick(input.message, 'category'), input.message.name),
+  identify,
+  alias,
+  group,
+};
+
+function eventOf(
+  { message, context, mending, user }: Input,
+  event: unknown,
+  more: Message = {},
+  screenName?: unknown,
+): CheckedSegmentMessage | Rejection {
+  const timestamp = timeOf(message, context);
+  if (typeof timestamp === 'object') return timestamp;
+  const properties = { ...objectOf(message.properties), ...more };
+  const described = describeContext(message.context);
+  if (described !== undefined && !Object.hasOwn(properties, 'context')) properties.context = described;
+  const mended = mendEvent(
+    {
+      event: event ?? undefined,
+      ...(user.userId === undefined ? { identity: user.identity } : { user_id: user.userId }),
+      session_id: sessionOf(message),
+      properties: objectOf(message.properties) === undefined ? message.properties : properties,
+      timestamp,
+      idempotency_key: message.messageId ?? undefined,
+    },
+    mending,
+  );
+  if ('code' in mended) return mended;
+  const checked = eventKind.check(withoutUndefined(mended.value), context);
+  if ('code' in checked) return checked;
+  return {
+    user,
+    records: [eventKind.encode(context.appId, withScreen(checked as CheckedEvent, screenName))],
+  };
+}
+
+/** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
+function withScreen(event: CheckedEvent, name: unknown): CheckedEvent {
+  if (typeof name !== 'string' || name === '') return event;
+  const screen_name = isLongerThan(name, lengths.propertyValueMax)
+    ? cutToCodePoints(name, lengths.propertyValueMax)
+    : name;
+  const properties = { ...event.fields.properties, screen_name };
+  return { ...event, fields: { ...event.fields, properties } };
+}
+
+function identify(input: Input): CheckedSegmentMessage | Rejection {
+  const { message, user, merged } = input;
+  const traits = objectOf(message.traits);
+  if (traits === undefined) return wrongType('traits', ['object'], message.traits);
+  if (merged === undefined) return propertiesOf(input, traits, '');
+  const identification = identificationOf(input, merged, user.identity);
+  if ('code' in identification || Object.keys(traits).length === 0) return identification;
+  // Two records cannot have one key.
+  const properties = propertiesOf(input, traits, '\0traits');
+  if ('code' in properties) return properties;
+  return { user, identifies: merged, records: [...identification.records, ...properties.records] };
+}
+
+function alias(input: Input): CheckedSegmentMessage | Rejection {
+  const previous = idOf(input.message, 'previousId');
+  if (typeof previous === 'object') return previous;
+  if (previous === undefined) return rejection('missing_field', 'previousId is required.', 'previousId');
+  if (input.user.identity === '') return rejection('missing_field', 'userId is required.', 'userId');
+  return identificationOf(input, userIdOfAnonymousId(previous), input.user.identity);
+}
+
+function group(input: Input): CheckedSegmentMessage | Rejection {
+  const groupId = idOf(input.message, 'groupId');
+  if (typeof groupId === 'object') return groupId;
+  if (groupId === undefined) return rejection('missing_field', 'groupId is required.', 'groupId');
+  const traits = objectOf(input.message.traits);
+  if (traits === undefined) return wrongType('traits', ['object'], input.message.traits);
+  const properties = Object.fromEntries(
+    Object.entries(traits).map(([name, value]) => [`group_${name}`, value]),
+  );
+  return propertiesOf(input, { ...properties, group_id: groupId }, '');
+}
+
+function identificationOf(
+  { message, context }: Input,
+  userId: string,
+  identity: string,
+): CheckedSegmentMessage | Rejection {
+  const checked = identifyKind.check({ user_id: userId, identity }, context);
+  if ('code' in checked) return checked;
+  const key = claimOf(message.messageId, context, '');
+  if ('code' in key) return key;
+  return { user: checked, records: [identifyKind.encode(context.appId, { ...checked, ...key })] };
+}
+
+const traitsValidator = Compile(Type.Object({ properties: userPropertiesFields.properties }));
+
+function propertiesOf(
+  { message, context, mending, user }: Input,
+  traits: Message,
+  keyEnd: string,
+): CheckedSegmentMessage | Rejection {
+  if (user.identity !== '') {
+    const identity = explain(identityValidator, { identity: user.identity });
+    if (identity !== undefined) return identity;
+  }
+  const mended = mendUserProperties({ properties: traits }, mending);
+  if ('code' in mended) return mended;
+  const reason = explain(traitsValidator, mended.value);
+  if (reason !== undefined) return reason;
+  const { properties } = mended.value as { properties: Properties };
+  const checked = checkProperties(properties, new Set());
+  if (typeof checked === 'object') return checked;
+  const key = claimOf(message.messageId, context, keyEnd);
+  if ('code' in key) return key;
+  return { user, records: [userPropertiesKind.encode(context.appId, { ...user, properties, ...key })] };
+}
+
+const identityValidator = Compile(Type.Object({ identity: userPropertiesFields.identity }));
+const keyValidator = Compile(
+  Type.Object({ messageId: Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }) }),
+);
+
+/** What a record of the message claims; without a messageId nothing, and it is never taken for a repeat. */
+function claimOf(
+  messageId: unknown,
+  { appId }: SegmentContext,
+  keyEnd: string,
+): { readonly claim?: string } | Rejection {
+  if (messageId === undefined || messageId === null) return {};
+  const reason = explain(keyValidator, { messageId });
+  if (reason !== undefined) return reason;
+  return { claim: eventIdOfKey(appId, `${messageId}${keyEnd}`, 'shared') };
+}
+
+function usersOf(message: Message): { user: Checked; merged: string | undefined } | Rejection {
+  const identity = idOf(message, 'userId');
+  if (typeof identity === 'object') return identity;
+  const anonymousId = idOf(message, 'anonymousId');
+  if (typeof anonymousId === 'object') return anonymousId;
+  const userId = anonymousId === undefined ? undefined : userIdOfAnonymousId(anonymousId);
+  if (identity !== undefined) return { user: { identity, userId: undefined }, merged: userId };
+  if (userId !== undefined) return { user: { identity: '', userId }, merged: undefined };
+  return rejection('missing_user', 'One of userId and anonymousId must be given.', 'userId');
+}
+
+/** An id as text. Libraries for typed languages send an empty one for none, and some callers a number. */
+function idOf(message: Message, name: string): string | undefined | Rejection {
+  const id = message[name];
+  if (id === undefined || id === null || id === '') return undefined;
+  if (typeof id === 'string') return id;
+  return Number.isSafeInteger(id) ? String(id) : wrongType(name, ['string'], id);
+}
+
+/** RudderStack's libraries send the session in the context. */
+function sessionOf(message: Message): string | undefined {
+  const session = objectOf(message.context)?.sessionId;
+  if (typeof session === 'string' && session !== '') return session;
+  return Number.isSafeInteger(session) ? String(session) : undefined;
+}
+
+/**
+ * When it happened. With sentAt only the difference between the sender's two times counts, so its clock may be wrong; a time
+ * after the sending counts as that of the sending. Without it the sender's clock is believed.
+ */
+function timeOf(message: Message, context: SegmentContext): string | undefined | Rejection {
+  const time = message.timestamp ?? message.originalTimestamp ?? undefined;
+  if (time === undefined) return undefined;
+  const calledMs = readSegmentTime(time);
+  if (calledMs === undefined) return rejection('invalid_timestamp', timeAdvice, 'timestamp');
+  const sentMs = readSegmentTime(message.sentAt) ?? context.sentMs;
+  if (sentMs === undefined) return timestampOfEpochMs(calledMs);
+  return timestampOfEpochMs(Math.max(0, context.nowMs - Math.max(0, sentMs - calledMs)));
+}
+
+const timeAdvice = 'timestamp must be RFC 3339 with offset, and a real date, or milliseconds since 1970.';
+
+/** The context as properties, without what has a place of its own or locates a person. */
+function describeContext(context: unknown): Message | undefined {
+  const given = objectOf(context);
+  if (given === undefined) return undefined;
+  const { traits: _, ip: __, sessionId: ___, ...described } = given;
+  return Object.keys(described).length === 0 ? undefined : described;
+}
+
+/** An object; an empty one for what is absent, and for PHP's empty array; undefined for anything else. */
+function objectOf(value: unknown): Record<string, unknown> | undefined {
+  if (value === undefined || value === null) return {};
+  if (Array.isArray(value)) return value.length === 0 ? {} : undefined;
+  return typeof value === 'object' ? (value as Record<string, unknown>) : undefined;
+}
+
+function pick(message: Message, ...names: readonly string[]): Message {
+  return Object.fromEntries(
+    names.flatMap((name) =>
+      typeof message[name] === 'string' && message[name] !== '' ? [[name, message[name]]] : [],
+    ),
+  );
+}
+
+function withoutUndefined(value: unknown): Message {
+  return Object.fromEntries(Object.entries(value as Message).filter(([, field]) => field !== undefined));
+}
+
+/** A reason in the names of the message's fields. */
+function renamed(reason: Rejection, type: SegmentType): Rejection {
+  if (reason.field === undefined) return reason;
+  const [first = '', ...rest] = reason.field.split('.');
+  const names: Readonly<Record<string, string>> = {
+    identity: 'userId',
+    user_id: 'anonymousId',
+    idempotency_key: 'messageId',
+    session_id: 'context.sessionId',
+    ...(type === 'identify' || type === 'group' ? { properties: 'traits' } : {}),
+  };
+  const name = names[first];
+  if (name === undefined) return reason;
+  const message = reason.message.replace(reason.field, [name, ...rest].join('.'));
+  return { ...reason, message, field: [name, ...rest].join('.') };
+}

@@ -1,0 +1,141 @@
+// A request of Segment's protocol, one message or a batch, as one group for the commit. Every message counts once towards the
+// limits of bulk requests, since the libraries gather what many calls recorded. Pure, like what it calls.
+
+import { commits, flattened } from '../contract/limits.js';
+import { type Rejection, rejection } from '../contract/outcomes.js';
+import { type SegmentType, segmentBatchSchema, segmentTypes } from '../contract/segment.js';
+import { Compile } from '../contract/typebox.js';
+import type { Suppressions } from '../suppression/suppressions.js';
+import type { Document } from './document.js';
+import { explain } from './explain.js';
+import type { Mending } from './mend.js';
+import { encodedRecords, type IngestRecord, packedBytesMax, recordBytesMax } from './pack.js';
+import type { ElementError, LimitedGroup } from './prepare.js';
+import type { Checked } from './record-kind.js';
+import { bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
+import { checkSegmentMessage, readSegmentTime } from './segment-message.js';
+import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
+
+export type PreparedSegment =
+  | {
+      readonly kind: 'refused';
+      readonly reason: Rejection;
+      /** Every bad message of a batch of which none is good. */
+      readonly errors?: readonly ElementError[];
+    }
+  | {
+      readonly kind: 'ready';
+      readonly submission: Submission<LimitedGroup>;
+      /** The number of records of each accepted message. */
+      readonly recordsOf: readonly number[];
+      /** The bad messages, which are left out. */
+      readonly errors: readonly ElementError[];
+      readonly mendings: ReadonlyMap<Mending, number>;
+    };
+
+/** The mendings that the protocol has in every message; the others lose something, so they are counted. */
+const usual: ReadonlySet<Mending> = new Set([
+  'boolean_property',
+  'nested_property',
+  'null_field',
+  'null_property',
+]);
+const counter = { name: 'segment' };
+const validator = Compile(segmentBatchSchema);
+
+/** Prepares a request; without a type it is a batch. Its document is an object. */
+export function prepareSegment(
+  document: Document,
+  type: SegmentType | undefined,
+  context: LimitContext & { readonly suppressions: Suppressions; readonly receivedMs: number },
+): PreparedSegment {
+  const { environment, receivedMs } = context;
+  const request = document.value as { readonly batch?: unknown; readonly sentAt?: unknown };
+  if (type === undefined) {
+    const reason = explain(validator, { batch: request.batch });
+    if (reason !== undefined) return { kind: 'refused', reason };
+  }
+  const messages = type === undefined ? (request.batch as readonly unknown[]) : [request];
+  const mendings = new Map<Mending, number>();
+  const mending = {
+    note: (found: Mending) => {
+      if (!usual.has(found)) mendings.set(found, (mendings.get(found) ?? 0) + 1);
+    },
+    longNumerals: document.longNumerals,
+    flattenedBytesLeft: flattened.segmentBytesMax,
+  };
+  const checks = {
+    appId: environment.appId,
+    surrogates: document.surrogates,
+    allowedIdentities: environment.allowedIdentities,
+    nowMs: receivedMs,
+    sentMs: readSegmentTime(request.sentAt),
+  };
+  const users: Checked[] = [];
+  /** With whom they identify. */
+  const named: Checked[] = [];
+  const records: (readonly IngestRecord[])[] = [];
+  const errors: ElementError[] = [];
+  let bytes = 0;
+  for (let index = 0; index < messages.length; index++) {
+    const message = messages[index];
+    const its = type ?? typeOf(message);
+    const checked =
+      typeof its === 'string' ? checkSegmentMessage(its, message as object, checks, mending) : its;
+    if ('code' in checked) {
+      errors.push({ index, ...checked });
+      continue;
+    }
+    const { user, identifies } = checked;
+    users.push(user);
+    named.push(identifies === undefined ? user : { identity: user.identity, userId: identifies });
+    records.push(checked.records);
+    for (const record of checked.records) bytes += recordBytesMax(record);
+  }
+  const [first] = errors;
+  if (first !== undefined && users.length === 0) {
+    const { index, ...reason } = first;
+    if (type !== undefined) return { kind: 'refused', reason };
+    const path = reason.field === undefined ? `batch.${index}` : `batch.${index}.${reason.field}`;
+    return { kind: 'refused', reason: rejection(reason.code, reason.message, path), errors };
+  }
+  if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes };
+  const limits = bulkLimits(counter, users.length, () => users, context);
+  const never = limits.find(({ cost, limit }) => cost > limit.max);
+  if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
+  const build = (kept?: readonly number[]) => {
+    const some = pickKept(users, kept);
+    const those = some.length === 0 ? [] : bulkLimits(counter, some.length, () => some, context);
+    const encoded = encodedRecords(pickKept(records, kept).flat());
+    return [{ limits: those, records: encoded, bytes: packedBytesMax(those, encoded) }];
+  };
+  const submission = createSubmission(context, selectUsers(named), build);
+  return { kind: 'ready', submission, recordsOf: records.map(({ length }) => length), errors, mendings };
+}
+
+function typeOf(message: unknown): SegmentType | Rejection {
+  if (typeof message !== 'object' || message === null || Array.isArray(message)) return notAnObject;
+  const { type } = message as { type?: unknown };
+  return segmentTypes.find((known) => known === type) ?? (type === undefined ? missingType : unknownType);
+}
+
+const notAnObject = rejection('invalid_type', 'A message must be an object.');
+const missingType = rejection('missing_field', 'type is required.', 'type');
+const unknownType = rejection(
+  'unknown_message_type',
+  `type must be one of ${segmentTypes.join(', ')}.`,
+  'type',
+);
+const tooManyBytes = rejection(
+  'too_long',
+  `The records of the request, as they are stored, have more than ${commits.groupBytesMax} bytes; send fewer in one request.`,
+  'batch',
+);
+
+function tooLargeForLimit({ name, cost, limit }: NamedLimit): Rejection {
+  return rejection(
+    'too_large_for_limit',
+    `The request counts ${cost}; the limit ${name} allows ${limit.max}.`,
+    'batch',
+  );
+}

@@ -1,0 +1,108 @@
+// What an answer means for the records of a request. Only the service's own word settles a record: what a proxy or a
+// wrong address answers is tried again.
+
+import { type OutcomeCode, outcomes } from '../contract/outcomes.js';
+import { producerLimits as limits } from './limits.js';
+import type { Answer } from './transport.js';
+
+export type ElementRefusal = {
+  readonly index: number;
+  readonly code: string;
+  readonly message: string;
+  readonly field?: string;
+};
+
+export type Verdict =
+  /** All of it is settled: these were refused, the others taken. */
+  | { readonly kind: 'settled'; readonly refusals: readonly ElementRefusal[] }
+  /** Refused as a whole, perhaps because of some of its records. */
+  | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
+  /** Some of its users have sent too much: they have to wait this long, others need not. */
+  | { readonly kind: 'users_limited'; readonly ms: number }
+  /** To be sent again, after at least as long as the service asked for. */
+  | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
+
+/** What is said about a request has its cause in how it is sent, or in the settings: no record is at fault. */
+const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
+  'invalid_framing',
+  'invalid_content_type',
+  'unsupported_encoding',
+  'invalid_encoding',
+  'not_found',
+  'method_not_allowed',
+  'unknown_app_id',
+  'unauthorized',
+]);
+
+export function judge(answer: Answer): Verdict {
+  const body = parseObject(answer.text);
+  if (answer.status === 200 && body !== undefined) return { kind: 'settled', refusals: readErrors(body) };
+  const error = errorOf(body);
+  if (error === undefined) return later(answer, codeOfFault(answer), faultOf(answer));
+  const { code, message, field } = error;
+  if (code === 'rate_limited' && headerOf(answer, 'ratelimit-policy').includes('"bulk_identity"')) {
+    return { kind: 'users_limited', ms: retryAfterMs(answer) };
+  }
+  if (aboutSending.has(code) || isForLater(code, answer.status)) return later(answer, code, message);
+  const refusals = readErrors(body as object);
+  if (refusals.length > 0) return { kind: 'settled', refusals };
+  return { kind: 'refused', code, message, ...(field === undefined ? {} : { field }) };
+}
+
+/** The service's own word about a refusal, if the answer is the service's. */
+export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'> | undefined {
+  const { err } = (body ?? {}) as { err?: { code?: unknown; message?: unknown; field?: unknown } };
+  if (typeof err?.code !== 'string') return undefined;
+  return {
+    code: err.code,
+    message: String(err.message ?? ''),
+    ...(typeof err.field === 'string' ? { field: err.field } : {}),
+  };
+}
+
+/** By the code, or by the status if a newer service has a code that is not known here. */
+function isForLater(code: string, status: number): boolean {
+  const known = Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode] : undefined;
+  return known === undefined ? status === 429 || status >= 500 : known.retry === 'later';
+}
+
+function later(answer: Answer, code: string, message: string): Verdict {
+  return { kind: 'later', ms: retryAfterMs(answer), code, message };
+}
+
+export function codeOfFault({ status, fault }: Answer): string {
+  return status === 0 ? (fault ?? 'no_answer') : `http_${status}`;
+}
+
+export function faultOf({ status, fault }: Answer): string {
+  return status === 0 ? `no answer came (${fault})` : `the answer ${status} is not from Sluice`;
+}
+
+/** Milliseconds that `Retry-After` asks for, in seconds or as a date; 0 when it asks for nothing. */
+export function retryAfterMs(answer: Answer): number {
+  const header = headerOf(answer, 'retry-after').trim();
+  if (header === '') return 0;
+  const ms = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
+  return ms > 0 ? Math.min(ms, limits.retryAfterMsMax) : 0;
+}
+
+function headerOf({ headers }: Answer, name: string): string {
+  return String(headers[name] ?? '');
+}
+
+function readErrors(body: object): ElementRefusal[] {
+  const { errors } = body as { errors?: unknown };
+  if (!Array.isArray(errors)) return [];
+  return errors.filter(
+    (error): error is ElementRefusal => Number.isSafeInteger(error?.index) && typeof error?.code === 'string',
+  );
+}
+
+export function parseObject(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,26 @@
+// How long to wait after failures in a row: twice as long each time, in part at random so that producers do not come back
+// together, and never shorter than the service asked for.
+
+import { producerLimits as limits } from './limits.js';
+
+export type Backoff = {
+  /** Milliseconds to wait after one more failure. `askedMs`: what the service asked for, or 0. */
+  fail(askedMs: number): number;
+  succeed(): void;
+};
+
+/** `random`: from 0 up to 1. */
+export function createBackoff(random: () => number = Math.random): Backoff {
+  let failures = 0;
+  return {
+    fail(askedMs) {
+      const fullMs = Math.min(limits.backoffMsMin * 2 ** failures, limits.backoffMsMax);
+      failures = Math.min(failures + 1, 30);
+      const ownMs = fullMs * (1 - random() / 2);
+      return askedMs > 0 ? Math.ceil(askedMs + Math.min(ownMs, askedMs / 4)) : Math.ceil(ownMs);
+    },
+    succeed() {
+      failures = 0;
+    },
+  };
+}

@@ -1,0 +1,23 @@
+// What the package `sluice-server` exports.
+
+export {
+  type DeleteOptions,
+  type Deletion,
+  type DeletionProgress,
+  type DeletionRequest,
+  SluiceError,
+  type UserToDelete,
+} from './deletion.js';
+export type { SluiceOptions } from './options.js';
+export type {
+  EventUser,
+  Identification,
+  Operation,
+  PropertyValue,
+  Timestamp,
+  TrackedEvent,
+  UserProperties,
+} from './records.js';
+export type { Dropped, Problem, Refusal } from './reports.js';
+export type { SignalOptions } from './signals.js';
+export { createSluice, type Sluice } from './sluice.js';

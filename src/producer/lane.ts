@@ -1,0 +1,139 @@
+// The queue of one lane. A user's records are all in one lane, and a lane sends one batch at a time, so the order per user
+// is kept while lanes send in parallel. Records of a user whose limit is reached stand apart and hold up nobody else.
+
+import type { Operation, QueuedRecord } from './records.js';
+
+export type LaneQueue = {
+  add(record: QueuedRecord): void;
+  /** Puts records of one user, and all others of that user that wait, apart for some time. */
+  park(records: readonly QueuedRecord[], untilMs: number): void;
+  isParked(user: string): boolean;
+  /** Puts a record that was chosen back to those of its parked user. */
+  rejoin(record: QueuedRecord): void;
+  /** Takes the records of the next request, in their order; none if nothing waits. */
+  choose(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[];
+  /** When the records of the next request should go, by the steady clock; undefined if none waits. */
+  dueAt(bounds: DueBounds): number | undefined;
+};
+
+export type DueBounds = {
+  readonly recordsMax: number;
+  readonly bytesMax: number;
+  readonly intervalMs: number;
+  /** Records of earlier flushes go at once. */
+  readonly generation: number;
+};
+
+/** `records`: in the order of the calls. */
+type Parked = { untilMs: number; readonly records: QueuedRecord[] };
+
+/** How many times the records of a batch are looked through for those of its operation. */
+const looksPerBatch = 4;
+
+export function createLaneQueue(): LaneQueue {
+  const parked = new Map<string, Parked>();
+  let waiting: QueuedRecord[] = [];
+  /** Of `waiting`, what was taken. */
+  let head = 0;
+  let bytes = 0;
+
+  /** The first records of a list that may share a request: of one operation, none past an earlier one of its user. */
+  function pick(list: readonly QueuedRecord[], from: number, recordsMax: number, bytesMax: number) {
+    const operation = list[from]?.operation as Operation;
+    const chosen: QueuedRecord[] = [];
+    const passed: QueuedRecord[] = [];
+    const blocked = new Set<string>();
+    let chosenBytes = 0;
+    let at = from;
+    const end = Math.min(list.length, from + looksPerBatch * recordsMax);
+    for (; at < end && chosen.length < recordsMax; at++) {
+      const record = list[at] as QueuedRecord;
+      // Users are not listed before one has to wait: usually all records are events.
+      const waits = record.operation !== operation || (blocked.size > 0 && blocked.has(record.user));
+      // Each identification is a request of its own, so one user can have only one under way.
+      const repeats = operation === 'identify' && chosen.some(({ user }) => user === record.user);
+      if (waits || repeats) {
+        blocked.add(record.user);
+        passed.push(record);
+        continue;
+      }
+      if (chosen.length > 0 && chosenBytes + record.bytes > bytesMax) break;
+      chosen.push(record);
+      chosenBytes += record.bytes + 1;
+    }
+    return { chosen, passed, at };
+  }
+
+  function chooseParked(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[] | undefined {
+    for (const [user, entry] of parked) {
+      if (entry.untilMs > nowMs) continue;
+      const { chosen, passed, at } = pick(entry.records, 0, recordsMax, bytesMax);
+      entry.records.splice(0, at, ...passed);
+      if (entry.records.length === 0) parked.delete(user);
+      return chosen;
+    }
+    return undefined;
+  }
+
+  /** The oldest that may go, and by when at the latest. */
+  function chooseWaiting(recordsMax: number, bytesMax: number): QueuedRecord[] {
+    if (head === waiting.length) return [];
+    const { chosen, passed, at } = pick(waiting, head, recordsMax, bytesMax);
+    for (const record of chosen) bytes -= record.bytes;
+    head = at - passed.length;
+    for (const [index, record] of passed.entries()) waiting[head + index] = record;
+    if (head > 1_000 && head * 2 > waiting.length) {
+      waiting = waiting.slice(head);
+      head = 0;
+    }
+    return chosen;
+  }
+
+  return {
+    add(record) {
+      const entry = parked.size === 0 ? undefined : parked.get(record.user);
+      if (entry !== undefined) {
+        entry.records.push(record);
+        return;
+      }
+      waiting.push(record);
+      bytes += record.bytes;
+    },
+    park(records, untilMs) {
+      const user = records[0]?.user as string;
+      const entry = parked.get(user) ?? { untilMs, records: [] };
+      entry.untilMs = untilMs;
+      entry.records.push(...records);
+      parked.set(user, entry);
+      const rest = waiting.slice(head);
+      waiting = [];
+      head = 0;
+      for (const record of rest) {
+        if (record.user !== user) waiting.push(record);
+        else {
+          bytes -= record.bytes;
+          entry.records.push(record);
+        }
+      }
+      entry.records.sort((a, b) => a.number - b.number);
+    },
+    isParked: (user) => parked.has(user),
+    rejoin(record) {
+      const { records } = parked.get(record.user) as Parked;
+      records.push(record);
+      records.sort((a, b) => a.number - b.number);
+    },
+    choose: (nowMs, recordsMax, bytesMax) =>
+      chooseParked(nowMs, recordsMax, bytesMax) ?? chooseWaiting(recordsMax, bytesMax),
+    dueAt({ recordsMax, bytesMax, intervalMs, generation }) {
+      let dueAt: number | undefined;
+      const oldest = waiting[head];
+      if (oldest !== undefined) {
+        const isFull = waiting.length - head >= recordsMax || bytes >= bytesMax;
+        dueAt = isFull || oldest.generation < generation ? 0 : oldest.takenAt + intervalMs;
+      }
+      for (const { untilMs } of parked.values()) dueAt = Math.min(dueAt ?? untilMs, untilMs);
+      return dueAt;
+    },
+  };
+}

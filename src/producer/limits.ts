@@ -1,0 +1,65 @@
+// The library's own bounds and defaults, beside those of the contract, and the relations between them.
+
+import { counts } from '../contract/lengths.js';
+import { bodies, waits } from '../contract/limits.js';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+export const producerLimits = {
+  /** Records and bytes of one request. It is sent when either is reached. */
+  batchRecordsMax: 500,
+  batchBytesMax: 1 * MiB,
+  /** A request holds at least one record, so no record is larger than this. */
+  recordBytesMax: 1 * MiB,
+  /** How long a record waits for others to be sent with. */
+  intervalMs: 500,
+  intervalMsMax: 60 * 60_000,
+  /** Requests under way at the same time. */
+  parallelRequests: 4,
+  parallelRequestsMax: 64,
+  /** Identifications of different users that one turn sends side by side: each is a request of its own. */
+  identificationsMax: 8,
+  /** Records and bytes that wait in memory; beyond it `track` lets its caller wait, or drops. */
+  queueRecordsMax: 50_000,
+  queueBytesMax: 64 * MiB,
+  /** Callers who do not wait may go beyond the bounds by this factor; then records are dropped in either case. */
+  queueOvershoot: 2,
+  /** Bodies of fewer bytes are not compressed. */
+  gzipBytesMin: 1 * KiB,
+  /** Time for one attempt. The service answers within 2 s; the rest is for the way. */
+  requestMs: 30_000,
+  backoffMsMin: 250,
+  backoffMsMax: 30_000,
+  /** A longer `Retry-After` counts as this. */
+  retryAfterMsMax: 60 * 60_000,
+  /** An answer is read up to this size. */
+  answerBytesMax: 16 * MiB,
+  closeMs: 10_000,
+  /** A timestamp in milliseconds below this is one in seconds: it would be in the first three years of 1970. */
+  timestampMsMin: 1e11,
+  /** The files of a spool: a new one is begun beyond this. */
+  spoolFileBytes: 4 * MiB,
+  /** What one write takes at most. */
+  spoolWriteBytes: 1 * MiB,
+  spoolBytesMax: 1024 * MiB,
+  /** How long the spool waits after a write has failed. */
+  spoolRetryMs: 1_000,
+  /** Between two looks at deletion requests. */
+  pollMsMin: 500,
+  pollMsMax: 5_000,
+  /** Without anybody who listens, one line about each kind of report is printed in this time. */
+  warnEveryMs: 60_000,
+} as const;
+
+function relation(holds: boolean, reason: string): void {
+  if (!holds) throw new Error(`limits contradict each other: ${reason}`);
+}
+
+const { batchBytesMax, recordBytesMax, batchRecordsMax } = producerLimits;
+relation(batchRecordsMax <= counts.bulkEventsMax, 'the service must take a whole batch');
+relation(batchRecordsMax <= counts.bulkUsersMax, 'the service must take a whole batch of users');
+relation(batchBytesMax + recordBytesMax + KiB <= bodies.bulkBytesMax, "a batch must fit the service's body");
+relation(recordBytesMax <= bodies.singleBytesMax, 'an identification is a request of its own');
+relation(producerLimits.queueBytesMax >= 4 * batchBytesMax, 'batches must be able to gather');
+relation(producerLimits.requestMs > waits.requestMsMax, 'an answer must be able to arrive');

@@ -1,0 +1,111 @@
+// The options of `createSluice`, checked and completed.
+
+import { producerLimits as limits } from './limits.js';
+import type { Dropped, Problem, Refusal } from './reports.js';
+
+export type SluiceOptions = {
+  /** Of the environment to send to. */
+  readonly appId: string;
+  /** The Sluice to send to, and so the data centre: `https://events.example.com`. */
+  readonly baseUrl: string;
+  /** For an environment that requires one. */
+  readonly writeKey?: string | undefined;
+  /** The account's API key, for `deleteUsers`; `appId` must then be that of Main Production. */
+  readonly apiKey?: string | undefined;
+  /** Milliseconds that a record waits for others to be sent with; default 500, 0 sends at once. */
+  readonly intervalMs?: number;
+  /** Records of one request, from 1 to 1000; default 500. */
+  readonly batchRecords?: number;
+  /** Requests under way at the same time; default 4. Records of one user are never in two of them. */
+  readonly parallelRequests?: number;
+  /** Whether bodies are compressed; default true. */
+  readonly gzip?: boolean;
+  /** Records that wait in memory; default 50,000. Their bytes are bounded too, at 64 MiB. */
+  readonly queueRecords?: number;
+  /** When the queue is full: `wait` (the default) lets callers wait who await the call, `drop` drops the record. */
+  readonly whenFull?: 'wait' | 'drop';
+  /** Folder of this process alone: what waits is kept there, survives a crash, and is sent by the next process. */
+  readonly spoolFolder?: string | undefined;
+  /** Whether each write to the spool is synced to disk, so that it survives a power cut too; default false. */
+  readonly spoolSync?: boolean;
+  /** Bytes that the spool may take; default 1 GiB. */
+  readonly spoolBytes?: number;
+  /** Milliseconds for one attempt to send; default 30,000. */
+  readonly requestMs?: number;
+  /** Records that the service refused for good. Without this or a listener a warning is printed. */
+  readonly onRefused?: (refusal: Refusal) => void;
+  /** Records that were given up: the queue was full, or the library was closed. */
+  readonly onDropped?: (dropped: Dropped) => void;
+  /** What keeps records from being sent now. They stay in the queue. */
+  readonly onProblem?: (problem: Problem) => void;
+};
+
+type Optional = 'writeKey' | 'apiKey' | 'spoolFolder';
+type Listeners = 'onRefused' | 'onDropped' | 'onProblem';
+
+/** The options with their defaults. */
+export type Settings = Required<Omit<SluiceOptions, Listeners | Optional>> & {
+  readonly [Name in Optional]: string | undefined;
+};
+
+/** Throws TypeError, which names the option, when one is wrong: a program that is set up wrongly should not start. */
+export function readOptions(given: SluiceOptions): Settings {
+  const settings: Settings = {
+    appId: text('appId', given.appId),
+    baseUrl: baseUrl(given.baseUrl),
+    writeKey: optionalText('writeKey', given.writeKey),
+    apiKey: optionalText('apiKey', given.apiKey),
+    intervalMs: number('intervalMs', given.intervalMs, limits.intervalMs, 0, limits.intervalMsMax),
+    batchRecords: number('batchRecords', given.batchRecords, limits.batchRecordsMax, 1, 1000),
+    parallelRequests: number(
+      'parallelRequests',
+      given.parallelRequests,
+      limits.parallelRequests,
+      1,
+      limits.parallelRequestsMax,
+    ),
+    gzip: given.gzip ?? true,
+    queueRecords: number('queueRecords', given.queueRecords, limits.queueRecordsMax, 1, 1e9),
+    whenFull: given.whenFull ?? 'wait',
+    spoolFolder: optionalText('spoolFolder', given.spoolFolder),
+    spoolSync: given.spoolSync ?? false,
+    spoolBytes: number('spoolBytes', given.spoolBytes, limits.spoolBytesMax, 2 * limits.spoolFileBytes, 1e15),
+    requestMs: number('requestMs', given.requestMs, limits.requestMs, 100, 10 * 60_000),
+  };
+  if (!['wait', 'drop'].includes(settings.whenFull)) throw new TypeError('whenFull must be wait or drop');
+  return settings;
+}
+
+function text(name: string, value: unknown): string {
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value);
+  if (typeof value !== 'string' || value === '') throw new TypeError(`${name} must be a text`);
+  return value;
+}
+
+function optionalText(name: string, value: unknown): string | undefined {
+  return value === undefined ? undefined : text(name, value);
+}
+
+function baseUrl(value: unknown): string {
+  const url = typeof value === 'string' ? parseUrl(value) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {
+    throw new TypeError('baseUrl must be an http or https address, such as https://events.example.com');
+  }
+  return url.href.replace(/\/+$/, '');
+}
+
+function parseUrl(value: string): URL | undefined {
+  try {
+    return new URL(value);
+  } catch {
+    return undefined;
+  }
+}
+
+function number(name: string, value: unknown, usual: number, min: number, max: number): number {
+  if (value === undefined) return usual;
+  if (typeof value !== 'number' || !(value >= min && value <= max)) {
+    throw new TypeError(`${name} must be a number from ${min} to ${max}`);
+  }
+  return value;
+}

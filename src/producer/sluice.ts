@@ -1,0 +1,231 @@
+// The library for servers: calls are taken at once, gathered and sent. A table of contents.
+
+import { type DeleteOptions, type Deletion, deleteUsers, type UserToDelete } from './deletion.js';
+import { createLanes } from './lanes.js';
+import { producerLimits as limits } from './limits.js';
+import { readOptions, type SluiceOptions } from './options.js';
+import {
+  createRecorder,
+  type Identification,
+  type QueuedRecord,
+  type TrackedEvent,
+  type Unsendable,
+  type UserProperties,
+} from './records.js';
+import { createReporter, type ReportName, type Reports } from './reports.js';
+import { closeOnSignals, type SignalOptions } from './signals.js';
+import { createSpool, type Spool } from './spool.js';
+import { createTransport } from './transport.js';
+
+export type Sluice = {
+  /**
+   * Records an event. Returns at once. The promise settles when the next call may come: at once while there is room in the
+   * queue, and with a spool when the record is in its file. Whoever sends much awaits it. It never rejects.
+   */
+  track<T = TrackedEvent['properties']>(event: TrackedEvent<T>): Promise<void>;
+  /** Gives an anonymous user of the client library an identity. As `track`. */
+  identify(identification: Identification): Promise<void>;
+  /** Sets properties of a user, for past and future events. As `track`. */
+  addUserProperties<T = UserProperties['properties']>(user: UserProperties<T>): Promise<void>;
+  /** Sends what waits now; settles when the service has answered for all of it. */
+  flush(): Promise<void>;
+  /**
+   * Takes no more calls, sends what waits, and ends what is under way after `deadlineMs` (10 s). Settles with whether
+   * everything was answered for. What was not is dropped, or stays in the spool. Calls after the first get its promise.
+   */
+  close(deadlineMs?: number): Promise<boolean>;
+  /** Closes at a signal (SIGTERM and SIGINT), and then lets the signal end the process. Returns how to undo that. */
+  closeOnSignals(options?: SignalOptions): () => void;
+  /** Deletes users, however many, and tells how far it is. Nothing happens before the first look at it. */
+  deleteUsers(users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>, options?: DeleteOptions): Deletion;
+  on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
+  off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
+  /** Records in memory that the service has not answered for. */
+  readonly waitingRecords: number;
+};
+
+const taken = Promise.resolve();
+
+/** Makes a client; one serves a whole process. Throws TypeError when an option is wrong, and when the spool is in use. */
+export function createSluice(options: SluiceOptions): Sluice {
+  const settings = readOptions(options);
+  const reporter = createReporter();
+  if (options.onRefused !== undefined) reporter.on('refused', options.onRefused);
+  if (options.onDropped !== undefined) reporter.on('dropped', options.onDropped);
+  if (options.onProblem !== undefined) reporter.on('problem', options.onProblem);
+  const transport = createTransport({
+    baseUrl: settings.baseUrl,
+    requestMs: settings.requestMs,
+    connectionsMax: settings.parallelRequests * limits.identificationsMax,
+  });
+  const recorder = createRecorder(Date.now);
+  const lanes = createLanes({ settings, transport, reporter, onSettled });
+  const spool =
+    settings.spoolFolder === undefined
+      ? undefined
+      : createSpool({
+          folder: settings.spoolFolder,
+          sync: settings.spoolSync,
+          reporter,
+          onSpace: openRoom,
+        });
+  /** In memory and not settled. */
+  let records = 0;
+  let bytes = 0;
+  let room: { readonly promise: Promise<void>; readonly open: () => void } | undefined;
+  let loading: Promise<void> | undefined;
+  let closed: Promise<boolean> | undefined;
+  let isStopped = false;
+  let droppedUntold: 'queue_full' | 'closed' | undefined;
+  let droppedCount = 0;
+
+  function hold(record: QueuedRecord): void {
+    records++;
+    bytes += record.bytes;
+    lanes.add(record);
+  }
+
+  function onSettled(record: QueuedRecord): void {
+    records--;
+    bytes -= record.bytes;
+    spool?.forget(record);
+    openRoom();
+    loadMore();
+  }
+
+  function openRoom(): void {
+    if (room === undefined || (isFull(1) && !isStopped)) return;
+    room.open();
+    room = undefined;
+  }
+
+  /** Whether memory holds as much as it should, times a factor. */
+  function isMemoryFull(factor: number): boolean {
+    return records >= factor * settings.queueRecords || bytes >= factor * limits.queueBytesMax;
+  }
+
+  /** Whether no more should be taken, and with a factor, no more may be taken from those who do not wait. */
+  function isFull(factor: number): boolean {
+    if (spool === undefined) return isMemoryFull(factor);
+    const beyondBytes = (factor - 1) * limits.queueBytesMax;
+    return (
+      spool.bytes + spool.unwrittenBytes >= settings.spoolBytes + beyondBytes ||
+      spool.unwrittenBytes >= factor * limits.queueBytesMax
+    );
+  }
+
+  function take(record: QueuedRecord | Unsendable): Promise<void> {
+    if (closed !== undefined) return drop('closed');
+    if ('reason' in record) {
+      const { operation, reason } = record;
+      reporter.tell('refused', { operation, record: {}, ...reason });
+      return taken;
+    }
+    if (isFull(settings.whenFull === 'drop' ? 1 : limits.queueOvershoot)) return drop('queue_full');
+    if (spool === undefined) {
+      hold(record);
+      return isFull(1) ? roomToCome() : taken;
+    }
+    const fits = !spool.isBehind && !isMemoryFull(1);
+    if (fits) hold(record);
+    const kept = spool.keep(record, fits);
+    loadMore();
+    return isFull(1) && settings.whenFull === 'wait' ? roomToCome().then(() => kept) : kept;
+  }
+
+  function roomToCome(): Promise<void> {
+    if (settings.whenFull === 'drop') return taken;
+    if (room === undefined) {
+      let open: () => void = () => undefined;
+      const promise = new Promise<void>((settle) => {
+        open = settle;
+      });
+      room = { promise, open };
+    }
+    return room.promise;
+  }
+
+  /** Told once for all records of a turn of the event loop. */
+  function drop(reason: 'queue_full' | 'closed'): Promise<void> {
+    droppedCount++;
+    if (droppedUntold === undefined) {
+      droppedUntold = reason;
+      setImmediate(() => {
+        const count = droppedCount;
+        droppedUntold = undefined;
+        droppedCount = 0;
+        reporter.tell('dropped', { count, reason });
+      });
+    }
+    return taken;
+  }
+
+  /** Loads from the spool while memory is at most half full. */
+  function loadMore(): void {
+    if (loading !== undefined || spool === undefined || !spool.isBehind) return;
+    if (isStopped || isMemoryFull(0.5)) return;
+    loading = load(spool).finally(() => {
+      loading = undefined;
+      loadMore();
+    });
+  }
+
+  async function load(from: Spool): Promise<void> {
+    try {
+      await from.load(hold);
+    } catch (error) {
+      const { code = 'spool', message } = error as NodeJS.ErrnoException;
+      reporter.tell('problem', { code, message: `the spool cannot be read: ${message}` });
+      await new Promise((settle) => setTimeout(settle, limits.spoolRetryMs));
+    }
+  }
+
+  async function flush(): Promise<void> {
+    while (spool?.isBehind && !isStopped) {
+      loadMore();
+      // Memory is full: something has to be answered first.
+      await (loading ?? lanes.flush());
+    }
+    await lanes.flush();
+  }
+
+  async function close(deadlineMs: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<void>((settle) => {
+      timer = setTimeout(settle, deadlineMs);
+    });
+    await Promise.race([flush(), deadline]);
+    clearTimeout(timer);
+    isStopped = true;
+    lanes.stop();
+    transport.close();
+    openRoom();
+    const left = records;
+    if (spool !== undefined) {
+      await loading;
+      return spool.close();
+    }
+    if (left > 0) reporter.tell('dropped', { count: left, reason: 'deadline' });
+    return left === 0;
+  }
+
+  return {
+    track: (event) => take(recorder.track(event as TrackedEvent)),
+    identify: (identification) => take(recorder.identify(identification)),
+    addUserProperties: (user) => take(recorder.addUserProperties(user as UserProperties)),
+    flush,
+    close(deadlineMs = limits.closeMs) {
+      closed ??= close(deadlineMs);
+      return closed;
+    },
+    closeOnSignals(signalOptions) {
+      return closeOnSignals((deadlineMs) => this.close(deadlineMs), signalOptions);
+    },
+    deleteUsers: (users, deleteOptions) => deleteUsers(settings, transport, users, deleteOptions),
+    on: reporter.on,
+    off: reporter.off,
+    get waitingRecords() {
+      return records;
+    },
+  };
+}

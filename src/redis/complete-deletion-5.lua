@@ -1,0 +1,16 @@
+-- Marks a deletion request complete: stores its document with the evidence, removes its targets, and notes that its account
+-- wants to be called. One step, so that a crash loses no callback. May be called again, and never reopens a completed
+-- request. ClickHouse has the document already: a Redis that is emptied right afterwards must come back with what callers
+-- were told.
+--
+-- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  targets of the request
+--       4  present while the append-only file has to be rewritten   5  requests with a callback that is due (set)
+-- ARGV  1  request id   2  its document   3  its member in the pending requests   4  '1' if a callback is due
+-- Returns 1 when this call completed it, else 0.
+
+if redis.call('ZREM', KEYS[2], ARGV[3]) == 0 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('DEL', KEYS[3])
+redis.call('SET', KEYS[4], '1')
+if ARGV[4] == '1' then redis.call('SADD', KEYS[5], ARGV[1]) end
+return 1

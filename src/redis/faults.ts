@@ -1,0 +1,20 @@
+// The one place where the faults of Redis get a kind. Redis gives its errors no code but the first word of their text.
+
+/**
+ * `full`: there is no memory; nothing was written. `refused`: nothing was written, for another reason that Redis gives
+ * before a script's first write. `unknown_script`: Redis has to be told the script's text; it has not run. `broken`: the
+ * script failed, perhaps after a write. `no_answer`: the fault is of the way there; the command may have been carried out.
+ */
+export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'no_answer';
+
+const refusals =
+  /^(?:MISCONF|LOADING|READONLY|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|Too many Cluster redirections)\b/;
+
+/** What kind of fault the rejection of a command is. */
+export function classifyRedisFault(error: unknown): RedisFault {
+  const message = error instanceof Error ? error.message : '';
+  if (/^OOM\b/.test(message)) return 'full';
+  if (refusals.test(message)) return 'refused';
+  if (message.startsWith('NOSCRIPT')) return 'unknown_script';
+  return message.startsWith('ERR') ? 'broken' : 'no_answer';
+}

@@ -1,0 +1,23 @@
+// What Redis's servers use, as metrics: memory, and the append-only file on their disk.
+
+import { redisServer } from '../metrics.js';
+import { type Redis, serversOf } from './client.js';
+
+/** Sets the gauges of every server. */
+export async function observeServers(redis: Redis): Promise<void> {
+  const servers = await serversOf(redis);
+  const told = await Promise.all(servers.map((server) => server.info('memory', 'persistence')));
+  for (const gauge of Object.values(redisServer)) gauge.reset();
+  for (const [at, info] of told.entries()) {
+    const labels = { server: String(at) };
+    const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
+    redisServer.memoryBytes.set(labels, Number(value('used_memory')));
+    redisServer.memoryBytesMax.set(labels, Number(value('maxmemory')));
+    redisServer.fileBytes.set(labels, Number(value('aof_current_size')));
+    const isOk =
+      value('aof_enabled') === '1' &&
+      value('aof_last_write_status') === 'ok' &&
+      value('aof_last_bgrewrite_status') === 'ok';
+    redisServer.fileOk.set(labels, isOk ? 1 : 0);
+  }
+}

@@ -1,0 +1,22 @@
+// Redis's log of slow commands keeps the first bytes of their arguments, and so identities. The embedded Redis keeps none;
+// any other server's is emptied with each deletion.
+
+import { describeError, type Log } from '../log.js';
+import type { SingleRedis } from './client.js';
+import { classifyRedisFault } from './faults.js';
+
+/**
+ * Empties the logs of these servers. Settles also if one may not be told to: its operator has forbidden the command and
+ * has to answer for that log. Rejects when one does not answer.
+ */
+export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): Promise<void> {
+  const answers = await Promise.allSettled(servers.map((server) => server.slowlog('RESET')));
+  for (const answer of answers) {
+    if (answer.status === 'fulfilled') continue;
+    if (classifyRedisFault(answer.reason) === 'no_answer') throw answer.reason;
+    log.warn(
+      { error: describeError(answer.reason) },
+      'redis refuses SLOWLOG RESET: its slow log may hold identities, switch it off',
+    );
+  }
+}

@@ -1,0 +1,54 @@
+-- Stores a deletion request with its list of users, if its account has room for another pending one. If the account has
+-- named an earlier request by the same reference, nothing is stored. One step, so that a request is never half stored, and
+-- of two that come at once with one reference only one is.
+--
+-- KEYS  1  epoch   2  deletion requests (hash)   3  pending requests (sorted set by time)
+--       4  list of users of the request   5  requests to mirror (set)
+--       6  requests whose targets ClickHouse does not have yet (set)   7  requests by account and time (sorted set)
+--       8  the reference: hash of the list that came with it, and request id
+-- ARGV  1  epoch of the deployment   2  request id   3  its document   4  its list   5  account id
+--       6  pending requests an account may have   7  hash of its list; empty without a reference
+--       8  milliseconds that a reference is remembered
+-- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
+-- another deployment's Redis, and the id of the earlier request when the reference came with the same list.
+
+local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local unmirrored_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local epoch, id, document, list, account_id, pending_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local list_hash, reference_ms = ARGV[7], ARGV[8]
+
+if redis.call('GET', epoch_key) ~= epoch then return -2 end
+local earlier = list_hash ~= '' and redis.call('GET', reference_key)
+if earlier then
+  local gap = string.find(earlier, ' ', 1, true)
+  local earlier_id = string.sub(earlier, gap + 1)
+  local kept = redis.call('HGET', requests_key, earlier_id)
+  local state = kept and cjson.decode(kept).state or 'ended'
+  -- One that is never carried out has to be submitted again, and may keep its name.
+  if state ~= 'targets_lost' and state ~= 'ended' then
+    if string.sub(earlier, 1, gap - 1) == list_hash then return earlier_id end
+    return -1
+  end
+end
+local pending = 0
+for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do
+  if string.sub(member, 1, #account_id + 1) == account_id .. ' ' then pending = pending + 1 end
+end
+if pending >= pending_max then return 0 end
+-- Requests are carried out and listed in the order in which they came, even if the clock was set back.
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local score = now
+local last = redis.call('ZRANGE', pending_key, -1, -1, 'WITHSCORES')[2]
+if last then score = math.max(score, tonumber(last) + 1) end
+local listed_at = now
+local newest = redis.call('ZREVRANGEBYLEX', listed_key, '[' .. account_id .. '!', '[' .. account_id .. ' ', 'LIMIT', 0, 1)[1]
+if newest then listed_at = math.max(listed_at, tonumber(string.match(newest, ' (%d+) ')) + 1) end
+redis.call('SET', list_key, list)
+redis.call('HSET', requests_key, id, document)
+redis.call('ZADD', pending_key, string.format('%.0f', score), account_id .. ' ' .. id)
+redis.call('ZADD', listed_key, 0, account_id .. ' ' .. string.format('%014.0f', listed_at) .. ' ' .. id)
+redis.call('SADD', unmirrored_key, id)
+redis.call('SADD', unkept_key, id)
+if list_hash ~= '' then redis.call('SET', reference_key, list_hash .. ' ' .. id, 'PX', reference_ms) end
+return 1

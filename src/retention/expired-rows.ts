@@ -1,0 +1,178 @@
+// Which rows of an environment are over: events that were accepted longer ago than it retains them, and what it knows of users
+// who have sent no event since. By the time of acceptance, not the time of the event, which the caller chooses: otherwise a
+// load of old history would be deleted as soon as it is stored.
+//
+// A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
+// a user goes last, when nothing younger of that user is left: without it a deletion would not find the rest, and a later
+// identification of the same user_id would merge it with somebody else.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { storedTable } from '../clickhouse/tables.js';
+import type { Place } from '../deletion/places.js';
+
+/** Environments that retain equally long, and the time of acceptance below which their rows are over. */
+export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
+
+/** Sets of names in ClickHouse's memory. A restart empties them; nothing is then in them, so nothing is deleted. */
+export type ExpiredUsers = {
+  /** A name that occurs only in the texts of this run's mutations. */
+  readonly mark: string;
+  /** Users without events since the cutoff, by the names that rows have. */
+  readonly names: string;
+  /** user_ids of users of whom nothing is younger than the cutoff. */
+  readonly userIds: string;
+};
+
+/** Begins the names of the tables and marks of all runs. */
+export const namePrefix = 'retention_run_';
+
+const events = storedTable('events');
+const properties = storedTable('user_properties');
+const identifications = storedTable('user_identities');
+
+/** Groups environments by how long they retain. */
+export function retainedOf(
+  environments: Iterable<{ readonly app_id: string; readonly retain_days?: number }>,
+  nowMs: number,
+): Retained[] {
+  const byDays = new Map<number, string[]>();
+  for (const { app_id, retain_days: days } of environments) {
+    if (days === undefined) continue;
+    if (!/^\d+$/.test(app_id)) throw new Error('an app_id is not decimal');
+    byDays.set(days, [...(byDays.get(days) ?? []), app_id]);
+  }
+  const dayMs = 24 * 60 * 60 * 1000;
+  return [...byDays].map(([days, appIds]) => ({ appIds, cutoffMs: nowMs - days * dayMs }));
+}
+
+function compared(retained: readonly Retained[], column: string, comparison: '<' | '>='): string {
+  const conditions = retained.map(({ appIds, cutoffMs }) => {
+    const list = appIds.map((appId) => `'${appId}'`).join(', ');
+    return `(app_id IN (${list}) AND ${column} ${comparison} fromUnixTimestamp64Milli(${Math.floor(cutoffMs)}, 'UTC'))`;
+  });
+  return `(${conditions.join(' OR ')})`;
+}
+
+/** Finds the users who are over. To be called before anything is deleted. */
+export async function findExpiredUsers(
+  client: ClickHouseClient,
+  retained: readonly Retained[],
+  run: string,
+): Promise<ExpiredUsers> {
+  const mark = `${namePrefix}${run}`;
+  const users: ExpiredUsers = { mark, names: `${mark}_names`, userIds: `${mark}_user_ids` };
+  const inMemory = 'SETTINGS persistent = 0';
+  for (const table of [users.names, users.userIds])
+    await client.command({ query: `CREATE TABLE ${table} (name String) ENGINE = Set ${inMemory}` });
+  const isOver = compared(retained, 'received_at', '<');
+  const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
+  const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
+    FROM ${identifications} WHERE app_id IN (${appIds}) GROUP BY app_id, user_id`;
+  // A row has an identity or a user_id.
+  const withUser = (rows: string) => `SELECT r.app_id AS app_id, r.identity AS identity, r.user_id AS user_id,
+      multiIf(r.identity != '', concat('i', r.identity), m.merged_identity != '', concat('i', m.merged_identity),
+        concat('u', ifNull(toString(r.user_id), ''))) AS merged_user
+    FROM (${rows}) AS r LEFT ANY JOIN (${merged}) AS m ON r.app_id = m.app_id AND assumeNotNull(r.user_id) = m.user_id`;
+  const usersOf = (rows: string) => `SELECT app_id, merged_user FROM (${withUser(rows)})`;
+  const isKept = compared(retained, 'received_at', '>=');
+  const recentEvents = `SELECT DISTINCT app_id, identity, user_id FROM ${events} WHERE ${isKept}`;
+  const recentRows = `${recentEvents}
+    UNION DISTINCT SELECT app_id, identity, user_id FROM ${properties} WHERE ${isKept}
+    UNION DISTINCT SELECT app_id, '' AS identity, toNullable(user_id) AS user_id FROM ${identifications} WHERE ${isKept}
+    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '>=')}`;
+  const candidates = `SELECT DISTINCT app_id, identity, user_id FROM ${properties} WHERE ${isOver}
+    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '<')}`;
+  await client.command({
+    query: `INSERT INTO ${users.names} SELECT DISTINCT ${nameOfRow} FROM (${withUser(candidates)})
+      WHERE (app_id, merged_user) NOT IN (${usersOf(recentEvents)})`,
+  });
+  await client.command({
+    query: `INSERT INTO ${users.userIds} SELECT concat(app_id, ' u', toString(user_id)) FROM (${merged})
+      WHERE (app_id, concat('i', merged_identity)) NOT IN (${usersOf(recentRows)})`,
+  });
+  return users;
+}
+
+const nameOfRow =
+  "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
+
+/** The predicate of what is over in a table. */
+export function expiredPredicate(
+  place: Place,
+  retained: readonly Retained[],
+  { mark, names, userIds }: ExpiredUsers,
+  database: string,
+): string {
+  const isMarked = `notEmpty('${mark}')`;
+  if (place === 'failed_events') {
+    const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
+    return `${compared(retained, 'failed_at', '<')} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
+  }
+  const isOver = compared(retained, 'received_at', '<');
+  if (place === events) return `${isOver} AND ${isMarked}`;
+  if (place === identifications)
+    return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${database}.${userIds} AND ${isMarked}`;
+  return `${isOver} AND ${nameOfRow} IN ${database}.${names} AND ${isMarked}`;
+}
+
+/** How many rows are over, by environment. */
+export async function countExpired(
+  client: ClickHouseClient,
+  place: Place,
+  predicate: string,
+): Promise<ReadonlyMap<string, number>> {
+  const result = await client.query({
+    query: `SELECT app_id, count() AS rows FROM ${place} WHERE ${predicate} GROUP BY app_id`,
+    format: 'JSONEachRow',
+  });
+  const rows = await result.json<{ app_id: string; rows: string | number }>();
+  return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
+}
+
+const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toInt64(${segment}), 'UTC'))`;
+
+/** The partitions before that of a segment in which nothing but markers would be left. */
+export async function findWholePartitions(
+  client: ClickHouseClient,
+  place: Place,
+  predicate: string,
+  beforeSegment: string,
+): Promise<string[]> {
+  const result = await client.query({
+    query: `SELECT toString(month) AS partition FROM (
+        SELECT ${partitionOf('segment')} AS month, countIf(app_id != '') AS rows, countIf(app_id != '' AND ${predicate}) AS expired
+        FROM ${place} GROUP BY month
+      ) WHERE rows = expired AND rows > 0 AND month < ${partitionOf('{beforeSegment:UInt64}')} ORDER BY month`,
+    query_params: { beforeSegment },
+    format: 'JSONEachRow',
+  });
+  return (await result.json<{ partition: string }>()).map(({ partition }) => partition);
+}
+
+export function inPartition(partition: string): string {
+  return `${partitionOf('segment')} = ${partition} AND app_id != ''`;
+}
+
+export async function dropPartition(
+  client: ClickHouseClient,
+  place: Place,
+  partition: string,
+): Promise<void> {
+  if (!/^\d{6}$/.test(partition)) throw new Error('a partition is not a month');
+  await client.command({
+    query: `ALTER TABLE ${place} DROP PARTITION ${partition}`,
+    clickhouse_settings: { max_partition_size_to_drop: '0' },
+  });
+}
+
+/** Drops the sets of all runs. To be called when their mutations have ended. */
+export async function dropExpiredUsers(client: ClickHouseClient): Promise<void> {
+  const result = await client.query({
+    query:
+      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
+    query_params: { prefix: namePrefix },
+    format: 'JSONEachRow',
+  });
+  for (const { name } of await result.json<{ name: string }>())
+    await client.command({ query: `DROP TABLE IF EXISTS ${name} SYNC` });
+}

@@ -1,0 +1,59 @@
+// What administrators and compliance callers may ask: whether a user is suppressed, and how many users of an account are.
+
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { createNameHasher, inEnvironment, type User } from './names.js';
+
+export type SuppressionOfUser = {
+  readonly suppressed: boolean;
+  /** Since when. */
+  readonly since?: string;
+  /** Where, if not in all environments of the account. */
+  readonly app_ids?: readonly string[];
+};
+
+export async function lookUpUser(
+  redis: Redis,
+  secret: string,
+  accountId: string,
+  appIds: readonly string[],
+  user: User,
+): Promise<SuppressionOfUser> {
+  const name = createNameHasher(secret, accountId).textOf(user);
+  const names = [name, ...appIds.map((appId) => inEnvironment(name, appId))];
+  const [everywhere, ...somewhere] = await redis.hmget(registryKeys.suppressedNames(accountId), ...names);
+  const found = [everywhere, ...somewhere].flatMap((value) => value ?? []);
+  if (found.length === 0) return { suppressed: false };
+  const sinceUs = Math.min(...found.map((value) => Number(value.slice(0, value.indexOf(' ')))));
+  const since = new Date(sinceUs / 1000).toISOString();
+  if (everywhere != null) return { suppressed: true, since };
+  return { suppressed: true, since, app_ids: appIds.filter((_, i) => somewhere[i] != null) };
+}
+
+export type SuppressionCounts = {
+  /** Users that submissions named. */
+  readonly users: number;
+  /** Their names, and those of whom they are merged with. */
+  readonly names: number;
+  /** Records of theirs that were answered and not stored. */
+  readonly records: number;
+};
+
+export async function countSuppressed(
+  redis: Redis,
+  accountId: string,
+  appIds: readonly string[],
+): Promise<SuppressionCounts> {
+  const [users, names, records] = await Promise.all([
+    redis.hget(registryKeys.suppressions, `users:${accountId}`),
+    redis.hlen(registryKeys.suppressedNames(accountId)),
+    appIds.length === 0
+      ? []
+      : redis.hmget(registryKeys.counts, ...appIds.map((appId) => `${appId}:suppressed`)),
+  ]);
+  return {
+    users: Number(users ?? 0),
+    names,
+    records: records.reduce((sum, count) => sum + Number(count ?? 0), 0),
+  };
+}

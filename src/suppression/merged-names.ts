@@ -1,0 +1,91 @@
+// Who else is suppressed with the users that a submission names: the whole merged user, as a deletion understands it. An
+// identity takes all user_ids that were identified by it first. A user_id takes its identity and the other user_ids of
+// that identity. Each in its environment. What the users are called is in a temporary table of ClickHouse, which ends with
+// its session, and never in the text of a statement.
+
+import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { storedTable } from '../clickhouse/tables.js';
+import type { Suppressed } from './change.js';
+import { inEnvironment, type NameHasher, type User } from './names.js';
+
+/** The names that are merged with these users in any of the environments, each with the name of the user as its root. */
+export async function findMergedNames(
+  client: ClickHouseClient,
+  appIds: readonly string[],
+  users: readonly User[],
+  hasher: NameHasher,
+): Promise<Suppressed[]> {
+  if (appIds.length === 0) return [];
+  const identities = new Set(users.flatMap(({ identity }) => identity ?? []));
+  const userIds = new Set(users.flatMap(({ userId }) => userId ?? []));
+  const found: Suppressed[] = [];
+  /** The roots of identities that a named user_id has, by environment. */
+  const rootsOf = new Map<string, string[]>();
+  const placeOf = (appId: string, identity: string) => `${appId} ${identity}`;
+
+  for (const { app_id, user_id, identity } of await readMerged(
+    client,
+    appIds,
+    [...identities],
+    [...userIds],
+  )) {
+    if (identities.has(identity))
+      found.push([inEnvironment(hasher.textOf({ userId: user_id }), app_id), hasher.textOf({ identity })]);
+    if (!userIds.has(user_id)) continue;
+    const root = hasher.textOf({ userId: user_id });
+    found.push([inEnvironment(hasher.textOf({ identity }), app_id), root]);
+    const place = placeOf(app_id, identity);
+    rootsOf.set(place, [...(rootsOf.get(place) ?? []), root]);
+  }
+  if (rootsOf.size === 0) return found;
+  const linked = new Set([...rootsOf.keys()].map((place) => place.slice(place.indexOf(' ') + 1)));
+  for (const { app_id, user_id, identity } of await readMerged(client, appIds, [...linked], [])) {
+    const name = inEnvironment(hasher.textOf({ userId: user_id }), app_id);
+    for (const root of rootsOf.get(placeOf(app_id, identity)) ?? []) found.push([name, root]);
+  }
+  return found;
+}
+
+type Merged = { readonly app_id: string; readonly user_id: string; readonly identity: string };
+
+/** The user_ids that were ever identified by these identities, and these user_ids, each with the identity that stands. */
+async function readMerged(
+  client: ClickHouseClient,
+  appIds: readonly string[],
+  identities: readonly string[],
+  userIds: readonly string[],
+): Promise<Merged[]> {
+  const identifications = storedTable('user_identities');
+  const session_id = randomUUID();
+  await client.command({
+    query: 'CREATE TEMPORARY TABLE suppressing (identity String, user_id Nullable(UInt64))',
+    session_id,
+  });
+  try {
+    await client.insert({
+      table: 'suppressing',
+      values: [
+        ...identities.map((identity) => ({ identity, user_id: null })),
+        ...userIds.map((user_id) => ({ identity: '', user_id })),
+      ],
+      format: 'JSONEachRow',
+      session_id,
+      clickhouse_settings: { async_insert: 0 },
+    });
+    const result = await client.query({
+      query: `SELECT app_id, toString(user_id) AS user_id, argMin(identity, (segment, commit_number, row_number)) AS identity
+        FROM ${identifications} WHERE app_id IN ({appIds:Array(String)}) AND user_id IN (
+          SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})
+            AND identity IN (SELECT identity FROM suppressing WHERE user_id IS NULL)
+          UNION ALL SELECT assumeNotNull(user_id) FROM suppressing WHERE user_id IS NOT NULL
+        ) GROUP BY app_id, user_id`,
+      query_params: { appIds },
+      format: 'JSONEachRow',
+      session_id,
+    });
+    return await result.json<Merged>();
+  } finally {
+    await client.command({ query: 'DROP TEMPORARY TABLE IF EXISTS suppressing', session_id });
+  }
+}

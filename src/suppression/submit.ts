@@ -1,0 +1,119 @@
+// Suppressing users, or freeing them. When it settles it holds for every record that is sent from then on, in every API
+// process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
+
+import { readRegistry } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { suppressions } from '../contract/limits.js';
+import type { CrashPoint } from '../crash-point.js';
+import { readOldestOutstanding } from '../deletion/outstanding.js';
+import type { Target } from '../deletion/targets.js';
+import {
+  areFree,
+  areSuppressed,
+  type ChangeOptions,
+  freeNames,
+  raiseShards,
+  type Suppressed,
+  suppressNames,
+} from './change.js';
+import { findMergedNames } from './merged-names.js';
+import { mirrorSuppressions } from './mirror.js';
+import { createNameHasher, inEnvironment, type User } from './names.js';
+
+export type SuppressOptions = ChangeOptions & {
+  readonly clickhouse: ClickHouseClient;
+  readonly secret: string;
+  readonly crash: CrashPoint;
+};
+
+/** What was accepted before is not stored yet, so nobody knows whom the users were merged with. */
+export class NotStoredYet extends Error {
+  constructor() {
+    super('records that were accepted before are not stored yet');
+  }
+}
+
+/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it meanwhile. */
+export class ChangeLost extends Error {
+  constructor() {
+    super('the change of the suppressions is not in Redis any more');
+  }
+}
+
+/**
+ * Suppresses users, each with whom it is merged. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded; the
+ * users themselves may then be suppressed already.
+ */
+export async function suppressUsers(
+  options: SuppressOptions,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<void> {
+  const { redis, clickhouse, secret, crash } = options;
+  const hasher = createNameHasher(secret, accountId);
+  const users = targets.map(userOf);
+  const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
+  await suppressNames(options, accountId, named);
+  crash('suppressed');
+  // From here on no identification of these users is stored, so what is stored up to the fences is all there is.
+  const { fences } = await raiseShards(options);
+  crash('suppression_raised');
+  await untilStored(options, fences);
+  const merged = await findMergedNames(clickhouse, await appIdsOf(options, accountId), users, hasher);
+  await suppressNames(options, accountId, merged);
+  await raiseShards(options);
+  crash('suppression_resolved');
+  await mirrorSuppressions(redis, clickhouse);
+  if (!(await areSuppressed(options, accountId, [...named, ...merged]))) throw new ChangeLost();
+}
+
+/** Frees users from every suppression that reaches them. Others that are suppressed for the same reason are freed too. */
+export async function freeUsers(
+  options: SuppressOptions,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<void> {
+  const { redis, clickhouse, secret } = options;
+  const hasher = createNameHasher(secret, accountId);
+  const appIds = await appIdsOf(options, accountId);
+  const names = targets.flatMap((target) => {
+    const name = hasher.textOf(userOf(target));
+    return [name, ...appIds.map((appId) => inEnvironment(name, appId))];
+  });
+  await freeNames(options, accountId, names);
+  await raiseShards(options);
+  await mirrorSuppressions(redis, clickhouse);
+  if (!(await areFree(options, accountId, names))) throw new ChangeLost();
+}
+
+export function userOf(target: Target): User {
+  const text = target.slice(1);
+  return target.startsWith('i') ? { identity: text } : { userId: text };
+}
+
+export async function appIdsOf(
+  { redis }: Pick<ChangeOptions, 'redis'>,
+  accountId: string,
+): Promise<string[]> {
+  const { environments } = await readRegistry(redis);
+  return [...environments.values()]
+    .filter((environment) => environment.account_id === accountId)
+    .map(({ app_id }) => app_id);
+}
+
+async function untilStored(
+  { redis, epoch, shards }: ChangeOptions,
+  fences: readonly string[],
+): Promise<void> {
+  const giveUpAt = performance.now() + suppressions.storedMsMax;
+  for (;;) {
+    const oldest = await readOldestOutstanding(redis, epoch, shards);
+    const isStored = (number: string | undefined, shard: number) =>
+      number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
+    if (oldest.every(isStored)) return;
+    if (performance.now() > giveUpAt) throw new NotStoredYet();
+    await new Promise((resolve) => setTimeout(resolve, storedCheckEveryMs));
+  }
+}
+
+const storedCheckEveryMs = 25;

@@ -1,0 +1,470 @@
+// The client library in real Chromium, in pages that replace the browser's functions, empty or fill their storage, and
+// forbid what they can. None of this reaches the page, and each event arrives once, for the right user.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { BrowserContext, CDPSession, Page } from 'playwright-core';
+import { withoutBrowser } from '../../harness/browser.js';
+import { until } from '../../harness/wait.js';
+import { snippet } from '../../src/client/web/snippet.js';
+import { type ClientRig, type PageOptions, startClientRig, warningsOf } from '../support/client-page.js';
+import type { SentMessage } from '../support/collect-front.js';
+
+type User = { readonly userId: string; readonly identity?: string };
+
+/** A page, run without the help of scripts of the driver's: those use what the page has replaced. */
+type HostilePage = {
+  readonly page: Page;
+  /** Settles with what the code answers; rejects when it throws. */
+  run<T>(code: string): Promise<T>;
+  user(): Promise<User>;
+  libraryIn(): Promise<void>;
+};
+
+/** Before all other scripts of a page: notes what reaches the page of the library's faults. */
+const trap = `<script>{
+  const note = ({ message, reason, violatedDirective }) =>
+    (window.trapped = window.trapped || []).push(String(message || reason || violatedDirective));
+  for (const type of ['error', 'unhandledrejection', 'securitypolicyviolation']) addEventListener(type, note, true);
+}</script>`;
+
+describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => {
+  let rig: ClientRig;
+  before(async () => {
+    rig = await startClientRig();
+  });
+  after(() => rig?.stop());
+
+  async function open(options: PageOptions): Promise<HostilePage> {
+    const head = options.html === undefined ? { head: trap + (options.head ?? '') } : {};
+    const page = await rig.open({ ...options, ...head, wait: false });
+    const opened = drive(page, await page.context().newCDPSession(page));
+    if (options.wait !== false) await opened.libraryIn();
+    return opened;
+  }
+
+  /** Leaves the page, which must not have seen anything of the library's faults. */
+  async function leave({ page, run }: HostilePage): Promise<void> {
+    assert.deepEqual(await run('window.trapped || []'), []);
+    await page.goto('about:blank');
+  }
+
+  /** What was sent for an environment; what was sent again counts once, as it was sent first. */
+  function sentOnce(appId: string): SentMessage[] {
+    const messages = rig.front.batches(appId).flatMap((batch) => batch.messages);
+    return [...new Map(messages.reverse().map((message) => [message.id, message])).values()].reverse();
+  }
+
+  /** Exactly these events are stored, each for its identity, or the anonymous user's id. */
+  async function arrived(appId: string, expected: readonly (readonly [event: string, user: User])[]) {
+    const rows = await rig.stored(appId, expected.length);
+    const shown = rows.map((row) => [row.event, row.identity === '' ? row.user_id : row.identity]);
+    const due = expected.map(([event, user]) => [event, user.identity ?? user.userId]);
+    assert.deepEqual(shown.sort(), due.sort());
+    // Stored under an identity, it tells its user id no more.
+    const sent = sentOnce(appId).filter(({ type }) => type === 'event');
+    assert.deepEqual(
+      sent.map((message) => [message.event, message.user_id]).sort(),
+      expected.map(([event, user]) => [event, user.userId]).sort(),
+    );
+    return rows;
+  }
+
+  /** Network that is away until the test says otherwise. */
+  function network(appId: string) {
+    const state = { away: true };
+    rig.front.treat(appId, () => (state.away ? 'cut' : 'pass'));
+    return state;
+  }
+
+  /** Calls every operation; all of it arrives, and the page sees no fault. */
+  async function isServed(hostile: HostilePage, appId: string): Promise<void> {
+    const { run } = hostile;
+    const anonymous = await hostile.user();
+    await run(`sluice.addEventProperties({ plan: 'free' }); sluice.track('First', { a: 1 });
+      sluice.identify('ada@example.com'); sluice.addUserProperties({ b: 2 }); sluice.flush()`);
+    const ada = await hostile.user();
+    assert.deepEqual(ada, { userId: anonymous.userId, identity: 'ada@example.com' });
+    await run(`sluice.resetIdentity(); sluice.removeEventProperty('plan'); sluice.track('Second')`);
+    const next = await hostile.user();
+    await until(() => sentOnce(appId).length >= 5, { deadlineMs: 30_000, what: 'the messages are sent' });
+    await run(`sluice.track('Leaving')`);
+    await leave(hostile);
+    const rows = await arrived(appId, [
+      ['Page View', anonymous],
+      ['First', anonymous],
+      ['Second', next],
+      ['Leaving', next],
+    ]);
+    const properties = new Map(rows.map((row) => [row.event, row.properties]));
+    assert.deepEqual(properties.get('First'), { a: '1', plan: 'free' });
+    assert.deepEqual(properties.get('Second'), {});
+    assert.equal(properties.get('Page View')?.title, 'Shop');
+    for (const row of rows) assert.ok(Math.abs(row.time_ms - Date.now()) < 120_000, row.event);
+    const types = sentOnce(appId).map(({ type }) => type);
+    assert.deepEqual(types.sort(), ['event', 'event', 'event', 'event', 'identify', 'user_properties']);
+  }
+
+  describe('that replaces what browsers bring', { concurrency: 1 }, () => {
+    const broken = `{ throw new Error('of the page') }`;
+    const ofEveryObject = (name: string) =>
+      `Object.defineProperty(Object.prototype, '${name}', Object.assign(Object.create(null),
+        { configurable: true, get() ${broken}, set() ${broken} }))`;
+
+    /** HTML before the snippet. */
+    const before: Readonly<Record<string, string>> = {
+      'elements named like what a document has': `
+        <img name="cookie"><form name="title"></form><form name="referrer"></form><form name="addEventListener"></form>
+        <form name="visibilityState"></form><form name="prerendering"></form><form name="head"></form>`,
+      'a form named sluice': '<form name="sluice"></form>',
+      'Array.from of MooTools': `<script>Array.from = (item) => item == null ? [] :
+        typeof item != 'string' && typeof item.length == 'number' ? [].slice.call(item) : [item]</script>`,
+      'no Request': '<script>delete window.Request</script>',
+      'random numbers that throw': `<script>Crypto.prototype.getRandomValues = () => ${broken}</script>`,
+      'locks that throw': `<script>LockManager.prototype.request = () => ${broken}</script>`,
+      'locks that are denied': `<script>LockManager.prototype.request = () => Promise.reject(new Error('denied'))</script>`,
+      'a Date.now that stands still': `<script>{ const ms = Date.now(); Date.now = () => ms }</script>`,
+      'a Date of a test library': `<script>{ const Real = Date, ms = Real.now(); window.Date = class extends Real {
+        constructor(...parts) { super(...(parts.length === 0 ? [ms] : parts)) }
+        static now() { return ms }
+      } }</script>`,
+      'a function that every object has, named get': '<script>Object.prototype.get = () => 5</script>',
+    };
+    for (const [what, head] of Object.entries(before)) {
+      test(`(${what}, before the library) it works`, async (t) => {
+        const appId = rig.newAppId(t);
+        await isServed(await open({ appId, head, pageViews: true }), appId);
+      });
+    }
+
+    /** What is run once the library is there. */
+    const after: Readonly<Record<string, string>> = {
+      'Date, fetch and timers replaced': `window.Date = function () ${broken}; Date.now = () => 5;
+        window.fetch = () => ${broken}; window.setTimeout = window.clearTimeout = () => ${broken};
+        window.AbortController = function () ${broken}; navigator.sendBeacon = () => ${broken}`,
+      'a Date that stands still': 'Date.now = () => 1e12',
+      'accessors of every object that throw': ['get', 'value', 'writable', 'status', 'identity', 'signal']
+        .map(ofEveryObject)
+        .join(';'),
+      'values of every object': `for (const name of ['get', 'set', 'value', 'writable', 'enumerable', 'keepalive',
+        'headers', 'status', 'identity', 'timedOut', 'own', 'foo']) Object.prototype[name] = 'of every object'`,
+      'random numbers, locks and Array.from that throw': `Crypto.prototype.getRandomValues = () => ${broken};
+        LockManager.prototype.request = () => ${broken}; Array.from = () => ${broken}`,
+      'a console that throws': `console.warn = () => ${broken}; sluice.track(''); Object.defineProperty(window, 'localStorage', { get() ${broken} })`,
+    };
+    for (const [what, code] of Object.entries(after)) {
+      test(`(${what}, afterwards) it works`, async (t) => {
+        const appId = rig.newAppId(t);
+        const hostile = await open({ appId, pageViews: true });
+        await hostile.run(`${code}; 0`);
+        await isServed(hostile, appId);
+      });
+    }
+
+    test('(accessors of every object, before the library) it works', async (t) => {
+      const appId = rig.newAppId(t);
+      const names = ['get', 'value', 'writable', 'set', 'identity', 'status', 'optedOut', 'persisted', 'key'];
+      // Such as a page's own script needs for itself: it reads nothing of the kind.
+      const head = `<script>for (const name of ${JSON.stringify(names)}) {
+        let kept; Object.defineProperty(Object.prototype, name, Object.assign(Object.create(null),
+          { configurable: true, get() { return kept }, set(value) { kept = value } })) }</script>`;
+      await isServed(await open({ appId, head, pageViews: true }), appId);
+    });
+
+    test('that demands trusted types it works with the snippet', async (t) => {
+      const appId = rig.newAppId(t);
+      const origin = rig.front.url;
+      const script = snippet({ appId, baseUrl: origin, intervalMs: 100 });
+      const html = `<title>Shop</title>${trap.replace('<script>', '<script nonce="n0">')}<script nonce="n0">${script}</script>`;
+      const policy = `default-src 'none'; script-src 'nonce-n0' ${origin}; connect-src ${origin};
+        require-trusted-types-for 'script'; trusted-types sluice`.replace(/\s+/g, ' ');
+      const hostile = await open({ appId, html, headers: { 'content-security-policy': policy } });
+      await isServed(hostile, appId);
+    });
+  });
+
+  describe('that empties or fills its storage', { concurrency: 1 }, () => {
+    const fill = `for (let size = 1 << 22; size >= 1; size >>= 1) {
+      try { for (let n = 0; ; n++) localStorage.setItem('fill' + size + '-' + n, 'x'.repeat(size)) } catch {}
+    }`;
+
+    for (const [what, then] of [
+      ['goes on', (page: HostilePage) => page.run(`sluice.track('Of the next')`)],
+      ['is left', () => undefined],
+    ] as const) {
+      test(`an event that could not be sent still arrives for its former user (the page ${what})`, async (t) => {
+        const appId = rig.newAppId(t);
+        const state = network(appId);
+        const context = await rig.browser.newContext();
+        const page = await open({ appId, context });
+        await page.run(`sluice.identify('ada@example.com'); sluice.track('Logout')`);
+        const ada = await page.user();
+        await until(() => sentOnce(appId).length >= 2, { deadlineMs: 20_000, what: 'sending was tried' });
+        await page.run('localStorage.clear()');
+        await then(page);
+        const next = what === 'goes on' ? await page.user() : undefined;
+        await leave(page);
+        state.away = false;
+        const later = await open({ appId, context });
+        await later.run(`sluice.track('Later')`);
+        const visitor = await later.user();
+        assert.equal(visitor.identity, undefined);
+        assert.notEqual(visitor.userId, ada.userId);
+        if (next !== undefined) assert.deepEqual(next, visitor);
+        await arrived(appId, [
+          ['Logout', ada],
+          ...(next === undefined ? [] : [['Of the next', next] as const]),
+          ['Later', visitor],
+        ]);
+        await leave(later);
+      });
+    }
+
+    test('a visitor who has opted out stays so, and who opts in afterwards is a new user', async (t) => {
+      const appId = rig.newAppId(t);
+      const context = await rig.browser.newContext();
+      const page = await open({ appId, context });
+      await page.run(`sluice.identify('ada@example.com'); sluice.track('Before'); sluice.flush()`);
+      const ada = await page.user();
+      await arrived(appId, [['Before', ada]]);
+      await page.run(`sluice.optOut(); localStorage.clear(); sluice.track('Out'); sluice.flush()`);
+      await leave(page);
+      const later = await open({ appId, context, wait: false });
+      await later.run(`sluice.track('Out too'); sluice.flush()`);
+      assert.equal(await later.run('sluice.userId'), undefined);
+      await later.run(`sluice.optIn(); sluice.track('In')`);
+      const visitor = await later.user();
+      assert.equal(visitor.identity, undefined);
+      assert.notEqual(visitor.userId, ada.userId);
+      await arrived(appId, [
+        ['Before', ada],
+        ['In', visitor],
+      ]);
+      await leave(later);
+    });
+
+    for (const [what, lose] of [
+      ['localStorage', (page: HostilePage) => page.run('localStorage.clear()')],
+      ['cookies', (_: HostilePage, context: BrowserContext) => context.clearCookies()],
+    ] as const) {
+      test(`a choice survives the loss of ${what} while no page is open, and so does the next one`, async (t) => {
+        const appId = rig.newAppId(t);
+        const context = await rig.browser.newContext();
+        const page = await open({ appId, context });
+        const empty = await open({ appId, context, html: '<title>No library</title>', wait: false });
+        await page.run('sluice.optOut()');
+        await leave(page);
+        await lose(empty, context);
+        const out = await open({ appId, context, wait: false });
+        await out.run(`sluice.track('Out'); sluice.flush()`);
+        await out.run('sluice.optIn()');
+        await leave(out);
+        await lose(empty, context);
+        const back = await open({ appId, context, optedOut: true });
+        await back.run(`sluice.track('In'); sluice.flush()`);
+        await arrived(appId, [['In', await back.user()]]);
+        await leave(back);
+      });
+    }
+
+    test('when it is full, the user, what was recorded before and the last choice are kept', async (t) => {
+      const appId = rig.newAppId(t);
+      const state = network(appId);
+      const context = await rig.browser.newContext();
+      const page = await open({ appId, context });
+      const warnings = warningsOf(page.page);
+      await page.run(`sluice.identify('ada@example.com'); sluice.track('Before')`);
+      const ada = await page.user();
+      await page.run(fill);
+      await page.run(`sluice.track('While full', { text: 'x'.repeat(1000) })`);
+      state.away = false;
+      await page.run('sluice.flush()');
+      await arrived(appId, [
+        ['Before', ada],
+        ['While full', ada],
+      ]);
+      await leave(page);
+      assert.deepEqual(
+        warnings.filter((line) => /localStorage/.test(line)).length,
+        1,
+        'one warning of the storage',
+      );
+      const next = await open({ appId, context });
+      assert.deepEqual(await next.user(), ada);
+      await next.run(`sluice.optOut(); sluice.track('Out')`);
+      await leave(next);
+      const last = await open({ appId, context, wait: false });
+      await last.run(`sluice.track('Out too'); sluice.flush()`);
+      await last.run(`sluice.optIn(); sluice.identify('ada@example.com')`);
+      const back = await last.user();
+      assert.notEqual(back.userId, ada.userId, 'who opted out is forgotten');
+      // The next user takes more room than there is, and what makes room is filled at once.
+      state.away = true;
+      await last.run(`${fill}; sluice.identify('somebody.with.a.longer.address@example.com'); ${fill}`);
+      await leave(last);
+      state.away = false;
+      const after = await open({ appId, context });
+      const visitor = await after.user();
+      for (const { userId } of [ada, back])
+        assert.notEqual(visitor.userId, userId, 'who has left is not back');
+      await after.run(`sluice.track('Later'); sluice.flush()`);
+      await arrived(appId, [
+        ['Before', ada],
+        ['While full', ada],
+        ['Later', visitor],
+      ]);
+      await leave(after);
+    });
+
+    test('whose storage silently stores nothing, events arrive, with one warning', async (t) => {
+      const appId = rig.newAppId(t);
+      const page = await open({
+        appId,
+        head: '<script>Storage.prototype.setItem = () => {}</script>',
+        wait: false,
+      });
+      const warnings = warningsOf(page.page);
+      rig.front.treat(
+        appId,
+        (
+          (requests) => () =>
+            requests++ === 0 ? 'cut' : 'pass'
+        )(0),
+      );
+      await page.libraryIn();
+      await page.run(`sluice.identify('ada@example.com'); sluice.track('First'); sluice.track('Second')`);
+      const ada = await page.user();
+      await arrived(appId, [
+        ['First', ada],
+        ['Second', ada],
+      ]);
+      await page.run(`sluice.track('Third')`);
+      await leave(page);
+      await arrived(appId, [
+        ['First', ada],
+        ['Second', ada],
+        ['Third', ada],
+      ]);
+      assert.ok(warnings.filter((line) => /localStorage is full or denied/.test(line)).length <= 1);
+    });
+  });
+
+  describe('with several tabs', { concurrency: 1 }, () => {
+    test('one that is opted out by default does not touch what waits in another tab', async (t) => {
+      const appId = rig.newAppId(t);
+      const state = network(appId);
+      const context = await rig.browser.newContext();
+      const page = await open({ appId, context });
+      const names = Array.from({ length: 20 }, (_, n) => `E${n}`);
+      await page.run(`for (const name of ${JSON.stringify(names)}) sluice.track(name)`);
+      const user = await page.user();
+      const other = await open({ appId, context, optedOut: true, wait: false });
+      await other.run(`sluice.track('Out'); sluice.flush()`);
+      await until(() => rig.front.batches(appId).length >= 2, {
+        deadlineMs: 20_000,
+        what: 'sending was tried',
+      });
+      await other.run('sluice.flush()');
+      await leave(other);
+      await leave(page);
+      state.away = false;
+      const next = await open({ appId, context });
+      await next.run('sluice.flush()');
+      await arrived(
+        appId,
+        names.map((name) => [name, user]),
+      );
+      await leave(next);
+    });
+
+    test('three that add global event properties at once keep all of them, and respect a removal', async (t) => {
+      const appId = rig.newAppId(t);
+      const context = await rig.browser.newContext();
+      const tabs = [
+        await open({ appId, context }),
+        await open({ appId, context }),
+        await open({ appId, context }),
+      ] as const;
+      const each = 60;
+      const at = Date.now() + 500;
+      // All 180 in as little time as the cookie takes.
+      await Promise.all(
+        tabs.map(({ run }, tab) =>
+          run(`new Promise((resolve) => {
+            let n = 0;
+            const add = () => {
+              for (const end = Math.min(n + 3, ${each}); n < end; n++) sluice.addEventProperties({ ['t${tab}n' + n]: n });
+              if (n < ${each}) setTimeout(add, 1); else resolve();
+            };
+            setTimeout(add, ${at} - Date.now());
+          })`),
+        ),
+      );
+      const count = `document.cookie.split(/[;&]/).filter((pair) => /t\\dn\\d+:/.test(pair)).length`;
+      for (const tab of tabs) {
+        await until(async () => (await tab.run(count)) === 3 * each, {
+          deadlineMs: 10_000,
+          what: 'the cookie holds all of them',
+        });
+      }
+      const addedBy = (tab: number) => Array.from({ length: each }, (_, n) => `t${tab}n${n}`);
+      const all = [0, 1, 2].flatMap(addedBy).sort();
+      for (const [tab, { run }] of tabs.entries()) await run(`sluice.track('All ${tab}')`);
+      await tabs[1].run(`sluice.removeEventProperty('t0n0')`);
+      for (const [tab, { run }] of tabs.entries()) await run(`sluice.track('But one ${tab}')`);
+      await tabs[2].run('sluice.clearEventProperties()');
+      // Nobody brings them back, for as long as each looks again after what it has added.
+      for (const tab of tabs) {
+        await until(async () => !/sluice_\d+=/.test(await tab.run<string>('document.cookie')), {
+          deadlineMs: 10_000,
+          what: 'the cookie is gone',
+        });
+      }
+      for (const [tab, { run }] of tabs.entries()) await run(`sluice.track('None ${tab}')`);
+      const user = await tabs[0].user();
+      const kinds = [
+        ['All', all],
+        ['But one', all.filter((key) => key !== 't0n0')],
+        ['None', []],
+      ] as const;
+      const rows = await arrived(
+        appId,
+        kinds.flatMap(([kind]) => [0, 1, 2].map((tab) => [`${kind} ${tab}`, user] as const)),
+      );
+      for (const [kind, keys] of kinds) {
+        for (const row of rows.filter(({ event }) => event.startsWith(kind))) {
+          assert.deepEqual(Object.keys(row.properties).sort(), keys, row.event);
+        }
+      }
+      for (const tab of tabs) await leave(tab);
+    });
+  });
+});
+
+function drive(page: Page, session: CDPSession): HostilePage {
+  async function run<T>(expression: string): Promise<T> {
+    const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    if (exceptionDetails !== undefined) {
+      throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+    }
+    return result.value as T;
+  }
+  return {
+    page,
+    run,
+    async user() {
+      const userId = await run<string>('sluice.userId');
+      const identity = await run<string | undefined>('sluice.identity');
+      return identity === undefined ? { userId } : { userId, identity };
+    },
+    libraryIn: () =>
+      until(() => run<boolean>('window.sluice && sluice.userId !== undefined'), {
+        deadlineMs: 30_000,
+        what: 'the library is there',
+      }).then(() => undefined),
+  };
+}

@@ -1,0 +1,130 @@
+// Deletion of users who are known through the client library only: by their user_id, by their identity, with the
+// properties that they had while they were anonymous; and nothing of anybody else.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../../harness/collect.js';
+import {
+  assertExact,
+  dumpPlaces,
+  getToken,
+  readFound,
+  submitAccepted,
+  type User,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { keysWith } from '../support/traces.js';
+
+let sluice: SluiceHandle;
+let account: TestAccount;
+let token: string;
+let main: string;
+
+before(async () => {
+  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
+  account = await createTestAccount(sluice, 'Collected');
+  token = await getToken(sluice, account);
+  main = account.appIds[0] ?? '';
+});
+after(() => sluice?.stop());
+
+type Fate = 'go' | 'stay';
+
+/** What a device sends: each type under its user_id, then identified, if it is. */
+function deviceMessages(fate: Fate, userId: string, identity?: string): Fields[] {
+  const anonymous = { user_id: userId };
+  const messages = [
+    event({ ...anonymous, properties: { fate } }),
+    userProperties({ fate, plan: 'free' }, anonymous),
+    userProperties({ fate, seen: 1 }, anonymous),
+  ];
+  if (identity === undefined) return messages;
+  const identified = { ...anonymous, identity };
+  return [
+    ...messages,
+    identify(userId, identity),
+    event({ ...identified, properties: { fate } }),
+    userProperties({ fate, plan: 'pro' }, identified),
+  ];
+}
+
+async function assertDeletes(
+  target: User,
+  goes: readonly Fields[],
+  stays: readonly Fields[],
+  identificationsToGo: readonly string[],
+  found: Readonly<Record<string, number>>,
+): Promise<void> {
+  await storeAll(sluice.baseUrl, main, [...stays, ...goes]);
+  await untilStored(sluice);
+  const before = await dumpPlaces(sluice);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  const requestId = await submitAccepted(sluice, token, [target]);
+  await untilComplete(sluice, token, requestId);
+  await untilStored(sluice);
+  assertExact(before, await dumpPlaces(sluice), new Set(identificationsToGo), {});
+  assert.deepEqual(await readFound(sluice, requestId), found);
+}
+
+test('deletes an anonymous user by the user_id, with the properties set under it', async () => {
+  await assertDeletes(
+    { user_id: 1001 },
+    deviceMessages('go', '1001'),
+    [...deviceMessages('stay', '10010'), ...deviceMessages('stay', '1002', '1001')],
+    [],
+    { [`${main} stored_events`]: 1, [`${main} stored_user_properties`]: 2 },
+  );
+});
+
+for (const by of ['identity', 'user_id'] as const) {
+  test(`deletes an identified user by the ${by}, with all from before and from every device`, async () => {
+    const [phone, laptop, other] = by === 'identity' ? ['2001', '2002', '2003'] : ['3001', '3002', '3003'];
+    const identity = `someone-${by}@example.com`;
+    await assertDeletes(
+      by === 'identity' ? { identity } : { user_id: Number(laptop) },
+      [...deviceMessages('go', phone, identity), ...deviceMessages('go', laptop, identity)],
+      deviceMessages('stay', other, `${identity}x`),
+      [`${main} ${phone} ${identity}`, `${main} ${laptop} ${identity}`],
+      {
+        [`${main} stored_events`]: 4,
+        [`${main} stored_user_properties`]: 6,
+        [`${main} stored_user_identities`]: 2,
+      },
+    );
+    assert.deepEqual(await keysWith(sluice, identity), [], 'Redis holds the identity');
+  });
+}
+
+test('keeps an id claimed after its user is deleted: a late repeat brings nothing back', async () => {
+  const messages = [event({ user_id: '4001', properties: { fate: 'go' } })];
+  await assertDeletes({ user_id: '4001' }, messages, [], [], { [`${main} stored_events`]: 1 });
+  const [answer] = await answersOf(sluice.baseUrl, main, messages);
+  assert.equal(answer?.status, 'repeat');
+});
+
+test('brings nothing back that was deleted, of any type, when Redis has forgotten the ids', async () => {
+  const identity = 'forgotten@example.com';
+  const messages = deviceMessages('go', '5001', identity);
+  await storeAll(sluice.baseUrl, main, messages);
+  const requestId = await submitAccepted(sluice, token, [{ identity }]);
+  await untilComplete(sluice, token, requestId);
+  await untilStored(sluice);
+  const before = await dumpPlaces(sluice);
+  await withRedis(sluice, (redis) => redis.flushall());
+  await sluice.admin('restore');
+  await until(
+    async () => {
+      const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
+      return answers.length === messages.length;
+    },
+    { deadlineMs: 30_000, what: 'the messages are taken again' },
+  );
+  await untilStored(sluice);
+  assert.deepEqual(await dumpPlaces(sluice), before);
+});

@@ -1,0 +1,239 @@
+// The console in a real browser: each role from its invitation to its main task.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import type { Browser, Page } from 'playwright-core';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { password, signedIn } from '../support/console.js';
+import { enter, openConsole, openPage } from '../support/console-browser.js';
+import { root } from '../support/deploy-file.js';
+
+const skip = withoutBrowser();
+const hostile = `<img src=x onerror=alert(1)><b>"'=1+1`;
+
+let sluice: SluiceHandle;
+let browser: Browser;
+let account: TestAccount;
+let faults: readonly string[] = [];
+
+describe('the console', { skip }, () => {
+  before(async () => {
+    [sluice, browser] = await Promise.all([startSluice(), launchBrowser()]);
+    account = await createTestAccount(sluice, hostile, ['Main Production', hostile]);
+  });
+  after(async () => {
+    await browser?.close();
+    await sluice?.stop();
+  });
+  afterEach(async () => {
+    await Promise.all(browser.contexts().map((context) => context.close()));
+  });
+
+  async function newPage(): Promise<Page> {
+    const opened = await openConsole(browser, sluice);
+    faults = opened.faults;
+    return opened.page;
+  }
+
+  test('leads an administrator from the invitation to an API key that works, with the keyboard alone', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'keys@example.com', 'administrator', account.accountId);
+    const tabTo = async (name: string) => {
+      const focused =
+        "(document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent)";
+      for (let presses = 0; presses < 60; presses += 1) {
+        if ((await page.evaluate(focused)) === name) return;
+        await page.keyboard.press('Tab');
+      }
+      assert.fail(`${name} is not reached`);
+    };
+    await tabTo('Privacy and security');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Privacy and security' }).waitFor();
+    await page.getByRole('button', { name: 'Create API key' }).waitFor();
+    await tabTo('Create API key');
+    await page.keyboard.press('Enter');
+    const secret = page.getByRole('status').locator('code');
+    await secret.waitFor();
+    const key = String(await secret.textContent());
+    const credentials = Buffer.from(`${account.appIds[0]}:${key}`).toString('base64');
+    const token = await fetch(`${sluice.baseUrl}/api/public/v0/auth_token`, {
+      method: 'POST',
+      headers: { authorization: `Basic ${credentials}` },
+    });
+    assert.equal(token.status, 200);
+    // The key of the account's first day has no name; the new one got one.
+    await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
+    await page.getByLabel('The old key ends').selectOption('24h');
+    await page.getByRole('button', { name: 'Rotate key' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const rows = page.getByRole('cell', { name: 'Key 2', exact: true });
+    await rows.nth(1).waitFor();
+    assert.equal(await rows.count(), 2);
+    await page.getByRole('button', { name: 'Revoke API key Key 2' }).first().click();
+    await page.getByRole('dialog').getByText('end at once').waitFor();
+    await page.getByRole('button', { name: 'Revoke key' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await rows.nth(1).waitFor({ state: 'detached' });
+    assert.equal(await rows.count(), 1);
+    await page.getByRole('button', { name: `Copy app ID of Main Production` }).click();
+    assert.equal(await page.evaluate('navigator.clipboard.readText()'), account.appIds[0]);
+    // The page that was loaded anew knows the session, and shows the key no more.
+    await page.reload();
+    await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
+    assert.ok(!(await page.content()).includes(key));
+    assert.deepEqual(faults, []);
+  });
+
+  test('lets an operator invite a person, see them in the audit log, and remove them', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'operator@example.com', 'operator');
+    await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
+    await openPage(page, 'Settings');
+    await page.getByLabel('E-mail of the new person').fill('invited@example.com');
+    await page.getByLabel(/^Role in/).selectOption('privacy');
+    await page.getByRole('button', { name: 'Invite' }).click();
+    const link = String(await page.getByRole('status').locator('code').textContent());
+    assert.match(link, /\/invitation#pe_/);
+    const guest = await newPage();
+    const { pathname, hash } = new URL(link);
+    await guest.goto(`${sluice.adminUrl}${pathname}${hash}`);
+    await guest.getByLabel('Password').fill(password);
+    await guest.getByRole('button', { name: 'Choose password' }).click();
+    await guest.getByRole('navigation').waitFor();
+    assert.ok(!guest.url().includes('#'), 'the link is not in the address any more');
+    await page.getByRole('button', { name: 'Load again' }).click();
+    await page.getByRole('cell', { name: 'accept invitation' }).first().waitFor();
+    await page.getByRole('button', { name: 'Remove invited@example.com' }).click();
+    await page.getByRole('button', { name: 'Remove person' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await openPage(guest, 'Settings');
+    await guest.getByText('Your session has ended').waitFor();
+    await guest.getByRole('form', { name: 'Sign in' }).waitFor();
+  });
+
+  test('shows a viewer and a privacy officer nothing that they may not do', async () => {
+    for (const role of ['viewer', 'privacy'] as const) {
+      const page = await newPage();
+      await enter(page, sluice, `${role}@example.com`, role, account.accountId);
+      await openPage(page, 'Privacy and security');
+      await page.getByRole('heading', { name: 'API keys' }).waitFor();
+      await page.getByRole('table', { name: 'API keys' }).waitFor();
+      for (const name of ['Create API key', 'Create write key', /^Rotate/, /^Revoke/]) {
+        assert.equal(await page.getByRole('button', { name }).count(), 0, `${role} ${name}`);
+      }
+      await openPage(page, 'Settings');
+      await page.getByRole('heading', { name: 'Your access' }).waitFor();
+      for (const name of ['Invite', 'Add environment', 'Create account', /^Remove/])
+        assert.equal(await page.getByRole('button', { name }).count(), 0, `${role} ${name}`);
+      for (const name of ['People', 'Audit log', 'Accounts'])
+        assert.equal(await page.getByRole('heading', { name, exact: true }).count(), 0, `${role} ${name}`);
+      assert.deepEqual(faults, []);
+    }
+  });
+
+  test('signs in with the password, says what is wrong, and asks for the second factor', async () => {
+    const programs = await signedIn(sluice, 'two@example.com', 'operator');
+    const page = await newPage();
+    await page.goto(sluice.adminUrl);
+    const form = page.getByRole('form', { name: 'Sign in' });
+    await form.getByLabel('E-mail').fill('two@example.com');
+    await form.getByLabel('Password').fill('a wrong password');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('E-mail or password is wrong.').waitFor();
+    await form.getByLabel('Password').fill(password);
+    await page.keyboard.press('Enter');
+    await page.getByRole('navigation').waitFor();
+    await openPage(page, 'Settings');
+    // A session that another one ends midway.
+    const sessions = (await programs.ask('GET', '/sessions')).body as unknown as {
+      id: string;
+      this_one: boolean;
+    }[];
+    for (const { id, this_one } of sessions) if (!this_one) await programs.ask('DELETE', `/sessions/${id}`);
+    await openPage(page, 'Privacy and security');
+    await page.getByText('Your session has ended').waitFor();
+  });
+
+  test('shows hostile names as text, and copies them as CSV that no spreadsheet computes', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'hostile@example.com', 'administrator', account.accountId);
+    await openPage(page, 'Privacy and security');
+    await page.getByLabel('Name of the new key').fill('=HYPERLINK("http://evil.example")');
+    await page.getByRole('button', { name: 'Create API key' }).click();
+    await page.getByRole('cell', { name: '=HYPERLINK' }).first().waitFor();
+    await page.getByRole('button', { name: 'Copy as CSV: API keys' }).click();
+    const csv = String(await page.evaluate('navigator.clipboard.readText()'));
+    assert.ok(csv.includes(`"'=HYPERLINK(""http://evil.example"")"`), csv);
+    assert.ok(String(await page.textContent('main')).includes(hostile));
+    assert.equal(await page.locator('img').count(), 0);
+    assert.deepEqual(faults, []);
+  });
+
+  test('axe finds nothing on any page, wide and narrow, light and dark, and nothing scrolls sideways', async () => {
+    const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
+    const page = await newPage();
+    await enter(page, sluice, 'axe@example.com', 'operator');
+    const links = await page.getByRole('navigation').getByRole('link').allTextContents();
+    assert.ok(links.length >= 2);
+    for (const [width, colorScheme] of [
+      [1280, 'light'],
+      [360, 'dark'],
+    ] as const) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme });
+      for (const name of links) {
+        await openPage(page, name);
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.waitForLoadState('networkidle');
+        // Evaluated by the browser's debugger, which the page's policy does not hold back.
+        const found = await page.evaluate(
+          `(() => { const module = undefined; ${axe}; return axe.run().then(({ violations }) =>
+            violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,
+        );
+        assert.deepEqual(found, [], `${name} at ${width}`);
+        const sideways = Number(await page.evaluate('document.documentElement.scrollWidth - innerWidth'));
+        assert.ok(sideways <= 0, `${name} at ${width} scrolls ${sideways}`);
+      }
+    }
+    assert.deepEqual(faults, []);
+  });
+
+  test('comes back by itself when the service was away under an open page', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'away@example.com', 'operator');
+    await page.context().setOffline(true);
+    await openPage(page, 'Settings');
+    await page.getByText('The service does not answer.').first().waitFor();
+    await page.context().setOffline(false);
+    await page.getByRole('table', { name: 'Your sessions' }).waitFor();
+    await page.getByText('The service does not answer.').first().waitFor({ state: 'detached' });
+  });
+
+  test('the first page takes at most 80 kB, and its policy allows the service’s own scripts only', async () => {
+    const page = await fetch(`${sluice.adminUrl}/settings`);
+    const html = await page.text();
+    const policy = page.headers.get('content-security-policy') ?? '';
+    for (const part of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "require-trusted-types-for 'script'",
+      "trusted-types 'none'",
+    ])
+      assert.ok(policy.split('; ').includes(part), policy);
+    assert.doesNotMatch(html, /<script(?! type="module" src=)|style=|<style| on\w+=/);
+    const names = [...html.matchAll(/(?:href|src)="(\/[^"]+)"/g)].map(([, name]) => String(name));
+    const sizes = await Promise.all(
+      names.map(async (name) => gzipSync(await (await fetch(`${sluice.adminUrl}${name}`)).text()).length),
+    );
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    assert.ok(names.length >= 3 && bytes <= 80_000, `${names.join()}: ${bytes} bytes`);
+  });
+});

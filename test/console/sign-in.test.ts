@@ -1,0 +1,276 @@
+// Invitations, passwords, sessions and the second factor, over HTTP.
+
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { Secret, TOTP } from 'otpauth';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import type { AuditEntry } from '../../src/audit/mirror.js';
+import { people, signIns } from '../../src/contract/limits.js';
+import { forgiveAttempt } from '../../src/people/attempts.js';
+import { useCode } from '../../src/people/second-factor.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { ConsolePage, invite, password, signedIn } from '../support/console.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+
+before(async () => {
+  sluice = await startSluice();
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+const newPage = () => new ConsolePage(sluice.adminUrl);
+
+test('an invitation is good once, for a week, and until a later one', async () => {
+  const first = await invite(sluice, 'Ada@Example.com', 'operator');
+  const second = await invite(sluice, 'ada@example.com', 'operator');
+  const page = newPage();
+  assert.equal((await page.ask('POST', '/invitation', { invitation: first })).status, 400);
+  const shown = await page.ask('POST', '/invitation', { invitation: second });
+  assert.deepEqual([shown.body.email, shown.body.role], ['ada@example.com', 'operator']);
+  for (const short of [
+    '',
+    'x'.repeat(people.passwordLengthMin - 1),
+    'x'.repeat(people.passwordLengthMax + 1),
+  ]) {
+    const body = { invitation: second, password: short };
+    assert.equal((await page.ask('POST', '/invitation/accept', body)).status, 400, short);
+  }
+  const accepted = await page.ask('POST', '/invitation/accept', { invitation: second, password });
+  assert.equal(accepted.status, 200);
+  for (const cookie of accepted.headers.getSetCookie()) {
+    assert.match(cookie, /; HttpOnly; SameSite=Strict$/, 'over plain HTTP without Secure');
+  }
+  assert.equal((await page.ask('POST', '/invitation/accept', { invitation: second, password })).status, 400);
+  assert.equal((await page.ask('GET', '/accounts')).status, 200);
+  const ending = await invite(sluice, 'late@example.com', 'operator');
+  const key = await redis.hkeys(registryKeys.documents);
+  const late = key.find((name) => name.startsWith('person:') && name.endsWith(ending.slice(3, 19))) as string;
+  const document = JSON.parse((await redis.hget(registryKeys.documents, late)) ?? '');
+  const weekMs = Date.parse(document.invitation.ends_at) - Date.now();
+  assert.ok(Math.abs(weekMs - people.invitationMs) < 60_000);
+  document.invitation.ends_at = new Date(Date.now() - 1_000).toISOString();
+  await redis.hset(registryKeys.documents, late, JSON.stringify(document));
+  assert.equal(
+    (await newPage().ask('POST', '/invitation/accept', { invitation: ending, password })).status,
+    400,
+  );
+});
+
+test('people are kept twice, their passwords as Argon2id, and no secret of a link or session is kept', async () => {
+  const invitation = await invite(sluice, 'kept@example.com', 'operator');
+  const page = newPage();
+  await page.ask('POST', '/invitation/accept', { invitation, password });
+  const [stored] = await sluice.rows<{ document: string }>(
+    "SELECT document FROM registry FINAL WHERE document LIKE '%kept@example.com%'",
+  );
+  assert.ok(stored, 'the invitation is in ClickHouse');
+  const texts = [stored.document, ...Object.values(await redis.hgetall(registryKeys.documents))];
+  for (const name of await redis.keys('{registry}:session:*'))
+    texts.push(name, (await redis.get(name)) ?? '');
+  const all = texts.join('\n');
+  assert.match(all, /\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+  for (const secret of [invitation.split('.')[1], page.cookies.get('sluice_session'), password])
+    assert.ok(secret !== undefined && !all.includes(secret));
+});
+
+test('a session lasts twelve hours, is listed, and is ended by its owner only', async () => {
+  const page = await signedIn(sluice, 'owner@example.com', 'operator');
+  const second = newPage();
+  assert.equal((await second.signIn('owner@example.com')).status, 200);
+  const stranger = await signedIn(sluice, 'stranger@example.com', 'operator');
+  const sessions = (await page.ask('GET', '/sessions')).body as unknown as {
+    id: string;
+    this_one: boolean;
+    ends_at: string;
+    address: string;
+  }[];
+  assert.deepEqual(sessions.map(({ this_one }) => this_one).toSorted(), [false, true]);
+  for (const { ends_at } of sessions)
+    assert.ok(Math.abs(Date.parse(ends_at) - Date.now() - people.sessionMs) < 60_000);
+  for (const name of await redis.keys('{registry}:session:*'))
+    assert.ok((await redis.pttl(name)) <= people.sessionMs && (await redis.pttl(name)) > 0);
+  const other = sessions.find(({ this_one }) => !this_one)?.id as string;
+  assert.equal((await stranger.ask('DELETE', `/sessions/${other}`)).status, 400);
+  assert.equal((await second.ask('GET', '/accounts')).status, 200);
+  assert.equal((await page.ask('DELETE', `/sessions/${other}`)).status, 200);
+  assert.equal((await second.ask('GET', '/accounts')).status, 401);
+  assert.equal((await page.ask('DELETE', '/session')).status, 200);
+  assert.equal(page.cookies.has('sluice_session'), false);
+});
+
+test('a new password ends all sessions but the one that chose it', async () => {
+  const page = await signedIn(sluice, 'changes@example.com', 'operator');
+  const elsewhere = newPage();
+  await elsewhere.signIn('changes@example.com');
+  const next = 'another long password';
+  const refused = await page.ask('PUT', '/password', { password: 'wrong', new_password: next });
+  assert.equal(refused.status, 400);
+  assert.equal((await page.ask('PUT', '/password', { password, new_password: next })).status, 200);
+  assert.equal((await elsewhere.ask('GET', '/accounts')).status, 401);
+  assert.equal((await page.ask('GET', '/accounts')).status, 200);
+  assert.equal((await newPage().signIn('changes@example.com')).status, 401);
+  assert.equal((await newPage().signIn('changes@example.com', { password: next })).status, 200);
+});
+
+test('requests of other pages, of other names, and without the header of the console change nothing', async () => {
+  const page = await signedIn(sluice, 'victim@example.com', 'operator');
+  const before = JSON.stringify((await page.ask('GET', '/accounts')).body);
+  const account = { name: 'made by a stranger', environments: ['Main'] };
+  for (const headers of [
+    { origin: 'http://evil.example' },
+    { 'sec-fetch-site': 'cross-site' },
+    { 'sec-fetch-site': 'same-site' },
+    { 'sluice-console': '' },
+  ] as Record<string, string>[]) {
+    const { status } = await page.ask('POST', '/accounts', account, headers);
+    assert.equal(status, 403, JSON.stringify(headers));
+    const signIn = { email: 'victim@example.com', password };
+    assert.equal((await newPage().ask('POST', '/session', signIn, headers)).status, 403);
+  }
+  assert.equal(
+    (await page.ask('GET', '/accounts', undefined, { 'sec-fetch-site': 'cross-site' })).status,
+    403,
+  );
+  // A name that is not ours, as after DNS rebinding. fetch does not let a caller choose the name.
+  const { port } = new URL(sluice.adminUrl);
+  const cookie = `sluice_session=${page.cookies.get('sluice_session')}`;
+  const status = await new Promise((resolve, reject) => {
+    const headers = { host: `rebound.example:${port}`, cookie, 'sec-fetch-site': 'same-origin' };
+    const sent = request({ host: '127.0.0.1', port, path: '/admin/v1/accounts', headers });
+    sent
+      .on('error', reject)
+      .on('response', (reply) => resolve(reply.resume().statusCode))
+      .end();
+  });
+  assert.equal(status, 403);
+  assert.equal(JSON.stringify((await page.ask('GET', '/accounts')).body), before);
+});
+
+test('wrong passwords are slowed down for a person, whoever asks, and never in a browser that they know', async () => {
+  const known = await signedIn(sluice, 'slow@example.com', 'operator');
+  await signedIn(sluice, 'quick@example.com', 'operator');
+  const guess = () => newPage().signIn('slow@example.com', { password: 'a wrong password' });
+  const answers = await Promise.all(Array.from({ length: 20 }, guess));
+  const looked = answers.filter(({ status }) => status === 401).length;
+  assert.ok(looked >= signIns.person.freeMax && looked < 12, `${looked} were looked at`);
+  for (const { status, headers } of answers.filter(({ status }) => status !== 401)) {
+    assert.equal(status, 429);
+    const waitS = Number(headers.get('retry-after'));
+    assert.ok(waitS > signIns.waitMsMax / 1000 && waitS <= signIns.person.spacingMsMax / 1000, `${waitS} s`);
+  }
+  const startedAt = performance.now();
+  assert.equal((await known.signIn('slow@example.com')).status, 200, 'the person signs in meanwhile');
+  assert.ok(performance.now() - startedAt < 3_000);
+  // Behind the same address others wait a little at most.
+  assert.equal((await newPage().signIn('quick@example.com')).status, 200);
+  for (const name of await redis.keys('{registry}:sign_ins:*')) {
+    assert.ok((await redis.pttl(name)) > 0, 'what is counted is forgotten');
+    await redis.del(name);
+  }
+});
+
+test('an attempt that is taken back after it was forgotten leaves nothing that lasts', async () => {
+  const attempt = { lane: registryKeys.signIns('lane'), address: registryKeys.signIns('address') };
+  await forgiveAttempt(redis, attempt);
+  assert.ok((await redis.pttl(attempt.address)) > 0);
+  assert.equal(await redis.exists(attempt.lane), 0);
+  await redis.del(attempt.address);
+});
+
+test('an address without a person is answered as one with a wrong password is', async () => {
+  await signedIn(sluice, 'there@example.com', 'operator');
+  const said = async (email: string) => {
+    const { status, body } = await newPage().signIn(email, { password: 'a wrong password' });
+    return JSON.stringify([status, body]);
+  };
+  assert.equal(await said('there@example.com'), await said('nobody@example.com'));
+  await redis.del(await redis.keys('{registry}:sign_ins:*'));
+});
+
+test('the second factor is asked for once it is set, and a code is good once', async () => {
+  const page = await signedIn(sluice, 'two@example.com', 'operator');
+  const offered = (await page.ask('POST', '/second_factor', {})).body as { secret: string; uri: string };
+  assert.match(offered.uri, /^otpauth:\/\/totp\/Sluice:two%40example.com\?/);
+  const codeAt = (ms: number) =>
+    new TOTP({ secret: Secret.fromBase32(offered.secret), digits: 6, period: 30 }).generate({
+      timestamp: ms,
+    });
+  const wrong = { password, secret: offered.secret, code: '000000' };
+  assert.equal((await page.ask('PUT', '/second_factor', wrong)).status, 400);
+  const { secret } = offered;
+  // The code before the present one sets it, so that the present one is left to sign in with.
+  const set = await page.ask('PUT', '/second_factor', {
+    password,
+    secret,
+    code: codeAt(Date.now() - 30_000),
+  });
+  assert.deepEqual([set.status, set.body], [200, { second_factor: true }]);
+  const needed = await newPage().signIn('two@example.com');
+  assert.deepEqual([needed.status, needed.body.second_factor], [401, 'needed']);
+  const code = codeAt(Date.now());
+  const both = await Promise.all([1, 2].map(() => newPage().signIn('two@example.com', { code })));
+  assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 401], 'of two at once one is let in');
+  assert.equal((await newPage().signIn('two@example.com', { code })).status, 401, 'a code is good once');
+  assert.equal((await page.ask('DELETE', '/second_factor', { password: 'wrong' })).status, 400);
+  assert.equal((await page.ask('DELETE', '/second_factor', { password })).status, 200);
+  assert.equal((await newPage().signIn('two@example.com')).status, 200);
+  await redis.del(await redis.keys('{registry}:sign_ins:*'));
+});
+
+test('codes of the step before, this one and the next are taken, in this order only, and no others', () => {
+  const secret = new Secret({ size: 20 });
+  const totp = new TOTP({ secret, digits: 6, period: people.codeSeconds });
+  const nowMs = 1_900_000_000_000;
+  const at = (steps: number) => totp.generate({ timestamp: nowMs + steps * people.codeSeconds * 1000 });
+  const fresh = { secret: secret.base32, last_code: 0 };
+  for (const steps of [-2, 2, 5]) assert.equal(useCode(fresh, at(steps), nowMs), undefined, `${steps}`);
+  for (const steps of [-1, 0, 1]) assert.ok(useCode(fresh, at(steps), nowMs), `${steps}`);
+  const after = useCode(fresh, at(0), nowMs);
+  assert.ok(after);
+  for (const steps of [-1, 0]) assert.equal(useCode(after, at(steps), nowMs), undefined);
+  assert.ok(useCode(after, at(1), nowMs));
+});
+
+test('the audit log has who signed in, also in vain, and neither passwords nor who does not exist', async () => {
+  await signedIn(sluice, 'logged@example.com', 'operator');
+  await newPage().signIn('logged@example.com', { password: 'a wrong password' });
+  await newPage().signIn('missing@example.com');
+  const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+  const own = entries.filter(({ actor_name }) => actor_name === 'logged@example.com').reverse();
+  assert.deepEqual(
+    own.map(({ actor, action, outcome }) => [actor, action, outcome]),
+    [
+      ['person', 'accept_invitation', 'done'],
+      ['person', 'sign_in', 'refused'],
+    ],
+  );
+  assert.doesNotMatch(JSON.stringify(entries), /a wrong password|missing@example/);
+  await redis.del(await redis.keys('{registry}:sign_ins:*'));
+});
+
+test('an emptied Redis knows no session and answers 503, and a restore brings the people back', async () => {
+  const page = await signedIn(sluice, 'survivor@example.com', 'operator');
+  const copies = "SELECT 1 FROM registry FINAL WHERE document LIKE '%survivor%argon2id%'";
+  await until(async () => (await sluice.rows(copies)).length > 0, {
+    deadlineMs: 20_000,
+    what: 'the second copy',
+  });
+  await redis.flushall();
+  assert.equal((await page.ask('GET', '/accounts')).status, 503);
+  await sluice.admin('restore');
+  await until(async () => (await page.ask('GET', '/accounts')).status === 401, {
+    deadlineMs: 20_000,
+    what: 'sessions are gone',
+  });
+  assert.equal((await newPage().signIn('survivor@example.com')).status, 200);
+});

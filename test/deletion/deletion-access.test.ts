@@ -1,0 +1,738 @@
+// Who may delete: tokens, what a submission must look like, and what a status tells to whom.
+
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import {
+  administer,
+  ask,
+  basic,
+  deletionPaths,
+  getToken,
+  type Reply,
+  readStatus,
+  submit,
+  submitAccepted,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { deletions } from '../../src/contract/limits.js';
+import type { Target } from '../../src/deletion/targets.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { filesWith, keysWith } from '../support/traces.js';
+
+/** Without workers: what is submitted stays pending. */
+let sluice: SluiceHandle;
+/** Another data centre. */
+let abroad: SluiceHandle;
+let account: TestAccount;
+let stranger: TestAccount;
+let token: string;
+let strangerToken: string;
+
+/** Requests from this address come from a proxy. */
+const proxy = '127.0.0.9';
+
+before(async () => {
+  sluice = await startSluice({
+    workers: 0,
+    apiEnv: { PUBLIC_BASE_URL: 'https://events.example.com/', TRUSTED_PROXIES: `${proxy}, 10.0.0.0/8` },
+  });
+  abroad = await startSluice({ workers: 0, clickhouse: sluice.clickhouse });
+  account = await createTestAccount(sluice, 'Access', ['Main Production', 'Staging']);
+  stranger = await createTestAccount(sluice, 'Stranger');
+  token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
+});
+
+after(async () => {
+  await abroad?.stop();
+  await sluice?.stop();
+});
+
+type Sent = readonly (readonly [string, string])[];
+
+function askToken(
+  headers: Sent,
+  more: { body?: string; path?: string; localAddress?: string } = {},
+): Promise<Reply> {
+  return ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers, ...more });
+}
+
+function base64(text: string | Buffer): string {
+  return Buffer.from(text).toString('base64');
+}
+
+function parse(reply: Reply): Record<string, unknown> {
+  return JSON.parse(reply.text) as Record<string, unknown>;
+}
+
+/** A fresh account each time somebody's key must change. */
+async function freshAccount(): Promise<{
+  account: TestAccount;
+  token: string;
+  main: string;
+  staging: string;
+}> {
+  const fresh = await createTestAccount(sluice, `Fresh ${randomBytes(4).toString('hex')}`);
+  const [main = '', staging = ''] = fresh.appIds;
+  return { account: fresh, token: await getToken(sluice, fresh), main, staging };
+}
+
+test('answers a token for the key of Main Production, under both names, and never to be cached', async () => {
+  const [appId = ''] = account.appIds;
+  const reply = await askToken([['Authorization', basic(appId, account.apiKey)]]);
+  assert.equal(reply.status, 200);
+  const { access_token: accessToken, auth_token: authToken } = parse(reply);
+  assert.equal(typeof accessToken, 'string');
+  assert.equal(authToken, accessToken);
+  assert.match(String(accessToken), /[A-Za-z0-9_-]{43}/, '256 bits');
+  assert.equal(reply.headers['cache-control'], 'no-store');
+  assert.match(String(reply.headers['content-type']), /^application\/json/);
+  assert.equal(reply.headers['access-control-allow-origin'], undefined);
+});
+
+test('takes any case of the scheme, more than one space, and a body that says nothing', async () => {
+  const credentials = base64(`${account.appIds[0]}:${account.apiKey}`);
+  const sent: { headers: Sent; body?: string }[] = [
+    { headers: [['authorization', `basic ${credentials}`]] },
+    { headers: [['AUTHORIZATION', `BASIC ${credentials}`]] },
+    { headers: [['Authorization', `bAsIc  ${credentials}`]] },
+    { headers: [['Authorization', `Basic ${credentials} `]] },
+    { headers: [['Authorization', `Basic ${credentials.replace(/=+$/, '')}`]] },
+    {
+      headers: [
+        ['Authorization', `Basic ${credentials}`],
+        ['Content-Type', 'application/json'],
+      ],
+    },
+    { headers: [['Authorization', `Basic ${credentials}`]], body: '{"anything": true}' },
+    { headers: [['Authorization', `Basic ${credentials}`]], body: 'not JSON' },
+  ];
+  for (const { headers, body } of sent) {
+    const reply = await askToken(headers, body === undefined ? {} : { body });
+    assert.equal(reply.status, 200, `${JSON.stringify(headers)} ${reply.text}`);
+  }
+});
+
+test('answers every wrong token request with the same bytes', async () => {
+  const { account: keyless, main: keylessId } = await freshAccount();
+  await administer(sluice, 'DELETE', `/environments/${keylessId}/key`);
+  const [appId = '', staging = ''] = account.appIds;
+  const key = account.apiKey;
+  const tooLong = 'x'.repeat(2_000);
+  const wrong: Readonly<Record<string, Sent>> = {
+    'a wrong key': [['Authorization', basic(appId, `${key}x`)]],
+    'a key cut short': [['Authorization', basic(appId, key.slice(0, -1))]],
+    'a key in other case': [['Authorization', basic(appId, key.toUpperCase())]],
+    'another account': [['Authorization', basic(stranger.appIds[0] ?? '', key)]],
+    'an unknown app_id': [['Authorization', basic('1', key)]],
+    'an app_id that is a name of every object': [['Authorization', basic('__proto__', key)]],
+    'another such name': [['Authorization', basic('constructor', key)]],
+    'an environment that is not main': [['Authorization', basic(staging, key)]],
+    'an environment without a key': [['Authorization', basic(keylessId, keyless.apiKey)]],
+    'no header': [],
+    'an empty header': [['Authorization', '']],
+    'the scheme alone': [['Authorization', 'Basic']],
+    'another scheme': [['Authorization', `Bearer ${token}`]],
+    'no scheme': [['Authorization', base64(`${appId}:${key}`)]],
+    'no base64': [['Authorization', 'Basic ***']],
+    'base64 of another alphabet': [['Authorization', 'Basic _-_-']],
+    'no colon': [['Authorization', `Basic ${base64(`${appId}${key}`)}`]],
+    'an empty name': [['Authorization', `Basic ${base64(`:${key}`)}`]],
+    'an empty password': [['Authorization', `Basic ${base64(`${appId}:`)}`]],
+    'no UTF-8': [['Authorization', `Basic ${base64(Buffer.from([0x31, 0x3a, 0xff, 0xfe]))}`]],
+    'a NUL': [['Authorization', basic(`${appId}\0`, key)]],
+    'a long key': [['Authorization', basic(appId, tooLong)]],
+    'two headers': [
+      ['Authorization', basic(appId, key)],
+      ['Authorization', basic(appId, key)],
+    ],
+  };
+  const answers = new Map<string, string[]>();
+  for (const [cause, headers] of Object.entries(wrong)) {
+    const reply = await askToken(headers);
+    answers.set(reply.bytes, [...(answers.get(reply.bytes) ?? []), cause]);
+    assert.equal(reply.status, 401, cause);
+    const body = parse(reply);
+    assert.equal(typeof (body.err as { message?: unknown }).message, 'string', cause);
+    assert.equal(typeof body.error, 'string', cause);
+    assert.equal(typeof body.message, 'string', cause);
+    assert.match(String(reply.headers['www-authenticate']), /^Basic /, cause);
+  }
+  assert.equal(answers.size, 1, JSON.stringify([...answers.values()]));
+  const query = await askToken([], { path: `${deletionPaths.token}?app_id=${appId}&api_key=${key}` });
+  assert.ok(answers.has(query.bytes), 'credentials in the query');
+});
+
+test('knows no other method of the deletion API', async () => {
+  const paths = [deletionPaths.token, deletionPaths.submit, deletionPaths.status('x'), deletionPaths.list];
+  const methods = [
+    ['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'],
+    ['GET', 'PUT', 'DELETE', 'OPTIONS'],
+    ['POST', 'PUT', 'DELETE', 'OPTIONS'],
+    ['POST', 'PUT', 'DELETE', 'OPTIONS'],
+  ];
+  for (const [at, path] of paths.entries()) {
+    for (const method of methods[at] ?? []) {
+      const headers = [['Authorization', `Bearer ${token}`]] as const;
+      const reply = await ask(sluice.baseUrl, { method, path, headers });
+      assert.equal(reply.status, 405, `${method} ${path}`);
+      assert.equal(reply.headers['access-control-allow-origin'], undefined);
+    }
+  }
+});
+
+test('answers a submission and its status exactly as documented', async () => {
+  const reply = await submit(sluice, token, '{"users":[{"user_id":7},{"identity":"bob"}]}');
+  assert.equal(reply.status, 201);
+  const { deletion_request_id: requestId, ...rest } = parse(reply);
+  assert.deepEqual(rest, {
+    deletion_request_location: `https://events.example.com/api/public/v0/deletion_status/${requestId}`,
+    status: 'pending',
+  });
+  const status = await readStatus(sluice, token, String(requestId));
+  assert.equal(status.status, 200);
+  const { submitted_at: submittedAt, ...told } = parse(status);
+  assert.match(String(submittedAt), /^\d{4}-\d\d-\d\dT/);
+  assert.deepEqual(told, { deletion_request_id: requestId, status: 'pending', state: 'submitted', users: 2 });
+});
+
+test('never takes the location from the Host header', async () => {
+  const reply = await ask(sluice.baseUrl, {
+    method: 'POST',
+    path: deletionPaths.submit,
+    headers: [
+      ['Host', 'evil.example'],
+      ['X-Forwarded-Host', 'evil.example'],
+      ['Authorization', `Bearer ${token}`],
+      ['Content-Type', 'application/json'],
+    ],
+    body: '{"users":[{"identity":"host"}]}',
+  });
+  assert.equal(reply.status, 201);
+  assert.ok(!reply.text.includes('evil'), reply.text);
+});
+
+/** Bodies of submissions, and what they are answered. */
+const bodies: readonly (readonly [what: string, body: string, status: 201 | 400])[] = [
+  ['a user_id', '{"users":[{"user_id":7}]}', 201],
+  ['the user_id 0', '{"users":[{"user_id":0}]}', 201],
+  ['the largest user_id', '{"users":[{"user_id":9007199254740991}]}', 201],
+  ['a user_id in its canonical string', '{"users":[{"user_id":"9007199254740991"}]}', 201],
+  ['a user_id as 1e3', '{"users":[{"user_id":1e3}]}', 201],
+  ['a user_id as 7.0', '{"users":[{"user_id":7.0}]}', 201],
+  ['2^53', '{"users":[{"user_id":9007199254740992}]}', 400],
+  ['2^53 as a string', '{"users":[{"user_id":"9007199254740992"}]}', 400],
+  ['a negative user_id', '{"users":[{"user_id":-1}]}', 400],
+  ['a negative zero', '{"users":[{"user_id":-0}]}', 400],
+  ['a fraction', '{"users":[{"user_id":1.5}]}', 400],
+  ['an infinite number', '{"users":[{"user_id":1e999}]}', 400],
+  ['a leading zero', '{"users":[{"user_id":"07"}]}', 400],
+  ['a blank', '{"users":[{"user_id":" 7"}]}', 400],
+  ['a hexadecimal user_id', '{"users":[{"user_id":"0x7"}]}', 400],
+  ['an empty user_id', '{"users":[{"user_id":""}]}', 400],
+  ['a boolean', '{"users":[{"user_id":true}]}', 400],
+  ['a user_id of null', '{"users":[{"user_id":null}]}', 400],
+  ['an identity', '{"users":[{"identity":"bob"}]}', 201],
+  ['an identity with NUL', '{"users":[{"identity":"n\\u0000l"}]}', 201],
+  ['255 characters', JSON.stringify({ users: [{ identity: '\u{1f600}'.repeat(255) }] }), 201],
+  ['256 characters', JSON.stringify({ users: [{ identity: '\u{1f600}'.repeat(256) }] }), 400],
+  ['an empty identity', '{"users":[{"identity":""}]}', 400],
+  ['an identity that is a number', '{"users":[{"identity":7}]}', 400],
+  ['a lone surrogate', '{"users":[{"identity":"a\\ud83d"}]}', 400],
+  ['a lone low surrogate', '{"users":[{"identity":"\\uDE00a"}]}', 400],
+  ['both', '{"users":[{"identity":"bob","user_id":7}]}', 400],
+  ['none', '{"users":[{}]}', 400],
+  ['one good and one bad', '{"users":[{"identity":"bob"},{}]}', 400],
+  ['a string in the list', '{"users":["bob"]}', 400],
+  ['null in the list', '{"users":[null]}', 400],
+  ['a list in the list', '{"users":[[]]}', 400],
+  ['an unknown field of a user', '{"users":[{"identity":"bob","name":"Bob"}]}', 201],
+  ['unknown fields', '{"users":[{"identity":"bob"}],"account_id":"1","status":"complete","fences":{}}', 201],
+  ['a user named twice', '{"users":[{"identity":"bob"},{"identity":"bob"}]}', 201],
+  ['a reference', '{"users":[{"identity":"bob"}],"reference":"r"}', 201],
+  [
+    'the longest reference',
+    JSON.stringify({ users: [{ identity: 'bob' }], reference: '\u{1f600}'.repeat(255) }),
+    201,
+  ],
+  ['a longer reference', JSON.stringify({ users: [{ identity: 'bob' }], reference: 'r'.repeat(256) }), 400],
+  ['an empty reference', '{"users":[{"identity":"bob"}],"reference":""}', 400],
+  ['a reference that is a number', '{"users":[{"identity":"bob"}],"reference":7}', 400],
+  ['a lone surrogate in a reference', '{"users":[{"identity":"bob"}],"reference":"a\\ud83d"}', 400],
+  ['no users', '{"users":[]}', 400],
+  ['users of null', '{"users":null}', 400],
+  ['users as an object', '{"users":{}}', 400],
+  ['users as a string', '{"users":"x"}', 400],
+  ['nothing', '{}', 400],
+  ['a list', '[]', 400],
+  ['null', 'null', 400],
+  ['no JSON', '{"users":[', 400],
+  ['an empty body', '', 400],
+];
+
+test('takes one of identity and user_id for each user, and refuses everything else as a whole', async () => {
+  const countKept = () => withRedis(sluice, (redis) => redis.hlen(registryKeys.deletions));
+  const before = await countKept();
+  for (const [what, body, status] of bodies) {
+    const reply = await submit(sluice, token, body);
+    assert.equal(reply.status, status, `${what}: ${reply.text}`);
+    if (status === 400)
+      assert.equal(typeof (parse(reply).err as { message?: unknown }).message, 'string', what);
+  }
+  assert.equal(await countKept(), before + bodies.filter(([, , status]) => status === 201).length);
+});
+
+/** What Redis keeps of a submission: what will be deleted. */
+async function keptTargets(requestId: string): Promise<Target[]> {
+  const text = await withRedis(sluice, (redis) => redis.get(registryKeys.deletionTargets(requestId)));
+  return JSON.parse(text ?? 'null') as Target[];
+}
+
+test('keeps user_ids and identities apart, and each in one form', async () => {
+  const body =
+    '{"users":[{"user_id":7},{"user_id":"7"},{"identity":"7"},{"user_id":1e3},{"user_id":7.0},{"identity":"e\\u0301"},{"identity":"\\u00e9"}]}';
+  const reply = await submit(sluice, token, body);
+  assert.equal(reply.status, 201);
+  assert.deepEqual(await keptTargets(String(parse(reply).deletion_request_id)), [
+    'u7',
+    '',
+    'i7',
+    'u1000',
+    '',
+    'ie\u0301',
+    'i\u00e9',
+  ]);
+});
+
+test('takes 10,000 users of 255 escaped characters each within bounded memory, and not one more', async () => {
+  const api = sluice.api[0];
+  assert.ok(api);
+  const memoryKiB = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.pid}/status`, 'utf8'))?.[1]);
+  const escaped = '\\ud83d\\ude00'.repeat(250);
+  const identity = (at: number) =>
+    `${[...String(at).padStart(5, '0')].map((digit) => `\\u003${digit}`).join('')}${escaped}`;
+  const users = (count: number) => Array.from({ length: count }, (_, at) => `{"identity":"${identity(at)}"}`);
+  const body = `{"users":[${users(10_000).join(',')}]}`;
+  assert.ok(body.length > 30_000_000, `${body.length} bytes`);
+
+  const before = memoryKiB();
+  let highest = before;
+  const watch = setInterval(() => {
+    highest = Math.max(highest, memoryKiB());
+  }, 20);
+  const replies = await Promise.all([submit(sluice, token, body), submit(sluice, token, body)]);
+  clearInterval(watch);
+  for (const reply of replies) assert.equal(reply.status, 201, reply.text.slice(0, 300));
+  assert.ok(highest - before < 600 * 1024, `memory grew by ${highest - before} KiB`);
+  const targets = await keptTargets(String(parse(replies[0] as Reply).deletion_request_id));
+  assert.equal(targets.length, 10_000);
+  assert.equal(targets[1_234], `i01234${'\u{1f600}'.repeat(250)}`);
+
+  const many = (count: number) => JSON.stringify({ users: Array(count).fill({ user_id: 7 }) });
+  assert.equal((await submit(sluice, token, many(10_000))).status, 201);
+  assert.equal((await submit(sluice, token, many(10_001))).status, 400);
+  assert.equal(
+    (await submit(sluice, token, `${body}${' '.repeat(32 * 1024 * 1024 - body.length + 1)}`)).status,
+    413,
+  );
+});
+
+const noToken: Record<string, (good: string) => Sent> = {
+  'no header': () => [],
+  'an empty header': () => [['Authorization', '']],
+  'the scheme alone': () => [['Authorization', 'Bearer']],
+  'an unknown token': () => [['Authorization', `Bearer slt_${randomBytes(32).toString('base64url')}`]],
+  'a token cut short': (good) => [['Authorization', `Bearer ${good.slice(0, -1)}`]],
+  'a token in other case': (good) => [['Authorization', `Bearer ${good.toUpperCase()}`]],
+  'a key': () => [['Authorization', `Bearer ${account.apiKey}`]],
+  'the administration’s token': () => [['Authorization', `Bearer ${sluice.adminToken}`]],
+  'another scheme': (good) => [['Authorization', `Basic ${good}`]],
+  'no scheme': (good) => [['Authorization', good]],
+  'two headers': (good) => [
+    ['Authorization', `Bearer ${good}`],
+    ['Authorization', `Bearer ${good}`],
+  ],
+  'two tokens': (good) => [['Authorization', `Bearer ${good}, Bearer ${good}`]],
+  'another header': (good) => [['X-Access-Token', good]],
+  'a long token': () => [['Authorization', `Bearer ${'x'.repeat(2_000)}`]],
+};
+
+test('answers every call without a good token with the same bytes, whatever it asks for', async () => {
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
+  const foreign = await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
+  const endpoints = [
+    {
+      method: 'POST',
+      paths: [deletionPaths.submit, `${deletionPaths.submit}?access_token=${token}`],
+      bodies: [
+        '{"users":[{"identity":"bob"}]}',
+        '{"users":[]}',
+        'no JSON',
+        JSON.stringify({ access_token: token }),
+      ],
+    },
+    {
+      method: 'GET',
+      paths: [
+        requestId,
+        foreign,
+        '0',
+        `${requestId}?access_token=${token}`,
+        `${requestId}?token=${token}`,
+      ].map(deletionPaths.status),
+      bodies: [''],
+    },
+    {
+      method: 'GET',
+      paths: [
+        `${deletionPaths.status(requestId)}/certificate`,
+        `${deletionPaths.status(requestId)}/users`,
+        `${deletionPaths.status(foreign)}/users`,
+        deletionPaths.list,
+        `${deletionPaths.list}?state=x`,
+        `${deletionPaths.list}?cursor=x`,
+      ],
+      bodies: [''],
+    },
+  ];
+  for (const { method, paths, bodies: sent } of endpoints) {
+    const answers = new Set<string>();
+    for (const [cause, headersOf] of Object.entries(noToken)) {
+      for (const path of paths) {
+        for (const body of sent) {
+          const headers = [...headersOf(token), ['Content-Type', 'application/json'] as const];
+          const reply = await ask(sluice.baseUrl, { method, path, headers, body });
+          assert.equal(reply.status, 401, `${method} ${path}: ${cause}`);
+          answers.add(reply.bytes);
+          const { err, error, message } = parse(reply);
+          assert.equal(typeof (err as { message?: unknown }).message, 'string');
+          assert.equal(typeof error, 'string');
+          assert.equal(typeof message, 'string');
+          assert.match(String(reply.headers['www-authenticate']), /^Bearer /);
+        }
+      }
+    }
+    assert.equal(answers.size, 1, `${method}: ${[...answers].join('\n')}`);
+  }
+});
+
+test('takes the scheme of a token in any case', async () => {
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
+  for (const value of [`bearer ${token}`, `BEARER  ${token}`, `Bearer ${token} `]) {
+    const headers = [['Authorization', value]] as const;
+    const reply = await ask(sluice.baseUrl, {
+      method: 'GET',
+      path: deletionPaths.status(requestId),
+      headers,
+    });
+    assert.equal(reply.status, 200, value);
+  }
+});
+
+test('answers 404 with the same bytes for every request that is not the caller’s', async () => {
+  const own = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
+  const foreign = await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
+  const random = '3d6f0a52-8f6e-4c9e-9a57-0123456789ab';
+  const ids = [
+    random,
+    foreign,
+    own.toUpperCase(),
+    own.slice(0, -1),
+    `${own}0`,
+    `${own}%00`,
+    '0',
+    '..',
+    '%2e%2e%2f',
+    '__proto__',
+    'constructor',
+    '*',
+    'x'.repeat(1_000),
+  ];
+  const answers = new Map<string, string>();
+  for (const id of ids) {
+    const reply = await readStatus(sluice, token, id);
+    assert.equal(reply.status, 404, id);
+    answers.set(reply.bytes, id);
+  }
+  assert.equal(answers.size, 1, JSON.stringify([...answers]));
+  assert.equal((await readStatus(sluice, token, own)).status, 200);
+});
+
+test('keeps accounts apart: each token opens its own account’s requests and no other’s', async () => {
+  const tokens = [token, strangerToken, (await freshAccount()).token];
+  const requests = await Promise.all(
+    tokens.map((its) => submitAccepted(sluice, its, [{ identity: 'shared' }])),
+  );
+  for (const [asker, its] of tokens.entries()) {
+    for (const [owner, requestId] of requests.entries()) {
+      const { status } = await readStatus(sluice, its, requestId);
+      assert.equal(status, asker === owner ? 200 : 404, `${asker} asks for ${owner}'s`);
+    }
+  }
+});
+
+test('opens nothing but the deletion API with a token', async () => {
+  for (const path of ['/admin/v1/accounts', '/admin/v1/deletions']) {
+    const reply = await ask(sluice.adminUrl, {
+      method: 'GET',
+      path,
+      headers: [['Authorization', `Bearer ${token}`]],
+    });
+    assert.equal(reply.status, 401);
+  }
+});
+
+test('means nothing in another data centre', async () => {
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
+  const [appId = ''] = account.appIds;
+  const headers = [['Authorization', basic(appId, account.apiKey)]] as const;
+  const minted = await ask(abroad.baseUrl, { method: 'POST', path: deletionPaths.token, headers });
+  assert.equal(minted.status, 401);
+  assert.equal((await readStatus(abroad, token, requestId)).status, 401);
+  assert.equal((await submit(abroad, token, [{ identity: 'bob' }])).status, 401);
+  const local = await createTestAccount(abroad, 'Abroad');
+  const localToken = await getToken(abroad, local);
+  assert.equal((await readStatus(abroad, localToken, requestId)).status, 404);
+  assert.equal((await readStatus(sluice, localToken, requestId)).status, 401);
+  const reply = await submit(abroad, localToken, [{ identity: 'bob' }]);
+  assert.ok(String(parse(reply).deletion_request_location).startsWith(`${abroad.baseUrl}/`));
+});
+
+/** A token dies with the change that ends it: it opens nothing once that is answered. */
+async function assertDead(its: string): Promise<void> {
+  assert.equal((await submit(sluice, its, [{ identity: 'late' }])).status, 401);
+  assert.equal((await readStatus(sluice, its, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
+}
+
+test('ends a token when its lifetime is over, an hour after it was issued', async () => {
+  const { token: its } = await freshAccount();
+  const key = registryKeys.token(createHash('sha256').update(its).digest('hex'));
+  await withRedis(sluice, async (redis) => {
+    const leftMs = await redis.pttl(key);
+    assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
+    await redis.pexpire(key, 1);
+    await until(async () => (await redis.exists(key)) === 0, {
+      deadlineMs: 20_000,
+      what: 'the lifetime is over',
+    });
+  });
+  await assertDead(its);
+});
+
+test('ends the tokens of a key that is rotated, and takes the new key at once', async () => {
+  const { account: own, token: its, main } = await freshAccount();
+  const { api_key: apiKey } = await administer<{ api_key: string }>(
+    sluice,
+    'PUT',
+    `/environments/${main}/key`,
+  );
+  await assertDead(its);
+  assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
+  const fresh = await getToken(sluice, { ...own, apiKey });
+  await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
+});
+
+test('refuses one live token too many, says truly for how long, and ends none that was given', async () => {
+  const { account: own, token: first, main } = await freshAccount();
+  const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
+  const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
+  const works = async (its: unknown) => (await readStatus(sluice, String(its), 'x')).status === 404;
+  await withRedis(sluice, async (redis) => {
+    const leftMs = await redis.pttl(live);
+    assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
+    // As if so many had been given, of which the oldest ends in a thousand seconds.
+    const endsMs = Date.now() + 1_000_000;
+    const missing = deletions.liveTokensPerKeyMax - 2;
+    for (let at = 0; at < missing; at += 1_000) {
+      const count = Math.min(1_000, missing - at);
+      await redis.zadd(live, ...Array.from({ length: count }, (_, i) => [endsMs + at + i, at + i]).flat());
+    }
+    assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax - 1);
+
+    const last = await request();
+    assert.equal(last.status, 200, 'as many as there may be');
+    const refused = await request();
+    assert.equal(refused.status, 429);
+    const retrySeconds = Number(refused.headers['retry-after']);
+    assert.ok(retrySeconds > 900 && retrySeconds <= 1_000, String(retrySeconds));
+    assert.equal((parse(refused).err as { code?: unknown }).code, 'rate_limited');
+    assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax);
+    assert.ok((await works(first)) && (await works(parse(last).access_token)), 'none was ended');
+
+    const soonMs = Date.now() + 1_500;
+    await redis.zadd(live, soonMs, '0');
+    const again = await request();
+    assert.deepEqual([again.status, Number(again.headers['retry-after']) <= 2], [429, true]);
+    const freed = await until(
+      async () => {
+        const reply = await request();
+        return reply.status === 429 ? undefined : reply;
+      },
+      { deadlineMs: 20_000, what: 'the oldest has ended' },
+    );
+    assert.equal(freed.status, 200);
+    assert.ok(Date.now() >= soonMs);
+    assert.equal((await request()).status, 429, 'full again');
+
+    const { api_key: apiKey } = await administer<{ api_key: string }>(
+      sluice,
+      'PUT',
+      `/environments/${main}/key`,
+    );
+    await assertDead(first);
+    await assertDead(String(parse(last).access_token));
+    assert.equal((await request(apiKey)).status, 200, 'tokens of the former key do not count');
+  });
+});
+
+test('counts of requests that were begun before the clock was set back last no longer for it', async () => {
+  const { token: its, main } = await freshAccount();
+  const address = '127.0.0.1';
+  const digest = (text: string) => createHash('sha256').update(text).digest('hex');
+  const failures = registryKeys.tokenFailures(digest(`${main}\0${address}`));
+  const statuses = registryKeys.statusRequests(digest(its));
+  const dayMs = 24 * 3_600_000;
+  await withRedis(sluice, async (redis) => {
+    for (const key of [failures, statuses]) await redis.set(key, 1_000, 'PX', dayMs);
+    assert.equal((await readStatus(sluice, its, 'x')).status, 429);
+    assert.equal((await askToken([['Authorization', basic(main, 'wrong')]])).status, 429);
+    assert.ok((await redis.pttl(statuses)) <= 1_000);
+    assert.ok((await redis.pttl(failures)) <= 60_000);
+  });
+});
+
+test('ends the tokens of a key that is revoked', async () => {
+  const { account: own, token: its, main } = await freshAccount();
+  await administer(sluice, 'DELETE', `/environments/${main}/key`);
+  await assertDead(its);
+  assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
+});
+
+test('ends the tokens of an environment that stops being main, and gives the new one its own', async () => {
+  const { account: own, token: its, main, staging } = await freshAccount();
+  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  await administer(sluice, 'PATCH', `/environments/${staging}`, { main: true });
+  await assertDead(its);
+  assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
+  const { api_key: apiKey } = await administer<{ api_key: string }>(
+    sluice,
+    'POST',
+    `/environments/${staging}/key`,
+  );
+  const fresh = await getToken(sluice, { ...own, appIds: [staging], apiKey });
+  assert.equal((await readStatus(sluice, fresh, requestId)).status, 200, 'the account is the same');
+});
+
+test('stores keys and tokens as hashes only, and logs none', async () => {
+  for (const secret of [account.apiKey, token, stranger.apiKey, strangerToken]) {
+    assert.deepEqual(await keysWith(sluice, secret), []);
+    assert.deepEqual(filesWith(join(sluice.redis.dir, 'appendonlydir'), [secret]), []);
+    assert.deepEqual(filesWith(sluice.clickhouse.dir, [secret]), []);
+    for (const child of [...sluice.api, sluice.redis, sluice.clickhouse]) {
+      assert.ok(!child.output().includes(secret), child.name);
+    }
+  }
+});
+
+test('answers a wrong key 429 after 20 failed token requests, and a right one with a token whatever came before', async () => {
+  const { account: own, main } = await freshAccount();
+  const wrong = [['Authorization', basic(main, 'wrong')]] as const;
+  const right = [['Authorization', basic(main, own.apiKey)]] as const;
+  for (let attempt = 1; attempt <= 20; attempt += 1)
+    assert.equal((await askToken(wrong)).status, 401, `${attempt}`);
+  const limited = await askToken(wrong);
+  assert.equal(limited.status, 429);
+  assert.equal(typeof (parse(limited).err as { message?: unknown }).message, 'string');
+  const retrySeconds = Number(limited.headers['retry-after']);
+  assert.ok(retrySeconds >= 1 && retrySeconds <= 60, `Retry-After ${retrySeconds}`);
+  for (let attempt = 1; attempt <= 3; attempt += 1) assert.equal((await askToken(right)).status, 200);
+  assert.equal((await askToken(wrong)).status, 429, 'a token ends no count');
+  assert.equal((await askToken(wrong, { localAddress: '127.0.0.2' })).status, 401);
+  const other = await freshAccount();
+  assert.equal((await askToken([['Authorization', basic(other.main, 'wrong')]])).status, 401);
+});
+
+test('counts failures by the address that a trusted proxy tells, not by its own', async () => {
+  const { account: own, main } = await freshAccount();
+  const ask = (key: string, caller: string, localAddress = proxy) =>
+    askToken(
+      [
+        ['Authorization', basic(main, key)],
+        ['X-Forwarded-For', caller],
+      ],
+      { localAddress },
+    );
+  const attacker = '203.0.113.7';
+  for (let attempt = 1; attempt <= 20; attempt += 1) {
+    // What the attacker sends stands further left.
+    assert.equal((await ask('wrong', `10.0.0.${attempt}, ${attacker}`)).status, 401);
+  }
+  assert.equal((await ask('wrong', attacker)).status, 429);
+  assert.equal((await ask('wrong', '203.0.113.8')).status, 401, 'somebody else behind the same proxy');
+  assert.equal((await ask('wrong', attacker, '127.0.0.2')).status, 401, 'who is no proxy is not believed');
+  assert.equal((await ask(own.apiKey, attacker)).status, 200);
+});
+
+test('counts all app_ids without a key together, so that new ones make no keys in Redis', async () => {
+  const localAddress = '127.0.0.7';
+  const counts = () => withRedis(sluice, (redis) => redis.keys(registryKeys.tokenFailures('*')));
+  const before = (await counts()).length;
+  const statuses: number[] = [];
+  for (let n = 0; n < 30; n += 1) {
+    const reply = await askToken([['Authorization', basic(`${9_000_000_000 + n}`, 'x')]], { localAddress });
+    statuses.push(reply.status);
+  }
+  assert.deepEqual(statuses, [...Array(20).fill(401), ...Array(10).fill(429)]);
+  assert.ok((await counts()).length <= before + 1);
+});
+
+test('counts failed token requests that come at once', async () => {
+  const { main } = await freshAccount();
+  const wrong = [['Authorization', basic(main, 'wrong')]] as const;
+  const replies = await Promise.all(Array.from({ length: 60 }, () => askToken(wrong)));
+  const refused = replies.filter(({ status }) => status === 401).length;
+  assert.equal(refused, 20, `${refused} of 60 guesses were looked at`);
+  assert.equal(replies.filter(({ status }) => status === 429).length, 40);
+});
+
+test('takes 100 status requests a second of one token', async () => {
+  const { token: its } = await freshAccount();
+  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  const started = performance.now();
+  const replies = await Promise.all(Array.from({ length: 250 }, () => readStatus(sluice, its, requestId)));
+  const windows = Math.floor((performance.now() - started) / 1_000) + 1;
+  const taken = replies.filter(({ status }) => status === 200).length;
+  const limited = replies.filter(({ status }) => status === 429);
+  assert.equal(taken + limited.length, 250);
+  assert.ok(taken >= 100 && taken <= 100 * windows, `${taken} in ${windows} windows`);
+  for (const reply of limited) assert.equal(reply.headers['retry-after'], '1');
+  // Another token of the same account is not held up.
+  assert.equal((await readStatus(sluice, token, requestId)).status, 404);
+});
+
+test('takes 2,000 pending requests of one account', async () => {
+  const { account: own, token: its } = await freshAccount();
+  const { accountId } = own;
+  await withRedis(sluice, async (redis) => {
+    const add = (count: number, name: string) =>
+      redis.zadd(
+        registryKeys.pendingDeletions,
+        ...Array.from({ length: count }, (_, at) => [1, `${accountId} ${name}-${at}`]).flat(),
+      );
+    await add(1_999, 'pending');
+    const last = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+    const over = await submit(sluice, its, [{ identity: 'bob' }]);
+    assert.equal(over.status, 429, over.text);
+    assert.ok(Number(over.headers['retry-after']) >= 1);
+    assert.equal((await readStatus(sluice, its, last)).status, 200);
+    await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
+    await redis.zrem(registryKeys.pendingDeletions, `${accountId} pending-0`);
+    await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  });
+});

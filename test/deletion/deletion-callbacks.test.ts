@@ -1,0 +1,480 @@
+// Who is called when a deletion is complete: whither a call may go, what it carries, and that none is lost.
+
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { administer, getToken, readStatus, submitAccepted, untilComplete } from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { ConfigError, readConfig } from '../../src/config.js';
+import { callbacks } from '../../src/contract/limits.js';
+import { createAddressCheck } from '../../src/deletion/callback-addresses.js';
+import { call } from '../../src/deletion/callback-call.js';
+import { tryCallback } from '../../src/deletion/callbacks.js';
+import type { DeletionRequest } from '../../src/deletion/request.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { callbackPauseMs } from '../../workers/callback-queue.js';
+
+type Received = { readonly request: IncomingMessage; readonly body: string };
+
+/** Stops what a failed test has left. */
+const open: (() => void)[] = [];
+
+after(() => {
+  for (const stop of open) stop();
+});
+
+/** A server on the loopback that keeps what it receives and answers as it is told. */
+async function startReceiver(answer: (reply: ServerResponse, count: number) => void) {
+  const received: Received[] = [];
+  const server: Server = createServer((request, reply) => {
+    let body = '';
+    request.on('data', (piece: Buffer) => {
+      body += String(piece);
+    });
+    request.on('end', () => {
+      received.push({ request, body });
+      answer(reply, received.length);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const stop = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  open.push(stop);
+  return { received, port, stop };
+}
+
+const answerWith = (status: number) => (reply: ServerResponse) => {
+  reply.statusCode = status;
+  reply.end('taken');
+};
+
+describe('a call', () => {
+  const public4 = [
+    '1.1.1.1',
+    '8.8.8.8',
+    '100.63.255.255',
+    '100.128.0.0',
+    '172.15.255.255',
+    '172.32.0.0',
+    '223.255.255.255',
+  ];
+  const public6 = ['2606:4700:4700::1111', '2a00:1450:4001:800::200e'];
+  const special = [
+    '0.0.0.0',
+    '10.1.2.3',
+    '100.64.0.1',
+    '127.0.0.1',
+    '127.255.255.254',
+    '169.254.169.254',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.1.1',
+    '198.18.0.1',
+    '224.0.0.1',
+    '239.255.255.255',
+    '255.255.255.255',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '::ffff:8.8.8.8',
+    '::127.0.0.1',
+    '64:ff9b::7f00:1',
+    '64:ff9b:1::a00:1',
+    '100::1',
+    '2001::1',
+    '2001:db8::1',
+    '2002:7f00:1::',
+    'fc00::1',
+    'fd12:3456::1',
+    'fe80::1',
+    'fe80::1%lo',
+    'ff02::1',
+    'localhost',
+    '',
+  ];
+
+  test('goes to public addresses only', () => {
+    const isAllowed = createAddressCheck([]);
+    for (const address of [...public4, ...public6])
+      assert.equal(isAllowed('a.example', address), true, address);
+    for (const address of special) assert.equal(isAllowed('a.example', address), false, address);
+  });
+
+  test('goes besides to the networks and hosts that are allowed, and to no others', () => {
+    const isAllowed = createAddressCheck(['10.0.0.0/8', '::1', 'hooks.internal']);
+    assert.equal(isAllowed('a.example', '10.9.8.7'), true);
+    assert.equal(isAllowed('a.example', '::1'), true);
+    assert.equal(isAllowed('Hooks.Internal', '192.168.1.1'), true);
+    assert.equal(isAllowed('a.example', '192.168.1.1'), false);
+    assert.equal(isAllowed('x.hooks.internal', '192.168.1.1'), false);
+    assert.equal(isAllowed('a.example', '127.0.0.1'), false);
+    assert.equal(isAllowed('a.example', '::2'), false);
+    assert.deepEqual(readConfig({ CALLBACK_ALLOW: '10.0.0.0/8, hooks.internal' }).callbackAllow, [
+      '10.0.0.0/8',
+      'hooks.internal',
+    ]);
+    for (const bad of ['10.0.0.0/33', 'http://a', 'a/8', 'a,,b', '999.1.1.1', '-a']) {
+      assert.throws(() => readConfig({ CALLBACK_ALLOW: bad }), ConfigError, bad);
+    }
+  });
+
+  const isAllowed = createAddressCheck(['127.0.0.1']);
+
+  test('is signed over its time and body, and names the host', async () => {
+    const receiver = await startReceiver(answerWith(204));
+    const url = `http://hooks.example:${receiver.port}/a?b=c`;
+    const nowMs = () => 1_700_000_000_999;
+    const result = await call({ url, secret: 's' }, '{"ü":1}', {
+      isAllowed,
+      resolve: async () => ['127.0.0.1'],
+      nowMs,
+    });
+    assert.deepEqual(result, { answer: 204 });
+    const [{ request, body }] = receiver.received as [Received];
+    assert.equal(request.url, '/a?b=c');
+    assert.equal(request.headers.host, `hooks.example:${receiver.port}`);
+    assert.equal(request.headers['content-type'], 'application/json');
+    const expected = createHmac('sha256', 's').update(`1700000000.${body}`).digest('hex');
+    assert.equal(request.headers['sluice-signature'], `t=1700000000,v1=${expected}`);
+    receiver.stop();
+  });
+
+  test('resolves the name once and connects to that address, whatever the name means later', async () => {
+    const receiver = await startReceiver(answerWith(200));
+    const url = `http://rebinds.example:${receiver.port}/`;
+    let asked = 0;
+    const resolve = async () => {
+      asked += 1;
+      return asked === 1 ? ['127.0.0.1'] : ['192.0.2.1'];
+    };
+    assert.deepEqual(await call({ url, secret: '' }, '{}', { isAllowed, resolve }), { answer: 200 });
+    assert.equal(asked, 1);
+    const refusing = {
+      isAllowed: createAddressCheck([]),
+      resolve: async () => ['93.184.215.14', '127.0.0.1'],
+    };
+    assert.deepEqual(await call({ url, secret: '' }, '{}', refusing), { error: 'address_not_allowed' });
+    assert.equal(receiver.received.length, 1, 'nothing is sent to an address that is not allowed');
+    receiver.stop();
+  });
+
+  test('is not sent to an address of the loopback, however the URL writes it', async () => {
+    const receiver = await startReceiver(answerWith(200));
+    const strict = createAddressCheck([]);
+    for (const host of [
+      '127.0.0.1',
+      'localhost',
+      '0x7f.1',
+      '2130706433',
+      '127.1',
+      '[::1]',
+      '[::ffff:7f00:1]',
+      '0',
+    ]) {
+      const result = await call({ url: `http://${host}:${receiver.port}/`, secret: '' }, '{}', {
+        isAllowed: strict,
+      });
+      assert.deepEqual(result, { error: 'address_not_allowed' }, host);
+    }
+    assert.equal(receiver.received.length, 0);
+    receiver.stop();
+  });
+
+  test('follows no redirect, and reads no more of an answer than its status', async () => {
+    const target = await startReceiver(answerWith(200));
+    const receiver = await startReceiver((reply, count) => {
+      if (count === 1) {
+        reply.writeHead(302, { Location: `http://127.0.0.1:${target.port}/` });
+        reply.end();
+        return;
+      }
+      // An answer without end.
+      const timer = setInterval(() => reply.write('x'.repeat(65_536)), 1);
+      reply.once('close', () => clearInterval(timer));
+    });
+    const where = { url: `http://127.0.0.1:${receiver.port}/`, secret: '' };
+    assert.deepEqual(await call(where, '{}', { isAllowed }), { answer: 302 });
+    assert.deepEqual(await call(where, '{}', { isAllowed }), { answer: 200 });
+    assert.equal(target.received.length, 0);
+    receiver.stop();
+    target.stop();
+  });
+
+  test('ends at its deadline when nobody answers, whether the name or the server hangs', async () => {
+    const receiver = await startReceiver(() => undefined);
+    const where = { url: `http://hangs.example:${receiver.port}/`, secret: '' };
+    const late = { error: 'no_answer_in_time' };
+    const never = () => new Promise<string[]>(() => undefined);
+    assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve: never }), late);
+    const resolve = async () => ['127.0.0.1'];
+    assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
+    assert.equal(receiver.received.length, 1);
+    receiver.stop();
+    const { port } = receiver;
+    const gone = await call({ url: `http://127.0.0.1:${port}/`, secret: '' }, '{}', { isAllowed });
+    assert.deepEqual(gone, { error: 'connection_refused' });
+    const unknown = { isAllowed, resolve: async () => Promise.reject(new Error('no such name')) };
+    assert.deepEqual(await call(where, '{}', unknown), { error: 'name_not_resolved' });
+  });
+
+  test('names the host to a server with TLS, and trusts no certificate of its own making', async () => {
+    let hello = '';
+    const server = createTcpServer((socket) => {
+      socket.once('data', (bytes: Buffer) => {
+        hello = bytes.toString('latin1');
+        socket.destroy();
+      });
+      socket.on('error', () => undefined);
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const resolve = async () => ['127.0.0.1'];
+    const result = await call({ url: `https://sni.example:${port}/`, secret: '' }, '{}', {
+      isAllowed,
+      resolve,
+    });
+    assert.deepEqual(result, { error: 'connection_failed' });
+    assert.ok(hello.includes('sni.example'));
+    server.close();
+  });
+
+  test('is tried again after 5 s, then more and more rarely, at least once an hour', () => {
+    const pauses = Array.from({ length: 40 }, (_, at) => callbackPauseMs(at + 1, 0.5));
+    assert.equal(pauses[0], callbacks.pauseMsMin);
+    assert.equal(pauses.at(-1), callbacks.pauseMsMax);
+    assert.deepEqual(
+      pauses,
+      pauses.toSorted((a, b) => a - b),
+    );
+  });
+});
+
+describe('a complete deletion', () => {
+  let sluice: SluiceHandle;
+  let account: TestAccount;
+  let token: string;
+  let worker: Child;
+  let secret: string;
+  let receiver: Awaited<ReturnType<typeof startReceiver>>;
+  let status = 200;
+
+  before(async () => {
+    receiver = await startReceiver((reply) => answerWith(status)(reply));
+    sluice = await startSluice({ env: { JOB_LOCK_MS: '1000', CALLBACK_ALLOW: '127.0.0.1' } });
+    account = await createTestAccount(sluice, 'Callbacks');
+    token = await getToken(sluice, account);
+    [worker] = sluice.workers as [Child];
+    const url = `http://127.0.0.1:${receiver.port}/hook`;
+    const set = (await sluice.admin('accounts', 'callback', account.accountId, '--url', url)) as {
+      secret: string;
+    };
+    assert.deepEqual(set, { account_id: account.accountId, url, secret: set.secret });
+    secret = set.secret;
+  });
+
+  after(async () => {
+    receiver?.stop();
+    await sluice?.stop();
+  });
+
+  type Callback = NonNullable<DeletionRequest['callback']>;
+
+  async function callbackOf(requestId: string): Promise<Callback | undefined> {
+    const { text } = await readStatus(sluice, token, requestId);
+    return (JSON.parse(text) as { callback?: Callback }).callback;
+  }
+
+  async function submitNow(identity: string): Promise<string> {
+    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    return submitAccepted(sluice, token, [{ identity }]);
+  }
+
+  function callsFor(requestId: string): Received[] {
+    return receiver.received.filter(({ body }) => body.includes(requestId));
+  }
+
+  async function untilState(requestId: string, state: Callback['state']): Promise<Callback> {
+    return until(
+      async () => {
+        const callback = await callbackOf(requestId);
+        return callback?.state === state && callback;
+      },
+      { deadlineMs: 60_000, what: `the callback is ${state}` },
+    );
+  }
+
+  test('calls its account once, signed, with what the status says', async () => {
+    const requestId = await submitNow('called for');
+    const callback = await untilState(requestId, 'delivered');
+    assert.deepEqual(
+      callback.tries.map(({ at: _, ...each }) => each),
+      [{ answer: 200 }],
+    );
+    const [{ request, body }, ...more] = callsFor(requestId) as [Received];
+    assert.equal(more.length, 0);
+    assert.equal(request.method, 'POST');
+    const [, seconds, signature] =
+      /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(request.headers['sluice-signature'])) ?? [];
+    assert.equal(signature, createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex'));
+    assert.ok(Math.abs(Number(seconds) - Date.now() / 1_000) < 60);
+    const { callback: _, ...told } = JSON.parse((await readStatus(sluice, token, requestId)).text) as Record<
+      string,
+      unknown
+    >;
+    assert.deepEqual(JSON.parse(body), { type: 'deletion.complete', account_id: account.accountId, ...told });
+    assert.ok(!body.includes('called for'));
+  });
+
+  test('calls no account that has no callback', async () => {
+    const other = await createTestAccount(sluice, 'Uncalled');
+    const its = await getToken(sluice, other);
+    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    const requestId = await submitAccepted(sluice, its, [{ identity: 'a' }]);
+    await untilComplete(sluice, its, requestId);
+    assert.ok(!(await readStatus(sluice, its, requestId)).text.includes('callback'));
+    assert.equal(callsFor(requestId).length, 0);
+  });
+
+  test('calls although the worker is killed right after the completion, and Redis is emptied while the call is due', async () => {
+    const killed = await sluice.addWorker({ CRASH_AT: 'completed:1' });
+    worker.sigstop();
+    const requestId = await submitNow('crash');
+    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has completed it' });
+    assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
+    assert.equal(callsFor(requestId).length, 0);
+    await withRedis(sluice, (redis) => redis.flushall());
+    await sluice.admin('restore');
+    await untilKnown(sluice, account.appIds[0] ?? '');
+    token = await getToken(sluice, account);
+    worker.sigcont();
+    await untilState(requestId, 'delivered');
+    assert.equal(callsFor(requestId).length, 1);
+  });
+
+  test('calls again when the call was not taken, and lists the tries', async () => {
+    status = 500;
+    const requestId = await submitNow('again');
+    await until(async () => (await callbackOf(requestId))?.tries.length === 1, {
+      deadlineMs: 60_000,
+      what: 'a call was not taken',
+    });
+    status = 200;
+    const { tries } = await untilState(requestId, 'delivered');
+    assert.deepEqual(
+      tries.map(({ at: _, ...each }) => each),
+      [{ answer: 500 }, { answer: 200 }],
+    );
+    const bodies = new Set(callsFor(requestId).map(({ body }) => body));
+    assert.equal(bodies.size, 1, 'every try has the same bytes');
+  });
+
+  test('gives up after a day, or when the account wants no calls any more', async () => {
+    worker.sigstop();
+    const [dueLong, unwanted] = [
+      '3d6f0a52-8f6e-4c9e-9a57-000000000001',
+      '3d6f0a52-8f6e-4c9e-9a57-000000000002',
+    ];
+    const completed_at = new Date().toISOString();
+    await withRedis(sluice, async (redis) => {
+      for (const [id, account_id] of [
+        [dueLong, account.accountId],
+        [unwanted, '1'],
+      ] as const) {
+        const document = {
+          deletion_request_id: id,
+          account_id,
+          status: 'complete',
+          state: 'complete',
+          targets: 1,
+          completed_at,
+          callback: { state: 'pending', tries: [] },
+        };
+        await redis.hset(registryKeys.deletions, id, JSON.stringify(document));
+        await redis.sadd(registryKeys.dueCallbacks, id);
+      }
+      const isAllowed = createAddressCheck([]);
+      const at = (ms: number) => ({ isAllowed, nowMs: () => Date.parse(completed_at) + ms });
+      const isDue = (id: string) => redis.sismember(registryKeys.dueCallbacks, id);
+      assert.equal(await tryCallback(redis, dueLong, at(callbacks.triedForMs - 1)), 'due');
+      assert.equal(await isDue(dueLong), 1);
+      assert.equal(await tryCallback(redis, dueLong, at(callbacks.triedForMs)), 'ended');
+      assert.equal(await isDue(dueLong), 0);
+      const document = JSON.parse(
+        (await redis.hget(registryKeys.deletions, dueLong)) ?? '',
+      ) as DeletionRequest;
+      assert.equal(document.callback?.state, 'failed');
+      assert.deepEqual(
+        document.callback.tries.map(({ at: _, ...each }) => each),
+        Array(2).fill({ error: 'address_not_allowed' }),
+      );
+      assert.equal(await tryCallback(redis, unwanted, at(0)), 'ended');
+      assert.equal(await isDue(unwanted), 0);
+      await redis.hdel(registryKeys.deletions, dueLong, unwanted);
+      await redis.srem(registryKeys.unmirroredDeletions, dueLong, unwanted);
+    });
+    worker.sigcont();
+  });
+
+  test('is announced where an administrator says, who sees the secret once', async () => {
+    const { accountId } = account;
+    const path = `/accounts/${accountId}/callback`;
+    const shown = await administer<Record<string, unknown>>(sluice, 'GET', path);
+    assert.deepEqual(Object.keys(shown), ['account_id', 'url']);
+    assert.deepEqual(await sluice.admin('accounts', 'callback', accountId), shown);
+    const tested = await administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
+    assert.deepEqual(tested, { account_id: accountId, delivered: true, answer: 200 });
+    assert.deepEqual(JSON.parse(receiver.received.at(-1)?.body ?? ''), {
+      type: 'test',
+      account_id: accountId,
+    });
+    for (const url of [
+      '',
+      'ftp://a',
+      'https://user:pw@a.example/',
+      'https://a.example/#x',
+      `https://a.example/${'x'.repeat(2048)}`,
+    ]) {
+      await assert.rejects(
+        sluice.admin('accounts', 'callback', accountId, '--url', url),
+        /the URL must begin/,
+        url,
+      );
+    }
+    await assert.rejects(sluice.admin('accounts', 'callback', '1'), /there is no account/);
+    await assert.rejects(
+      sluice.admin('accounts', 'callback', accountId, '--none', '--test'),
+      /accounts callback/,
+    );
+    const anew = await administer<{ secret: string }>(sluice, 'PUT', path, {
+      url: `http://[::1]:${receiver.port}/`,
+    });
+    assert.match(anew.secret, /^slc_[\w-]{43}$/);
+    assert.notEqual(anew.secret, secret);
+    const refused = await administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
+    assert.deepEqual(refused, { account_id: accountId, delivered: false, error: 'address_not_allowed' });
+    assert.deepEqual(await administer(sluice, 'DELETE', path), { account_id: accountId, url: null });
+    await assert.rejects(sluice.admin('accounts', 'callback', accountId, '--test'), /no callback/);
+    const lines = (await sluice.admin('audit', 'list')) as { action: string; account_id: string }[];
+    const actions = lines.filter((line) => line.account_id === accountId).map(({ action }) => action);
+    for (const action of ['set_callback', 'test_callback', 'remove_callback'])
+      assert.ok(actions.includes(action), action);
+    const printed = [
+      lines,
+      await sluice.admin('accounts', 'list'),
+      sluice.api.map((api) => api.output()),
+      worker.output(),
+    ];
+    for (const each of [secret, anew.secret]) assert.ok(!JSON.stringify(printed).includes(each));
+  });
+});

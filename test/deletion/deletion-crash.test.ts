@@ -1,0 +1,548 @@
+// Deletions through crashes: of a worker at every step of a round, of ClickHouse and of Redis. They complete
+// afterwards, exactly, with the evidence of what was there, and leave nothing behind.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import {
+  administer,
+  assertExact,
+  type Dump,
+  dumpPlaces,
+  getToken,
+  type History,
+  readFound,
+  readStatus,
+  showDeletion,
+  submit,
+  submitAccepted,
+  untilComplete,
+  untilStored,
+  writeHistory,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import {
+  type Child,
+  type ClickHouseHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startSluice,
+} from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
+import { deletions } from '../../src/contract/limits.js';
+import { readOldestOutstanding } from '../../src/deletion/outstanding.js';
+import { type DeletionRequest, readPendingMembers } from '../../src/deletion/request.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { filesWith, keysWith } from '../support/traces.js';
+
+let clickhouse: ClickHouseHandle;
+/** Between the workers and ClickHouse, to stop them at a statement. */
+let gate: ClickHouseGate;
+let sluice: SluiceHandle;
+let account: TestAccount;
+let stranger: TestAccount;
+let token: string;
+let strangerToken: string;
+let survivor: Child;
+/** Of completed deletions. */
+const markers: string[] = [];
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  gate = await startClickHouseGate(clickhouse.testerUrl);
+  sluice = await startSluice({
+    clickhouse,
+    env: { JOB_LOCK_MS: '1000' },
+    workerEnv: { CLICKHOUSE_URL: gate.url },
+  });
+  account = await createTestAccount(sluice, 'Crashes');
+  stranger = await createTestAccount(sluice, 'Strangers');
+  token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
+  [survivor] = sluice.workers as [Child];
+});
+
+// What a failed test leaves pending must not stand in the way of the next one.
+afterEach(async () => {
+  gate.pass();
+  survivor.sigcont();
+  await withRedis(sluice, (redis) => redis.del(registryKeys.pendingDeletions, registryKeys.lostDeletions));
+});
+
+after(async () => {
+  await sluice?.stop();
+  await gate?.close();
+  await clickhouse?.remove();
+});
+
+type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
+
+let histories = 0;
+
+async function prepare(): Promise<Prepared> {
+  histories += 1;
+  const earlier = await dumpPlaces(sluice);
+  const history = await writeHistory(sluice, account, stranger, `user-${histories}@example.com`);
+  await untilStored(sluice);
+  return { history, earlier, before: await dumpPlaces(sluice, earlier) };
+}
+
+/** The next round need not wait until enough requests have gathered. */
+async function hurryRounds(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+}
+
+/** No round starts until the function returned is called, while all else that workers do goes on. */
+async function holdRounds(): Promise<() => Promise<void>> {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
+  return hurryRounds;
+}
+
+/** Settles when the second copy of a request, in ClickHouse, is as it should be. */
+async function untilCopied(
+  requestId: string,
+  what: string,
+  isCopied: (copy: DeletionRequest) => boolean,
+): Promise<void> {
+  await until(
+    async () => {
+      const [copy] = await sluice.rows<{ document: string }>(
+        `SELECT argMax(document, version) AS document FROM deletion_requests
+          WHERE request_id = '${requestId}' GROUP BY request_id`,
+      );
+      return copy !== undefined && isCopied(JSON.parse(copy.document) as DeletionRequest);
+    },
+    { deadlineMs: 60_000, what },
+  );
+}
+
+async function emptyRedis(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.flushall());
+}
+
+/** Loads the state into an emptied Redis, with tokens for the accounts: those are not kept twice. */
+async function restore(): Promise<void> {
+  await sluice.admin('restore');
+  await untilKnown(sluice, account.appIds[0] ?? '');
+  [token, strangerToken] = [await getToken(sluice, account), await getToken(sluice, stranger)];
+}
+
+/** Settles when a worker wrote a log entry so many more times. */
+async function untilLogged(worker: Child, entry: string, times: number): Promise<void> {
+  const count = () => worker.output().split(entry).length;
+  const enough = count() + times;
+  await until(() => count() >= enough, {
+    deadlineMs: 60_000,
+    what: `the worker logs "${entry}" ${times} times`,
+  });
+}
+
+async function assertDeleted(
+  { history, earlier, before }: Prepared,
+  requestId: string,
+  accepted: Readonly<Record<string, number>>,
+): Promise<void> {
+  markers.push(history.marker);
+  await untilStored(sluice);
+  assertExact(before, await dumpPlaces(sluice, earlier), history.identificationsToGo, accepted);
+  const [left] = await sluice.rows<{ rows: number }>(
+    `SELECT count() AS rows FROM deletion_targets WHERE request_id = '${requestId}'`,
+  );
+  assert.equal(Number(left?.rows), 0, 'no target is kept');
+  assert.deepEqual(await sluice.rows(`SELECT name FROM system.tables WHERE name LIKE 'deletion_round%'`), []);
+  assert.deepEqual(await keysWith(sluice, history.marker), [], 'Redis holds the identity');
+  assert.deepEqual(await readFound(sluice, requestId), history.found, 'the evidence says what was there');
+  const found = Object.values(history.found).reduce((sum, rows) => sum + rows, 0);
+  const [counted] = await sluice.rows<{ users: number; rows: number }>(
+    `SELECT count() AS users, sum(rows) AS rows FROM deletion_evidence FINAL WHERE request_id = '${requestId}'`,
+  );
+  assert.deepEqual([Number(counted?.users), Number(counted?.rows)], [history.users.length, found]);
+  const { mutations } = await showDeletion(sluice, requestId);
+  const emptied = new Set(Object.keys(history.found).map((key) => key.split(' ')[1]));
+  assert.deepEqual(new Set(mutations.map(({ table }) => table)), emptied, 'the evidence names the mutations');
+}
+
+const points = [
+  'targets_kept',
+  'resolved',
+  'evidence_kept',
+  'found_recorded',
+  'before_mutation',
+  'after_mutation',
+  'places_emptied',
+  'verified',
+  'targets_purged',
+  'completion_copied',
+];
+
+/** Has a worker killed at a point of the round that deletes the users of a history; another one goes on. */
+async function crashAt(point: string, prepared: Prepared, killed: Child): Promise<void> {
+  survivor.sigstop();
+  await hurryRounds();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  const accepted = await prepared.history.returnToService();
+  await until(() => !killed.running, { deadlineMs: 60_000, what: `the worker passes ${point}` });
+  assert.equal((await killed.exited).signal, 'SIGKILL');
+  await hurryRounds();
+  survivor.sigcont();
+  await untilComplete(sluice, token, requestId, 60_000);
+  await assertDeleted(prepared, requestId, accepted);
+}
+
+for (const point of points) {
+  test(`completes a deletion exactly when the worker is killed at ${point}`, async () => {
+    const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: `${point}:1` })]);
+    await crashAt(point, prepared, killed);
+  });
+}
+
+/** Submits, and settles when the worker waits with a statement of the round. */
+async function submitUntil(users: History['users'], statement: string): Promise<string> {
+  await hurryRounds();
+  gate.hold(({ sql }) => sql.trimStart().startsWith(statement));
+  const requestId = await submitAccepted(sluice, token, users);
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `a worker wants to ${statement}` });
+  return requestId;
+}
+
+const statements = [
+  'ALTER TABLE stored_user_properties DELETE',
+  'ALTER TABLE stored_user_identities DELETE',
+  'ALTER TABLE deletion_targets DELETE',
+];
+
+for (const statement of statements) {
+  test(`completes a deletion exactly when ClickHouse is killed before ${statement}`, async () => {
+    const prepared = await prepare();
+    const requestId = await submitUntil(prepared.history.users, statement);
+    const accepted = await prepared.history.returnToService();
+    await clickhouse.kill9();
+    gate.forget();
+    gate.pass();
+    await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
+      deadlineMs: 60_000,
+      what: 'the request says what it waits for',
+    });
+    await clickhouse.restart();
+    await untilComplete(sluice, token, requestId, 60_000);
+    await assertDeleted(prepared, requestId, accepted);
+  });
+}
+
+test('completes a deletion exactly when Redis is killed during it', async () => {
+  const prepared = await prepare();
+  const requestId = await submitUntil(prepared.history.users, 'ALTER TABLE stored_user_properties DELETE');
+  const accepted = await prepared.history.returnToService();
+  await sluice.redis.kill9();
+  gate.pass();
+  await sluice.redis.restart();
+  await untilComplete(sluice, token, requestId, 60_000);
+  await assertDeleted(prepared, requestId, accepted);
+});
+
+test('accepts a deletion while ClickHouse is down, says what it waits for, and completes it afterwards', async () => {
+  const prepared = await prepare();
+  await clickhouse.kill9();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  const accepted = await prepared.history.returnToService();
+  await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
+    deadlineMs: 60_000,
+    what: 'the request says what it waits for',
+  });
+  assert.equal((await readStatus(sluice, token, requestId)).text.includes('"pending"'), true);
+  await clickhouse.restart();
+  await untilComplete(sluice, token, requestId, 60_000);
+  await assertDeleted(prepared, requestId, accepted);
+});
+
+type Status = { readonly status: string; readonly state?: string; readonly message?: string };
+
+async function statusOf(requestId: string): Promise<Status> {
+  const reply = await readStatus(sluice, token, requestId);
+  assert.equal(reply.status, 200, reply.text);
+  return JSON.parse(reply.text) as Status;
+}
+
+async function untilLost(requestId: string): Promise<void> {
+  await until(async () => (await statusOf(requestId)).state === 'targets_lost', {
+    deadlineMs: 60_000,
+    what: 'the status says that the targets are lost',
+  });
+}
+
+/** Submits a request whose targets are gone before a worker saw them: no worker may run meanwhile. */
+async function submitLost(users: History['users']): Promise<string> {
+  const requestId = await submitAccepted(sluice, token, users);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(requestId)));
+  return requestId;
+}
+
+/** The value of a metric of deletions; undefined when there is no such series. */
+async function readMetric(series: string): Promise<number | undefined> {
+  const reply = await fetch(`${sluice.adminUrl}/metrics`);
+  const line = (await reply.text()).split('\n').find((text) => text.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length));
+}
+
+/** Has the administration end a request over HTTP; settles with the answer. */
+async function endOverHttp(requestId: string): Promise<{ readonly status: number; readonly text: string }> {
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1/deletions/${requestId}/end`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${sluice.adminToken}` },
+  });
+  return { status: reply.status, text: await reply.text() };
+}
+
+test('deletions whose targets are lost hold up nobody, say so, and are ended by word of an administrator', async () => {
+  const prepared = await prepare();
+  survivor.sigstop();
+  const listMax = 10_000;
+  const lost: string[] = [];
+  while (lost.length * listMax <= deletions.targetsPerRoundMax) {
+    const users = Array.from({ length: listMax }, (_, at) => ({ identity: `lost ${lost.length} ${at}` }));
+    lost.push(await submitLost(users));
+  }
+  const [first = '', second = '', third = '', ...rest] = lost;
+  const own = await submitAccepted(sluice, token, prepared.history.users);
+  const others = await submitAccepted(sluice, strangerToken, [{ identity: 'of another account' }]);
+  await hurryRounds();
+  survivor.sigcont();
+  await untilComplete(sluice, strangerToken, others, 60_000);
+  await untilComplete(sluice, token, own, 60_000);
+  await assertDeleted(prepared, own, {});
+  for (const requestId of lost) {
+    const { status, state, message = '' } = await statusOf(requestId);
+    assert.deepEqual([status, state], ['pending', 'targets_lost']);
+    assert.match(message, /nothing was deleted\. Submit the users again/);
+  }
+  assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length);
+  assert.equal(await readMetric('sluice_deletions_oldest_seconds'), 0, 'nobody waits for them');
+
+  await withRedis(sluice, async (redis) => {
+    survivor.sigstop();
+    const fill = Array.from(
+      { length: deletions.pendingPerAccountMax - 1 },
+      (_, at) => `${account.accountId} ${at}`,
+    );
+    await redis.zadd(registryKeys.pendingDeletions, ...fill.flatMap((member) => [1, member]));
+    await submitAccepted(sluice, token, [{ identity: 'the last one that is taken' }]);
+    assert.equal((await submit(sluice, token, [{ identity: 'one too many' }])).status, 429);
+    await redis.del(registryKeys.pendingDeletions);
+    survivor.sigcont();
+  });
+
+  const ended = (await sluice.admin('deletions', 'end', first)) as DeletionRequest;
+  assert.deepEqual([ended.status, ended.state], ['pending', 'ended']);
+  await assert.rejects(sluice.admin('deletions', 'end', first), /this one is ended/);
+  await assert.rejects(sluice.admin('deletions', 'end', own), /this one is complete/);
+  await assert.rejects(sluice.admin('deletions', 'end', 'unknown'), /there is no such deletion request/);
+  assert.equal((JSON.parse((await endOverHttp(second)).text) as DeletionRequest).state, 'ended');
+  for (const requestId of [second, own, 'unknown']) {
+    const { status, text } = await endOverHttp(requestId);
+    assert.equal(status, 400, text);
+  }
+  assert.equal((await showDeletion(sluice, own)).state, 'complete', 'a refusal changes nothing');
+  const told = await statusOf(first);
+  assert.deepEqual([told.status, told.state], ['pending', 'ended']);
+  assert.match(told.message ?? '', /an administrator ended this request; nothing was deleted/);
+  assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length - 2);
+
+  for (const requestId of [first, second]) {
+    await untilCopied(requestId, 'ClickHouse knows that it was ended', ({ state }) => state === 'ended');
+  }
+  for (const requestId of [third, ...rest]) {
+    await untilCopied(requestId, 'ClickHouse knows that it is lost', ({ state }) => state === 'targets_lost');
+  }
+  survivor.sigstop();
+  await emptyRedis();
+  await restore();
+  await withRedis(sluice, async (redis) => {
+    const pending = await redis.zrange(registryKeys.pendingDeletions, '0', '-1');
+    assert.ok(
+      !pending.some((member) => lost.some((id) => member.endsWith(id))),
+      'nobody waits for them again',
+    );
+    assert.deepEqual(
+      await redis.zrange(registryKeys.lostDeletions, '0', '-1'),
+      [third, ...rest].map((id) => `${account.accountId} ${id}`),
+    );
+  });
+  assert.equal((await statusOf(first)).state, 'ended');
+  survivor.sigcont();
+  await until(
+    async () => (await readMetric('sluice_deletions_pending{state="targets_lost"}')) === lost.length - 2,
+    {
+      deadlineMs: 60_000,
+      what: 'those that were not ended are lost still',
+    },
+  );
+});
+
+test('copies targets that ClickHouse had and lost once more, and only without those of Redis they are lost', async () => {
+  const prepared = await prepare();
+  const letRounds = await holdRounds();
+  const own = await submitAccepted(sluice, token, prepared.history.users);
+  const lost = await submitAccepted(sluice, token, [{ identity: 'kept once' }, { identity: 'kept twice' }]);
+  for (const requestId of [lost, own]) {
+    await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
+  }
+  const gone = `request_id = '${own}' OR identity = 'kept twice'`;
+  await sluice.rows(`ALTER TABLE deletion_targets DELETE WHERE ${gone} SETTINGS mutations_sync = 2`);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(lost)));
+  await letRounds();
+  await untilComplete(sluice, token, own, 60_000);
+  await assertDeleted(prepared, own, {});
+  await untilLost(lost);
+  await administer(sluice, 'POST', `/deletions/${lost}/end`);
+});
+
+test('completes a deletion after Redis was emptied, and still finds the completed ones', async () => {
+  const prepared = await prepare();
+  const earlier = await submitAccepted(sluice, token, [{ identity: 'nobody' }]);
+  await untilComplete(sluice, token, earlier);
+  const requestId = await submitUntil(prepared.history.users, 'ALTER TABLE stored_user_properties DELETE');
+  await untilCopied(earlier, 'ClickHouse has the completed request', ({ status }) => status === 'complete');
+  await untilCopied(requestId, 'ClickHouse has the pending request', ({ status }) => status === 'pending');
+  survivor.sigstop();
+  await emptyRedis();
+  gate.pass();
+  await restore();
+  survivor.sigcont();
+  await untilComplete(sluice, token, requestId, 60_000);
+  const status = JSON.parse((await readStatus(sluice, token, earlier)).text) as { status: string };
+  assert.equal(status.status, 'complete');
+  await untilStored(sluice);
+  assertExact(
+    prepared.before,
+    await dumpPlaces(sluice, prepared.earlier),
+    prepared.history.identificationsToGo,
+  );
+});
+
+const lossesWhilePending = [
+  {
+    what: 'by a worker that goes on',
+    async work() {
+      await emptyRedis();
+      await untilLogged(survivor, 'the copying to ClickHouse failed', 2);
+    },
+  },
+  {
+    what: 'by a worker that was started on it',
+    async work() {
+      await survivor.stop();
+      await emptyRedis();
+      await survivor.restart();
+      await untilLogged(survivor, 'waiting for the state to be loaded', 2);
+    },
+  },
+];
+
+for (const { what, work } of lossesWhilePending) {
+  test(`nothing is decided by an emptied Redis ${what}: a pending deletion is carried out once it is restored`, async () => {
+    const prepared = await prepare();
+    const { deployment } = await withRedis(sluice, readRegistry);
+    assert.ok(deployment);
+    await holdRounds();
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
+    await work();
+    await withRedis(sluice, async (redis) => {
+      await assert.rejects(readPendingMembers(redis, deployment.epoch), StateNotLoaded);
+      assert.deepEqual(await readOldestOutstanding(redis, deployment.epoch, 1), [undefined]);
+    });
+    assert.deepEqual(await dumpPlaces(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
+    await restore();
+    const accepted = await prepared.history.returnToService();
+    await untilComplete(sluice, token, requestId, 60_000);
+    await assertDeleted(prepared, requestId, accepted);
+  });
+}
+
+const looksForTargets = [
+  { isLate: false, when: 'its targets are gone' },
+  { isLate: true, when: 'its targets are gone and a worker that stood still has them looked for once more' },
+];
+
+for (const { isLate, when } of looksForTargets) {
+  test(`completes a deletion that was verified when Redis was emptied, though ${when}`, async () => {
+    const prepared = await prepare();
+    const purge = 'ALTER TABLE deletion_targets DELETE';
+    let isPurging = false;
+    await hurryRounds();
+    // What is copied later than the worker wants to purge the targets comes too late.
+    gate.hold(({ sql }) => {
+      const wantsPurge = sql.trimStart().startsWith(purge);
+      isPurging ||= wantsPurge;
+      return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+    });
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await until(() => isPurging, { deadlineMs: 60_000, what: 'the worker wants to purge the targets' });
+    survivor.sigstop();
+    await emptyRedis();
+    gate.forget();
+    gate.pass();
+    // The statement itself may have arrived.
+    await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
+    await restore();
+    if (isLate) await withRedis(sluice, (redis) => redis.sadd(registryKeys.unkeptDeletions, requestId));
+    survivor.sigcont();
+    await untilComplete(sluice, token, requestId, 60_000);
+    await assertDeleted(prepared, requestId, {});
+  });
+}
+
+test('what was told to be complete stays so when Redis is emptied before any worker runs again', async () => {
+  const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
+  survivor.sigstop();
+  try {
+    await hurryRounds();
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has completed it' });
+    const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;
+    const told = (await statusOf()) as { status: string; rows_deleted: number };
+    const rows = Object.values(prepared.history.found).reduce((sum, count) => sum + count, 0);
+    assert.deepEqual([told.status, told.rows_deleted], ['complete', rows]);
+    await withRedis(sluice, (redis) => redis.flushall());
+    await sluice.admin('restore');
+    await untilKnown(sluice, account.appIds[0] ?? '');
+    token = await getToken(sluice, account);
+    assert.deepEqual(await statusOf(), told);
+  } finally {
+    survivor.sigcont();
+  }
+});
+
+test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {
+  const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
+  // No earlier deletion asks for it any more, and it need not wait for half a minute since the last one.
+  await withRedis(sluice, (redis) => redis.del(registryKeys.rewriteWanted, registryKeys.rewriteSpacing));
+  await crashAt('completed', prepared, killed);
+  await until(
+    () => filesWith(join(sluice.redis.dir, 'appendonlydir'), [prepared.history.marker]).length === 0,
+    {
+      deadlineMs: 120_000,
+      what: 'the append-only file does not hold the identity',
+      everyMs: 500,
+    },
+  );
+});
+
+test('leaves nothing of any of these users in the files of Redis and ClickHouse within a minute', async () => {
+  const dirs = [join(sluice.redis.dir, 'appendonlydir'), clickhouse.dir];
+  await until(() => dirs.flatMap((dir) => filesWith(dir, markers)).length === 0, {
+    deadlineMs: 60_000,
+    what: 'no file holds an identity that was deleted',
+    everyMs: 500,
+  }).catch((error: unknown) => {
+    throw new Error(`left: ${dirs.flatMap((dir) => filesWith(dir, markers)).join('\n')}`, { cause: error });
+  });
+  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, clickhouse]) {
+    for (const marker of markers) {
+      assert.ok(!child.output().includes(marker), `${child.name} logs an identity`);
+    }
+  }
+});

@@ -1,0 +1,285 @@
+// What a compliance caller can ask about requests: what they are doing, whom they found, which there are.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import {
+  callWithToken,
+  deleteNow,
+  deletionPaths,
+  getToken,
+  listDeletions,
+  type Reply,
+  readStatus,
+  sendEvents,
+  sendIdentify,
+  sendProperties,
+  showDeletion,
+  submitAccepted,
+  submitWith,
+  type User,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { deletions } from '../../src/contract/limits.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let account: TestAccount;
+let stranger: TestAccount;
+let token: string;
+let strangerToken: string;
+let worker: Child;
+let main: string;
+let staging: string;
+
+before(async () => {
+  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
+  account = await createTestAccount(sluice, 'Desk');
+  stranger = await createTestAccount(sluice, 'Strangers');
+  token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
+  [worker] = sluice.workers as [Child];
+  [main = '', staging = ''] = account.appIds;
+});
+
+after(async () => {
+  await sluice?.stop();
+});
+
+type Answer = Readonly<Record<string, unknown>>;
+
+function parse(reply: Reply): Answer {
+  return JSON.parse(reply.text) as Answer;
+}
+
+test('a status counts the users that were named and found, and the rows of whole merged users', async () => {
+  await sendIdentify(sluice, main, '101', 'merged');
+  await sendIdentify(sluice, main, '102', 'merged');
+  await sendEvents(sluice, main, 'go', [{ user_id: '101' }, { user_id: '102' }, { identity: 'merged' }]);
+  await sendEvents(sluice, staging, 'go', [{ user_id: '101' }, { user_id: '103' }]);
+  await sendProperties(sluice, main, 'go', ['merged', 'only properties']);
+  await sendEvents(sluice, main, 'stay', [{ identity: 'Merged' }, { user_id: '1010' }]);
+  await untilStored(sluice);
+  const users: User[] = [
+    { identity: 'merged' },
+    { identity: 'nobody' },
+    { user_id: 101 },
+    { identity: 'merged' },
+    { identity: 'only properties' },
+    { user_id: 103 },
+    { user_id: 104 },
+  ];
+  const requestId = await deleteNow(sluice, token, users);
+  const {
+    submitted_at: submitted,
+    completed_at: completed,
+    evidence_until: kept,
+    ...told
+  } = parse(await readStatus(sluice, token, requestId));
+  assert.deepEqual(told, {
+    deletion_request_id: requestId,
+    status: 'complete',
+    users: 6,
+    users_found: 4,
+    rows_deleted: 9,
+  });
+  const times = [submitted, completed, kept].map(String);
+  assert.deepEqual(times, times.toSorted());
+});
+
+test('a status says what a pending request is doing or waits for', async () => {
+  const states = new Set<string>();
+  worker.sigstop();
+  await sendEvents(sluice, main, 'go', [{ identity: 'waits' }]);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'waits' }]);
+  const look = async () => {
+    const { status, state, message } = parse(await readStatus(sluice, token, requestId));
+    assert.equal(message, undefined, 'nothing is to be done about it');
+    if (status === 'pending') states.add(String(state));
+    else assert.equal(state, undefined);
+    return status === 'complete';
+  };
+  await look();
+  // No mutation runs meanwhile.
+  await sluice.clickhouse.query(`SYSTEM STOP MERGES ${sluice.database}.stored_events`);
+  worker.sigcont();
+  const isDeleting = async () => (await look()) || states.has('deleting');
+  await until(isDeleting, { deadlineMs: 60_000, what: 'rows are being deleted' });
+  await sluice.clickhouse.query(`SYSTEM START MERGES ${sluice.database}.stored_events`);
+  await until(look, { deadlineMs: 60_000, what: 'the deletion is complete' });
+  assert.ok(states.has('submitted') && states.has('deleting'), [...states].join());
+  for (const state of states) {
+    assert.match(state, /^(submitted|waiting_for_backlog|finding_users|deleting|verifying)$/);
+  }
+});
+
+test('the same reference and users answer the same request, in any order, also when it is complete', async () => {
+  const users = [{ identity: 'ada' }, { user_id: 7 }];
+  const first = await submitWith(sluice, token, { users, reference: 'ticket 1' });
+  assert.equal(first.status, 201);
+  const { deletion_request_id: id } = parse(first);
+  const again = [
+    { users, reference: 'ticket 1' },
+    { users: [{ user_id: '7' }, { identity: 'ada' }, { identity: 'ada' }], reference: 'ticket 1' },
+  ];
+  for (const body of again) {
+    const reply = await submitWith(sluice, token, body);
+    assert.deepEqual([reply.status, reply.text], [200, first.text]);
+  }
+  await untilComplete(sluice, token, String(id));
+  const late = await submitWith(sluice, token, { users, reference: 'ticket 1' });
+  assert.deepEqual([late.status, late.text], [200, first.text]);
+  assert.equal(parse(await readStatus(sluice, token, String(id))).reference, 'ticket 1');
+});
+
+test('a reference with other users is refused, and is free in another account and without one', async () => {
+  const users = [{ identity: 'ada' }];
+  assert.equal((await submitWith(sluice, token, { users, reference: 'ticket 2' })).status, 201);
+  const others = [[{ identity: 'Ada' }], [{ identity: 'ada' }, { identity: 'bob' }], [{ user_id: 1 }]];
+  for (const other of others) {
+    const reply = await submitWith(sluice, token, { users: other, reference: 'ticket 2' });
+    assert.equal(reply.status, 409, reply.text);
+    const { code, field } = parse(reply).err as { code: string; field: string };
+    assert.deepEqual([code, field], ['reference_taken', 'reference']);
+  }
+  assert.equal((await submitWith(sluice, strangerToken, { users, reference: 'ticket 2' })).status, 201);
+  assert.equal((await submitWith(sluice, token, { users, reference: 'Ticket 2' })).status, 201);
+  const ids = await Promise.all(
+    Array.from({ length: 5 }, async () =>
+      parse(await submitWith(sluice, token, { users, reference: 'at once' })),
+    ),
+  );
+  assert.equal(
+    new Set(ids.map(({ deletion_request_id: id }) => id)).size,
+    1,
+    'of several at once one is stored',
+  );
+  const unnamed = [await submitWith(sluice, token, { users }), await submitWith(sluice, token, { users })];
+  assert.notEqual(unnamed[0]?.text, unnamed[1]?.text);
+});
+
+test('a reference ends after 30 days, and keeps no name of a user', async () => {
+  await submitWith(sluice, token, { users: [{ identity: 'forgotten user' }], reference: 'ends' });
+  await withRedis(sluice, async (redis) => {
+    const keys = await redis.keys(registryKeys.deletionReference('*'));
+    assert.ok(keys.length > 0);
+    for (const key of keys) {
+      const leftMs = await redis.pttl(key);
+      assert.ok(leftMs > deletions.referenceMs - 600_000 && leftMs <= deletions.referenceMs, String(leftMs));
+      assert.match(String(await redis.get(key)), /^[0-9a-f]{64} [0-9a-f-]{36}$/);
+    }
+    await redis.del(...keys);
+  });
+  assert.equal(
+    (await submitWith(sluice, token, { users: [{ identity: 'other' }], reference: 'ends' })).status,
+    201,
+  );
+});
+
+test('the list has the account’s requests, the newest first, page by page, and nobody else’s', async () => {
+  const fresh = await createTestAccount(sluice, 'Lists');
+  const its = await getToken(sluice, fresh);
+  assert.deepEqual(await listDeletions(sluice, its), { ids: [], cursor: undefined });
+  worker.sigstop();
+  const newestFirst: string[] = [];
+  for (let n = 0; n < deletions.listedMax + 50; n++) {
+    const reply = await submitWith(sluice, its, {
+      users: [{ identity: `user ${n}` }],
+      reference: `r${n % 60}-${n}`,
+    });
+    newestFirst.unshift(String(parse(reply).deletion_request_id));
+    if (n % 10 === 0) await submitAccepted(sluice, strangerToken, [{ identity: 'else' }]);
+  }
+  const first = await listDeletions(sluice, its);
+  assert.deepEqual(first.ids, newestFirst.slice(0, deletions.listedMax));
+  // One that comes meanwhile moves nothing on later pages.
+  await submitAccepted(sluice, its, [{ identity: 'meanwhile' }]);
+  const second = await listDeletions(sluice, its, `?cursor=${first.cursor}`);
+  assert.deepEqual(second, { ids: newestFirst.slice(deletions.listedMax), cursor: undefined });
+  worker.sigcont();
+  for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, its, id);
+});
+
+test('the list is filtered by state and by reference, and refuses what is neither', async () => {
+  const { ids } = await listDeletions(sluice, token, '?reference=ticket%201&state=complete');
+  assert.equal(ids.length, 1);
+  assert.equal((await showDeletion(sluice, ids[0] ?? '')).reference, 'ticket 1');
+  assert.deepEqual((await listDeletions(sluice, token, '?reference=ticket%201&state=pending')).ids, []);
+  assert.deepEqual((await listDeletions(sluice, strangerToken, '?reference=ticket%201')).ids, []);
+  assert.ok((await listDeletions(sluice, token, '?state=complete')).ids.length > 1);
+  assert.deepEqual((await listDeletions(sluice, token, '?state=targets_lost')).ids, []);
+  for (const [query, field] of [
+    ['?state=done', 'state'],
+    ['?state=toString', 'state'],
+    ['?cursor=x', 'cursor'],
+    ['?cursor=', 'cursor'],
+  ]) {
+    const reply = await callWithToken(sluice, token, `${deletionPaths.list}${query}`);
+    assert.equal(reply.status, 400, query);
+    assert.deepEqual(
+      [(parse(reply).err as Answer).code, (parse(reply).err as Answer).field],
+      ['invalid_parameter', field],
+    );
+  }
+});
+
+test('references and lists outlive an emptied Redis, and a list in which users are repeated keeps its places', async () => {
+  const users = [{ identity: 'a' }, { identity: 'a' }, { user_id: 5 }, { identity: 'a' }, { identity: 'b' }];
+  await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
+  const pending = await submitWith(sluice, token, { users, reference: 'outlives' });
+  const id = String(parse(pending).deletion_request_id);
+  await until(async () => (await showDeletion(sluice, id)).targets_kept === true, {
+    deadlineMs: 30_000,
+    what: 'ClickHouse has the list of users',
+  });
+  const before = (await listDeletions(sluice, token)).ids;
+  const readKey = async () => (await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`)).text();
+  const key = await readKey();
+  assert.match(key, /BEGIN PUBLIC KEY/);
+  await withRedis(sluice, (redis) => redis.flushall());
+  worker.sigstop();
+  await sluice.admin('restore');
+  await untilKnown(sluice, main);
+  token = await getToken(sluice, account);
+  assert.deepEqual((await listDeletions(sluice, token)).ids, before);
+  assert.equal(await readKey(), key, 'certificates of before are genuine still');
+  const kept = await withRedis(sluice, (redis) => redis.get(registryKeys.deletionTargets(id)));
+  assert.deepEqual(JSON.parse(kept ?? ''), ['ia', '', 'u5', '', 'ib']);
+  const again = await submitWith(sluice, token, { users, reference: 'outlives' });
+  assert.deepEqual([again.status, again.text], [200, pending.text]);
+  assert.equal(
+    (await submitWith(sluice, token, { users: users.slice(1), reference: 'outlives' })).status,
+    200,
+  );
+  assert.equal(
+    (await submitWith(sluice, token, { users: users.slice(2, 3), reference: 'outlives' })).status,
+    409,
+  );
+  worker.sigcont();
+  await untilComplete(sluice, token, id);
+});
+
+test('a request whose users were lost is submitted again by the same reference', async () => {
+  const users = [{ identity: 'lost' }];
+  worker.sigstop();
+  const first = parse(await submitWith(sluice, token, { users, reference: 'lost' }));
+  const id = String(first.deletion_request_id);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(id)));
+  worker.sigcont();
+  const lost = await until(
+    async () => {
+      const status = parse(await readStatus(sluice, token, id));
+      return status.state === 'targets_lost' && status;
+    },
+    { deadlineMs: 30_000, what: 'the list is lost' },
+  );
+  assert.match(String(lost.message), /submit the users again/i);
+  const second = await submitWith(sluice, token, { users, reference: 'lost' });
+  assert.equal(second.status, 201);
+  assert.notEqual(parse(second).deletion_request_id, id);
+  await untilComplete(sluice, token, String(parse(second).deletion_request_id));
+});

@@ -1,0 +1,419 @@
+// What a compliance caller learns of single users, after a deletion and before one, without anybody's name being kept.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createPublicKey, generateKeyPairSync } from 'node:crypto';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import {
+  administer,
+  callWithToken,
+  deleteNow,
+  deletionPaths,
+  dumpPlaces,
+  getToken,
+  listDeletions,
+  type Reply,
+  readStatus,
+  sendEvents,
+  sendIdentify,
+  sendProperties,
+  showDeletion,
+  submitAccepted,
+  submitWith,
+  type User,
+  untilComplete,
+  untilStored,
+  writeHistory,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { signingKeyKey } from '../../src/accounts/documents.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { evidence, previews } from '../../src/contract/limits.js';
+import { verifyCertificate } from '../../src/deletion/certificate.js';
+import { placesInOrder } from '../../src/deletion/places.js';
+import { createPreviews } from '../../src/deletion/preview.js';
+import type { FoundRows } from '../../src/deletion/request.js';
+import { dropStrayPreviews } from '../../src/deletion/round-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { keysWith } from '../support/traces.js';
+
+let sluice: SluiceHandle;
+let account: TestAccount;
+let stranger: TestAccount;
+let token: string;
+let strangerToken: string;
+let worker: Child;
+let main: string;
+let staging: string;
+let elsewhere: string;
+
+before(async () => {
+  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
+  account = await createTestAccount(sluice, 'Evidence');
+  stranger = await createTestAccount(sluice, 'Strangers');
+  token = await getToken(sluice, account);
+  strangerToken = await getToken(sluice, stranger);
+  [worker] = sluice.workers as [Child];
+  [main = '', staging = ''] = account.appIds;
+  elsewhere = stranger.appIds[0] ?? '';
+});
+
+after(async () => {
+  await sluice?.stop();
+});
+
+type Answer = Readonly<Record<string, unknown>>;
+
+function parse(reply: Reply): Answer {
+  return JSON.parse(reply.text) as Answer;
+}
+
+/** What the deletion tells of each user. */
+async function usersOf(requestId: string, query = ''): Promise<Answer> {
+  const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
+  assert.equal(reply.status, 200, reply.text);
+  return parse(reply);
+}
+
+function lookUp(requestId: string, users: readonly object[], its = token): Promise<Reply> {
+  return callWithToken(sluice, its, `${deletionPaths.status(requestId)}/lookup`, { users });
+}
+
+test('tells for each place of the list, and for each user that is named again, what was found and what is similar', async () => {
+  const alike = [
+    'Bob@Example.com',
+    'bob@example.com ',
+    '\tBOB@EXAMPLE.COM\n',
+    'STRASSE',
+    'Ünsal',
+    'bob @example.com',
+  ];
+  await sendEvents(
+    sluice,
+    main,
+    'stay',
+    alike.map((identity) => ({ identity })),
+  );
+  await sendProperties(sluice, staging, 'stay', ['Bob@Example.com', 'bOb@example.com']);
+  await sendIdentify(sluice, main, '201', 'ada@alike');
+  await sendIdentify(sluice, staging, '201', 'Ada@alike');
+  const anonymousId = '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11';
+  const userId = String(userIdOfAnonymousId(anonymousId));
+  await sendEvents(sluice, main, 'go', [{ user_id: '201' }, { identity: 'ada@alike' }, { user_id: userId }]);
+  await sendEvents(sluice, elsewhere, 'stay', [{ identity: 'bob@example.COM' }]);
+  const users = [
+    { identity: 'bob@example.com' },
+    { identity: 'ada@alike' },
+    { identity: 'ada@alike' },
+    { user_id: 201 },
+    { anonymous_id: anonymousId },
+    { identity: 'stra\u00dfe' },
+    { identity: '\u00fcnsal' },
+  ];
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  const submitted = parse(await submitWith(sluice, token, { users }));
+  const requestId = String(submitted.deletion_request_id);
+  // Too late to be counted.
+  await sendEvents(sluice, main, 'stay', [{ identity: 'BOB@example.com' }]);
+  await untilComplete(sluice, token, requestId);
+  // In one environment the user_id is another user's.
+  const counts = [
+    { found: false, rows: 0, similar: 4 },
+    { found: true, rows: 3, similar: 1 },
+    { found: true, rows: 4, similar: 0 },
+    { found: true, rows: 1, similar: 0 },
+    { found: false, rows: 0, similar: 0 },
+    { found: false, rows: 0, similar: 1 },
+  ];
+  const places = [0, 1, 3, 4, 5, 6];
+  assert.deepEqual(await usersOf(requestId), {
+    users: counts.map((each, at) => ({ place: places[at], ...each })),
+  });
+  assert.deepEqual(parse(await readStatus(sluice, token, requestId)).users_found, 3);
+  const order = [6, 0, 2, 1, 4, 3];
+  const again = await lookUp(requestId, [
+    ...order.map((at) => users[at] ?? {}),
+    { identity: 'never named' },
+    { user_id: userId },
+  ]);
+  const countsAt = (place: number) => counts[places.indexOf(place === 2 ? 1 : place)];
+  assert.deepEqual(parse(again), {
+    users: [...order.map(countsAt), { found: false, rows: 0, similar: 0, named: false }, countsAt(4)],
+  });
+});
+
+test('pages the users of a long list', async () => {
+  const users = Array.from({ length: evidence.usersPerPage + 2 }, (_, n) => ({ identity: `long ${n}` }));
+  const requestId = await deleteNow(sluice, token, [...users, { identity: 'long 0' }]);
+  const { users: first, cursor } = (await usersOf(requestId)) as {
+    users: { place: number }[];
+    cursor: string;
+  };
+  const second = (await usersOf(requestId, `?cursor=${cursor}`)) as {
+    users: { place: number }[];
+    cursor?: string;
+  };
+  assert.deepEqual([first.length, second.users.length, second.cursor], [evidence.usersPerPage, 2, undefined]);
+  assert.deepEqual(
+    [...first, ...second.users].map(({ place }) => place),
+    users.map((_, n) => n),
+  );
+  for (const query of ['?cursor=x', '?cursor=-1', '?cursor=9999999999']) {
+    const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
+    assert.equal(reply.status, 400, query);
+  }
+  const tooMany = await lookUp(requestId, users.slice(0, 1001));
+  assert.deepEqual([tooMany.status, (parse(tooMany).err as Answer).code], [400, 'too_many_records']);
+  assert.equal((await lookUp(requestId, users.slice(0, 1000))).status, 200);
+  for (const bad of [[], [{}], [{ identity: 'a', user_id: 1 }], [{ user_id: -1 }], ['a']]) {
+    assert.equal((await lookUp(requestId, bad as object[])).status, 400, JSON.stringify(bad));
+  }
+});
+
+test('tells nothing of single users before a deletion is complete, after 30 days, or to strangers', async () => {
+  worker.sigstop();
+  const pending = await submitAccepted(sluice, token, [{ identity: 'single' }]);
+  const codes = async (requestId: string, its = token) => {
+    const replies = [
+      await callWithToken(sluice, its, `${deletionPaths.status(requestId)}/users`),
+      await lookUp(requestId, [{ identity: 'single' }], its),
+    ];
+    return replies.map((reply) => [reply.status, (parse(reply).err as Answer | undefined)?.code]);
+  };
+  const both = (status: number, code?: string) => [
+    [status, code],
+    [status, code],
+  ];
+  assert.deepEqual(await codes(pending), both(409, 'still_pending'));
+  worker.sigcont();
+  await untilComplete(sluice, token, pending);
+  assert.deepEqual(await codes(pending), both(200));
+  assert.deepEqual(await codes(pending, strangerToken), both(404, 'not_found'));
+  const request = await showDeletion(sluice, pending);
+  const untilMs = Date.parse(request.evidence_until ?? '');
+  const keptMs = untilMs - Date.parse(request.submitted_at);
+  assert.ok(Math.abs(keptMs - evidence.keptMs) < 600_000, `${keptMs} ms`);
+  const rows = await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`);
+  assert.equal(rows.length, 1);
+  assert.ok(!JSON.stringify(rows).includes('single'));
+  assert.match(String((rows[0] as { hash: string }).hash), /^[0-9a-f]{32}$/);
+  // The rows end by themselves: their table says so, and a merge removes those whose time is over.
+  await sluice.rows(
+    `ALTER TABLE deletion_evidence UPDATE expires_at = now() - 1 WHERE request_id = '${pending}' SETTINGS mutations_sync = 2`,
+  );
+  assert.deepEqual(await codes(pending), both(410, 'no_longer_kept'));
+  await sluice.rows('OPTIMIZE TABLE deletion_evidence FINAL');
+  assert.deepEqual(await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`), []);
+});
+
+/** What a dry run finds, as the evidence of a deletion says it. */
+async function dryRun(users: readonly User[]): Promise<Answer & { readonly found: readonly FoundRows[] }> {
+  const reply = await submitWith(sluice, token, { users, dry_run: true, reference: 'not kept' });
+  assert.equal(reply.status, 200, reply.text);
+  return parse(reply) as Answer & { found: readonly FoundRows[] };
+}
+
+async function previewTables(): Promise<object[]> {
+  return sluice.rows("SELECT name FROM system.tables WHERE name LIKE 'deletion_preview%'");
+}
+
+test('a dry run finds what a deletion then deletes, also what is not stored yet, and stores nothing', async () => {
+  const history = await writeHistory(sluice, account, stranger, 'dry@example.com');
+  const stored = await dumpPlaces(sluice);
+  const documents = () => withRedis(sluice, (redis) => redis.hlen(registryKeys.deletions));
+  const before = await documents();
+  const preview = await dryRun(history.users);
+  assert.deepEqual(
+    Object.fromEntries(preview.found.map(({ app_id, table, rows }) => [`${app_id} ${table}`, rows])),
+    history.found,
+  );
+  assert.equal(await documents(), before);
+  assert.deepEqual((await listDeletions(sluice, token, '?reference=not%20kept')).ids, []);
+  assert.deepEqual(await previewTables(), []);
+  assert.deepEqual(await keysWith(sluice, history.marker), [], 'Redis holds the identity');
+  const [targets] = await sluice.rows<{ rows: number }>('SELECT count() AS rows FROM deletion_targets');
+  assert.equal(Number(targets?.rows), 0);
+  const isStillThere = (await dumpPlaces(sluice)).get('stored_events')?.length;
+  assert.ok(Number(isStillThere) >= Number(stored.get('stored_events')?.length), 'nothing was deleted');
+  const requestId = await deleteNow(sluice, token, history.users);
+  const told = parse(await readStatus(sluice, token, requestId));
+  assert.deepEqual(
+    [preview.dry_run, preview.users, preview.users_found, preview.rows],
+    [true, told.users, told.users_found, told.rows_deleted],
+  );
+  assert.deepEqual(preview.found, (await showDeletion(sluice, requestId)).found);
+  const nothing = { dry_run: true, users: 3, users_found: 0, rows: 0, found: [] };
+  assert.deepEqual(await dryRun(history.users), nothing);
+});
+
+test('a dry run refuses what a deletion refuses, and what is neither true nor false', async () => {
+  for (const body of [
+    { users: [], dry_run: true },
+    { users: [{}], dry_run: true },
+    { users: [{ identity: 'a' }], dry_run: 'yes' },
+    { users: [{ identity: 'a' }], dry_run: null },
+  ]) {
+    assert.equal((await submitWith(sluice, token, body)).status, 400, JSON.stringify(body));
+  }
+});
+
+test('a dry run is answered in time, and only so many run at once', async (context) => {
+  worker.sigstop();
+  await sendEvents(sluice, main, 'go', [{ identity: 'not stored' }]);
+  const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  context.after(async () => {
+    worker.sigcont();
+    await clickhouse.close();
+  });
+  await withRedis(sluice, async (redis) => {
+    const { deployment } = await readRegistry(redis);
+    assert.ok(deployment);
+    const { epoch, shards } = deployment;
+    const { look } = createPreviews(clickhouse, sluice.database, 300);
+    const looks = Array.from({ length: previews.atOnceMax + 1 }, () =>
+      look({ redis, epoch, shards }, account.accountId, ['inot stored']),
+    );
+    const late = Array<string>(previews.atOnceMax).fill('too_long');
+    assert.deepEqual(await Promise.all(looks), [...late, 'busy']);
+    assert.deepEqual(await previewTables(), []);
+    await clickhouse.command({ query: 'CREATE TABLE deletion_preview_left (a String) ENGINE = Memory' });
+    await dropStrayPreviews(clickhouse, 600);
+    assert.equal((await previewTables()).length, 1, 'the tables of one that runs');
+    await dropStrayPreviews(clickhouse, 0);
+    assert.deepEqual(await previewTables(), []);
+  });
+});
+
+/** Runs the program of the administration without any service; settles with its exit code and what it printed. */
+async function runOffline(...args: readonly string[]): Promise<{ code: number | null; printed: Answer }> {
+  const program = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
+  const child = spawn(process.execPath, [program, ...args], {
+    env: { ...process.env, REDIS_URL: 'redis://127.0.0.1:1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  child.stdout.on('data', (piece: Buffer) => {
+    text += String(piece);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, printed: JSON.parse(text) as Answer };
+}
+
+test('a complete deletion has a certificate that says what was counted, is always the same and names nobody', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'certified user' }]);
+  await untilStored(sluice);
+  worker.sigstop();
+  const users = [{ identity: 'certified user' }, { identity: 'not there' }];
+  const submitted = parse(await submitWith(sluice, token, { users, reference: 'case 7' }));
+  const id = String(submitted.deletion_request_id);
+  const path = `${deletionPaths.status(id)}/certificate`;
+  const early = await callWithToken(sluice, token, path);
+  assert.deepEqual([early.status, (parse(early).err as Answer).code], [409, 'still_pending']);
+  assert.equal((await callWithToken(sluice, strangerToken, path)).status, 404);
+  worker.sigcont();
+  await untilComplete(sluice, token, id);
+  const reply = await callWithToken(sluice, token, path);
+  assert.equal(reply.status, 200, reply.text);
+  const { certificate } = parse(reply) as { certificate: Answer };
+  const request = await showDeletion(sluice, id);
+  assert.deepEqual(certificate, {
+    type: 'sluice-deletion-1',
+    deletion_request_id: id,
+    account_id: account.accountId,
+    app_id: main,
+    key_created_at: request.key_created_at,
+    reference: 'case 7',
+    submitted_at: request.submitted_at,
+    verified_at: request.verified_at,
+    completed_at: request.completed_at,
+    users: 2,
+    users_found: 1,
+    rows_deleted: 1,
+    found: [{ app_id: main, table: 'stored_events', rows: 1 }],
+    tables_counted: placesInOrder,
+    statement: certificate.statement,
+  });
+  assert.ok(!reply.text.includes('certified user'));
+  assert.equal((await callWithToken(sluice, token, path)).text, reply.text);
+  assert.equal((await callWithToken(sluice, strangerToken, path)).status, 404);
+  certified = reply.text;
+});
+
+/** Of the test above. */
+let certified: string;
+
+async function readKey(): Promise<Answer & { readonly public_key: string }> {
+  const reply = await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`);
+  assert.equal(reply.status, 200);
+  return (await reply.json()) as Answer & { public_key: string };
+}
+
+test('a certificate is checked with the service and without, and nothing in it can be changed', async () => {
+  const folder = tempDir('certificates');
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const genuine = file('certificate.json', certified);
+  const key = await readKey();
+  const keyFile = file('key.json', JSON.stringify(key));
+  const told = (await sluice.admin('certificate', 'verify', genuine)) as Answer;
+  assert.deepEqual([told.genuine, told.key_id], [true, key.key_id]);
+  assert.deepEqual(await administer(sluice, 'POST', '/certificates/verify', JSON.parse(certified)), told);
+  const offline = await runOffline('certificate', 'verify', genuine, '--key', keyFile);
+  assert.deepEqual(offline, { code: 0, printed: told });
+  const forged = file('forged.json', certified.replace('"rows_deleted":1', '"rows_deleted":2'));
+  const refuted = await runOffline('certificate', 'verify', forged, '--key', file('key.pem', key.public_key));
+  assert.deepEqual([refuted.code, refuted.printed.genuine], [1, false]);
+
+  const publicKey = createPublicKey(key.public_key);
+  const isGenuine = (document: unknown) => verifyCertificate(JSON.stringify(document), publicKey).genuine;
+  const document = JSON.parse(certified) as { certificate: Answer; signature: Answer };
+  const { certificate, signature } = document;
+  const reordered = Object.fromEntries(Object.entries(certificate).reverse());
+  assert.ok(isGenuine({ signature, certificate: reordered, note: 'beside it' }), 'the order says nothing');
+  for (const name of Object.keys(certificate)) {
+    const { [name]: _, ...without } = certificate;
+    assert.ok(!isGenuine({ certificate: without, signature }), `without ${name}`);
+    assert.ok(!isGenuine({ certificate: { ...certificate, [name]: 'x' }, signature }), `another ${name}`);
+  }
+  assert.ok(!isGenuine({ certificate: { ...certificate, more: 1 }, signature }), 'with more');
+  const other = generateKeyPairSync('ed25519').publicKey;
+  assert.equal(verifyCertificate(certified, other).genuine, false, 'of another deployment');
+  for (const bad of [
+    null,
+    7,
+    [],
+    {},
+    { certificate },
+    { certificate, signature: {} },
+    { certificate: 1, signature },
+  ]) {
+    assert.equal(isGenuine(bad), false, JSON.stringify(bad));
+  }
+  assert.equal(verifyCertificate('no JSON', publicKey).genuine, false);
+});
+
+test('the private half of the key is in no answer, no log and no output of the administration', async () => {
+  const text = await withRedis(sluice, (redis) => redis.hget(registryKeys.documents, signingKeyKey));
+  const pem = (JSON.parse(text ?? '{}') as { private_key: string }).private_key;
+  const secret = pem.split('\n')[1] ?? '';
+  assert.ok(secret.length > 40);
+  const shown = [
+    certified,
+    JSON.stringify(await readKey()),
+    JSON.stringify(await sluice.admin('accounts', 'list')),
+    JSON.stringify(await sluice.admin('audit', 'list')),
+    ...[...sluice.api, ...sluice.workers].map((child) => child.output()),
+  ];
+  for (const each of shown) assert.ok(!each.includes(secret) && !each.includes('PRIVATE KEY'));
+});

@@ -1,0 +1,407 @@
+// What requests that are pending together mean for each other: whom each reaches does not depend on when it is carried
+// out, no account waits for another one's long lists, and a round costs what its lists have, not how many environments
+// their account has.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import {
+  getToken,
+  readStatus,
+  send,
+  sendIdentify,
+  submitAccepted,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import {
+  type Child,
+  type ClickHouseHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startSluice,
+} from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { deletions } from '../../src/contract/limits.js';
+import { noCrash } from '../../src/crash-point.js';
+import { readDeletion } from '../../src/deletion/request.js';
+import { createLog } from '../../src/log.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { runDeletionRound } from '../../workers/delete.js';
+
+let clickhouse: ClickHouseHandle;
+let gate: ClickHouseGate;
+let sluice: SluiceHandle;
+let account: TestAccount;
+let token: string;
+let worker: Child;
+let main: string;
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  gate = await startClickHouseGate(clickhouse.testerUrl);
+  sluice = await startSluice({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url } });
+  account = await createTestAccount(sluice, 'Rounds', ['Main Production']);
+  token = await getToken(sluice, account);
+  [worker] = sluice.workers as [Child];
+  [main = ''] = account.appIds;
+});
+
+after(async () => {
+  worker?.sigcont();
+  await sluice?.stop();
+  await gate?.close();
+  await clickhouse?.remove();
+});
+
+/** No round starts before `work` has settled and everything is stored; then one starts at once. */
+async function inOneRound(work: () => Promise<void>): Promise<void> {
+  worker.sigstop();
+  try {
+    await work();
+    await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 60_000));
+  } finally {
+    worker.sigcont();
+  }
+  await untilStored(sluice);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+}
+
+// A user's life: events, identifications and deletions, one after another.
+
+type Name = { readonly user: number } | { readonly identity: number };
+type Step =
+  | { readonly kind: 'event'; readonly name: Name }
+  | { readonly kind: 'identify'; readonly user: number; readonly identity: number }
+  | { readonly kind: 'delete'; readonly name: Name };
+
+const number = fc.integer({ min: 0, max: 1 });
+const name: fc.Arbitrary<Name> = fc.oneof(fc.record({ user: number }), fc.record({ identity: number }));
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('event' as const), name }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant('identify' as const), user: number, identity: number }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('delete' as const), name }) },
+);
+
+let lives = 0;
+
+/** One life: its steps go to the service and to a model that carries each deletion out at once. */
+function beginLife(steps: readonly Step[]) {
+  lives += 1;
+  const userId = (user: number) => String(5_000_000 + 10 * life + user);
+  const identity = (which: number) => `life ${life} ${which}`;
+  const life = lives;
+  let events: { readonly event: string; readonly name: Name }[] = [];
+  let identifications: { readonly user: number; readonly identity: number }[] = [];
+  const requestIds: string[] = [];
+
+  function deleteInModel(target: Name): void {
+    const identityOf = (user: number) => identifications.find((each) => each.user === user)?.identity;
+    const merged = 'identity' in target ? target.identity : identityOf(target.user);
+    const users = new Set('user' in target ? [target.user] : []);
+    for (const user of [0, 1]) if (merged !== undefined && identityOf(user) === merged) users.add(user);
+    events = events.filter(({ name }) => ('user' in name ? !users.has(name.user) : name.identity !== merged));
+    identifications = identifications.filter((each) => !users.has(each.user) && each.identity !== merged);
+  }
+
+  return {
+    requestIds,
+    async take(at: number): Promise<void> {
+      const step = steps[at];
+      if (step === undefined) return;
+      if (step.kind === 'event') {
+        const event = `${life}.${at}`;
+        const user =
+          'user' in step.name
+            ? { user_id: userId(step.name.user) }
+            : { identity: identity(step.name.identity) };
+        await send(sluice, '/api/track', { app_id: main, event, ...user });
+        events.push({ event, name: step.name });
+      } else if (step.kind === 'identify') {
+        await sendIdentify(sluice, main, userId(step.user), identity(step.identity));
+        identifications.push(step);
+      } else {
+        const user =
+          'user' in step.name
+            ? { user_id: Number(userId(step.name.user)) }
+            : { identity: identity(step.name.identity) };
+        requestIds.push(await submitAccepted(sluice, token, [user]));
+        deleteInModel(step.name);
+      }
+    },
+    expected: () => ({
+      life,
+      steps,
+      events: events.map(({ event }) => event).sort(),
+      identifications: identifications
+        .map((each) => `${userId(each.user)} ${identity(each.identity)}`)
+        .sort(),
+    }),
+    async stored() {
+      const rows = await sluice.rows<{ event: string }>(
+        `SELECT event FROM events WHERE app_id = '${main}' AND startsWith(event, '${life}.')`,
+      );
+      const identified = await sluice.rows<{ text: string }>(
+        `SELECT concat(toString(user_id), ' ', identity) AS text FROM user_identities
+          WHERE app_id = '${main}' AND startsWith(identity, 'life ${life} ')`,
+      );
+      return {
+        life,
+        steps,
+        events: rows.map(({ event }) => event).sort(),
+        identifications: identified.map(({ text }) => text).sort(),
+      };
+    },
+  };
+}
+
+async function takeLives(someLives: readonly ReturnType<typeof beginLife>[], length: number): Promise<void> {
+  for (let at = 0; at < length; at += 1) await Promise.all(someLives.map((life) => life.take(at)));
+}
+
+async function assertLived(someLives: readonly ReturnType<typeof beginLife>[]): Promise<void> {
+  for (const { requestIds } of someLives) {
+    for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+  }
+  await untilStored(sluice);
+  for (const life of someLives) assert.deepEqual(await life.stored(), life.expected());
+}
+
+const returning: readonly Step[] = [
+  { kind: 'event', name: { user: 0 } },
+  { kind: 'identify', user: 0, identity: 0 },
+  { kind: 'delete', name: { identity: 0 } },
+  { kind: 'event', name: { user: 0 } },
+  { kind: 'delete', name: { identity: 0 } },
+];
+
+test('an anonymous event after a deletion stays when the identity is deleted again, also while the first is pending', async () => {
+  const life = beginLife(returning);
+  await inOneRound(() => takeLives([life], returning.length));
+  await assertLived([life]);
+  assert.equal(life.expected().events.length, 1);
+});
+
+test('the same event goes when the user was identified anew in between', async () => {
+  const steps: Step[] = [
+    ...returning.slice(0, 3),
+    { kind: 'identify', user: 0, identity: 0 },
+    ...returning.slice(3),
+  ];
+  const life = beginLife(steps);
+  await inOneRound(() => takeLives([life], steps.length));
+  await assertLived([life]);
+  assert.deepEqual(life.expected().events, []);
+});
+
+const stepsMax = 14;
+const someSteps = fc.array(step, { minLength: 4, maxLength: stepsMax });
+
+test('whom requests reach is the same, all pending at once, as one after another', async () => {
+  const seed = Date.now();
+  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  await inOneRound(() => takeLives(someLives, stepsMax));
+  await assertLived(someLives).catch((error: unknown) => {
+    throw new Error(`seed ${seed}`, { cause: error });
+  });
+});
+
+test('whom requests reach is the same while rounds come and go', async () => {
+  const seed = Date.now();
+  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  await takeLives(someLives, stepsMax);
+  await assertLived(someLives).catch((error: unknown) => {
+    throw new Error(`seed ${seed}`, { cause: error });
+  });
+});
+
+test('a later request does not overtake one whose targets have to be copied again', async () => {
+  const life = beginLife(returning);
+  await inOneRound(async () => {
+    await takeLives([life], returning.length);
+    const [first = ''] = life.requestIds;
+    // Kept, as Redis knows it, and not there any more, as after a backup came back.
+    await withRedis(sluice, async (redis) => {
+      const request = await readDeletion(redis, first);
+      assert.ok(request);
+      await redis.hset(registryKeys.deletions, first, JSON.stringify({ ...request, targets_kept: true }));
+      await redis.srem(registryKeys.unkeptDeletions, first);
+    });
+  });
+  await assertLived([life]);
+  assert.equal(life.expected().events.length, 1);
+});
+
+/** Writes identifications of one user_id after another into ClickHouse, as of the oldest segment. */
+async function storeIdentifications(select: string, count: number): Promise<void> {
+  await sluice.rows(`INSERT INTO stored_user_identities (app_id, user_id, identity, row_number, segment, commit_number, received_at)
+    SELECT '${main}', ${select}, number, 1, 1, 0 FROM numbers(${count})`);
+}
+
+test('a chain of identifications costs a round no more statements than none', async (context) => {
+  await storeIdentifications(
+    `700000 + intDiv(number, 2), concat('chain ', toString(intDiv(number + 1, 2)))`,
+    400,
+  );
+  let statements = 0;
+  gate.hold(() => {
+    statements += 1;
+    return false;
+  });
+  const requestIds: string[] = [];
+  await inOneRound(async () => {
+    for (const at of [0, 60, 120, 199]) {
+      requestIds.push(await submitAccepted(sluice, token, [{ identity: `chain ${at}` }]));
+    }
+    statements = 0;
+  });
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
+  gate.pass();
+  context.diagnostic(`${statements} statements`);
+  assert.ok(statements < 150, `${statements} statements`);
+});
+
+test('many requests that name one user take memory for the names and the ids, not for each pair', async (context) => {
+  const [ids, names] = [5_000, 100];
+  await storeIdentifications(`800000 + number, 'of many ids'`, ids);
+  await send(sluice, '/api/track', { app_id: main, event: 'Seen', user_id: '800000' });
+  gate.hold(({ sql }) => sql.trimStart().startsWith('ALTER TABLE stored_events DELETE'));
+  const requestIds: string[] = [];
+  await inOneRound(async () => {
+    for (let at = 0; at < names; at += 1) {
+      requestIds.push(await submitAccepted(sluice, token, [{ user_id: 800_000 + at }]));
+    }
+  });
+  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  const [held] = await sluice.rows<{ rows: string }>(
+    `SELECT sum(total_rows) AS rows FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
+  );
+  gate.pass();
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+  context.diagnostic(`${held?.rows} rows in the tables of the round`);
+  // Each id as a user, as a key, as an id and as linked, and its identification as covered.
+  assert.ok(Number(held?.rows) <= 6 * (ids + names) + 100, `${held?.rows} rows`);
+  const [left] = await sluice.rows<{ ids: string }>(
+    `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
+  );
+  assert.equal(Number(left?.ids), 0);
+});
+
+test('while requests gather for the next round, neither they nor the registry are read', async () => {
+  const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  worker.sigstop();
+  try {
+    const requestId = await submitAccepted(sluice, token, [{ identity: 'gathers' }]);
+    await withRedis(sluice, async (redis) => {
+      const { deployment } = await readRegistry(redis);
+      assert.ok(deployment);
+      const { epoch, secret, shards } = deployment;
+      const { database } = sluice;
+      const log = createLog('test', 'silent');
+      const commands: string[] = [];
+      const send = redis.sendCommand.bind(redis);
+      redis.sendCommand = (...args) => {
+        commands.push(args[0].name);
+        return send(...args);
+      };
+      const look = async () => {
+        commands.length = 0;
+        await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs);
+        const options = { redis, clickhouse, database, shards, epoch, secret, crash: noCrash, log };
+        assert.equal(await runDeletionRound(options), 0);
+      };
+      await look();
+      assert.equal(
+        (await readDeletion(redis, requestId))?.targets_kept,
+        true,
+        'the first look keeps its targets',
+      );
+      await look();
+      assert.deepEqual(commands, ['set', 'smembers', 'scard', 'pttl']);
+    });
+    worker.sigcont();
+    await untilComplete(sluice, token, requestId);
+  } finally {
+    worker.sigcont();
+    await clickhouse.close();
+  }
+});
+
+/** As many users as one request takes, whom nobody knows. */
+function longList(prefix: string): { identity: string }[] {
+  return Array.from({ length: 10_000 }, (_, at) => ({ identity: `${prefix} ${at}` }));
+}
+
+test('a deletion of one user does not wait for another account’s long lists', async () => {
+  const other = await createTestAccount(sluice, 'Long lists', ['Main Production']);
+  const otherToken = await getToken(sluice, other);
+  const long: string[] = [];
+  let requestId = '';
+  await inOneRound(async () => {
+    for (let list = 0; list < 7; list += 1) {
+      long.push(await submitAccepted(sluice, otherToken, longList(`list ${list}`)));
+    }
+    requestId = await submitAccepted(sluice, token, [{ identity: 'one user' }]);
+  });
+  await untilComplete(sluice, token, requestId, 120_000);
+  const statuses = await Promise.all(
+    long.map(
+      async (id) =>
+        (JSON.parse((await readStatus(sluice, otherToken, id)).text) as { status: string }).status,
+    ),
+  );
+  assert.ok(statuses.includes('pending'), 'it was in the first round, which could not take all lists');
+  for (const id of long) await untilComplete(sluice, otherToken, id, 120_000);
+});
+
+test('a round takes memory for its lists, however many environments their account has', async (context) => {
+  const environments = Array.from({ length: 2_000 }, (_, at) => `Environment ${at}`);
+  const account = await createTestAccount(sluice, 'Many environments', environments);
+  const { appIds } = account;
+  const manyToken = await getToken(sluice, account);
+  // One named user in each environment, and one who stays.
+  for (const [at, appId] of appIds.entries()) {
+    const users = [{ identity: `list ${at % 4} ${at}` }, { identity: `bystander ${at}` }];
+    await send(sluice, '/api/track', {
+      app_id: appId,
+      events: users.map((user) => ({ event: 'Seen', ...user })),
+    });
+  }
+
+  const requestIds: string[] = [];
+  gate.hold(({ sql }) => sql.trimStart().startsWith('ALTER TABLE stored_events DELETE'));
+  let startedMs = 0;
+  await inOneRound(async () => {
+    for (let list = 0; list < 4; list += 1) {
+      requestIds.push(await submitAccepted(sluice, manyToken, longList(`list ${list}`)));
+    }
+    startedMs = performance.now();
+  });
+  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  const [held] = await sluice.rows<{ rows: string; bytes: string }>(
+    `SELECT sum(total_rows) AS rows, sum(total_bytes) AS bytes FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
+  );
+  gate.pass();
+  for (const requestId of requestIds) await untilComplete(sluice, manyToken, requestId, 120_000);
+  const tookMs = performance.now() - startedMs;
+  const bytes = Number(held?.bytes);
+  context.diagnostic(
+    `${held?.rows} rows, ${Math.round(bytes / 1024)} KiB in the tables of the round, ${Math.round(tookMs)} ms`,
+  );
+  // Each named user as it was asked, as a key and as an identity.
+  assert.ok(Number(held?.rows) <= 3 * 40_000 + 2_000 + 4, `${held?.rows} rows`);
+  assert.ok(bytes < 64 * 1024 * 1024, `${bytes} bytes`);
+  const [left] = await sluice.rows<{ targets: string; bystanders: string }>(
+    `SELECT countIf(startsWith(identity, 'list ')) AS targets, countIf(startsWith(identity, 'bystander ')) AS bystanders
+      FROM events WHERE app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')})`,
+  );
+  assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 2_000]);
+});

@@ -1,0 +1,702 @@
+// What is held about users: who may ask, what is in it, and what becomes of it. That it has just what a deletion takes is
+// shown with random histories.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { type IncomingMessage, request } from 'node:http';
+import { after, before, test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { atPort } from '../../harness/clickhouse.js';
+import {
+  ask,
+  type Dump,
+  dumpPlaces,
+  getToken,
+  readStatus,
+  send,
+  sendEvents,
+  sendIdentify,
+  sendProperties,
+  storeFailedRow,
+  submitAccepted,
+  type User,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import {
+  type ClickHouseHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../../harness/services.js';
+import {
+  askForExport,
+  exportPath,
+  type Line,
+  linesOf,
+  readExportData,
+  readExportStatus,
+  readRecords,
+  recordsOf,
+  submitExport,
+  untilExportComplete,
+} from '../../harness/user-export.js';
+import { until } from '../../harness/wait.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { counts, userExports } from '../../src/contract/limits.js';
+import { resolveAlone } from '../../src/deletion/resolve-users.js';
+import { mutationPredicate } from '../../src/deletion/round-keys.js';
+import { createRoundTables } from '../../src/deletion/round-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let clickhouse: ClickHouseHandle;
+let sluice: SluiceHandle;
+let account: TestAccount;
+let stranger: TestAccount;
+let token: string;
+let main: string;
+let staging: string;
+let proxy: TcpProxy;
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  proxy = await startTcpProxy({ port: clickhouse.port });
+  sluice = await startSluice({
+    clickhouse,
+    apiEnv: { CLICKHOUSE_URL: atPort(clickhouse.testerUrl, proxy.port) },
+  });
+  account = await createTestAccount(sluice, 'Exports');
+  stranger = await createTestAccount(sluice, 'Stranger');
+  token = await getToken(sluice, account);
+  [main = '', staging = ''] = account.appIds;
+});
+
+after(async () => {
+  await sluice?.stop();
+  await proxy?.close();
+  await clickhouse?.remove();
+});
+
+test('exports every record of a merged user in every environment, and nothing else', async () => {
+  await send(sluice, '/api/track', {
+    app_id: main,
+    event: 'Order Completed',
+    identity: 'ada@example.com',
+    session_id: 's1',
+    properties: { amount: 12.5, note: 'line\nfeed "quoted" ü' },
+    timestamp: '2026-03-01T12:30:00.250+01:00',
+    idempotency_key: 'order-1',
+  });
+  await sendEvents(sluice, main, 'go', [{ user_id: '71' }, { user_id: '72' }]);
+  await sendIdentify(sluice, main, '71', 'ada@example.com');
+  await sendIdentify(sluice, main, '72', 'ada@example.com');
+  await sendIdentify(sluice, main, '72', 'bob@example.com');
+  await sendProperties(sluice, main, 'go', ['ada@example.com']);
+  await sendEvents(sluice, staging, 'go', [{ user_id: '72' }]);
+  // Nobody was merged there.
+  await sendEvents(sluice, staging, 'stay', [{ user_id: '71' }, { identity: 'ada@example.com' }]);
+  await sendEvents(sluice, stranger.appIds[0] ?? '', 'stay', [{ identity: 'ada@example.com' }]);
+  const row = `["${main}","${'0'.repeat(32)}","Odd",null,"ada@example.com","",null,{},1,1,1,"2026-01-01 00:00:00.000"]`;
+  await storeFailedRow(sluice, main, 'go', { identity: 'ada@example.com', row });
+  await storeFailedRow(sluice, main, 'stay', { identity: 'bob@example.com' });
+  const id = await submitExport(sluice, token, [{ user_id: 72 }, { identity: 'nobody@example.com' }]);
+  await sendEvents(sluice, main, 'stay', [{ identity: 'ada@example.com' }]);
+  await untilExportComplete(sluice, token, id);
+
+  const lines = linesOf((await readExportData(sluice, token, id)).text);
+  assert.deepEqual(
+    lines.filter(({ kind }) => kind === 'user'),
+    [{ kind: 'user', app_id: main, identity: 'ada@example.com', user_ids: ['71', '72'] }],
+  );
+  const records = recordsOf(lines);
+  const kindsOf = (appId: string) =>
+    records
+      .filter(({ app_id }) => app_id === appId)
+      .map(({ kind, user_id, identity }) => `${kind} ${user_id ?? identity}`)
+      .sort();
+  assert.deepEqual(kindsOf(main), [
+    'event 71',
+    'event 72',
+    'event ada@example.com',
+    'failed_record ada@example.com',
+    'user_identity 71',
+    'user_identity 72',
+    'user_identity 72',
+    'user_properties ada@example.com',
+  ]);
+  assert.deepEqual(kindsOf(staging), ['event 72']);
+  assert.equal(records.length, 9);
+  const order = records.find(({ event }) => event === 'Order Completed');
+  assert.ok(order !== undefined);
+  const { received_at: receivedAt, event_id: eventId, ...rest } = order;
+  assert.deepEqual(rest, {
+    kind: 'event',
+    app_id: main,
+    event: 'Order Completed',
+    user_id: null,
+    identity: 'ada@example.com',
+    session_id: 's1',
+    time: '2026-03-01T11:30:00.250Z',
+    properties: { amount: '12.5', note: 'line\nfeed "quoted" ü' },
+  });
+  assert.match(String(receivedAt), /^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  assert.match(String(eventId), /^(?!00000000)[0-9a-f-]{36}$/);
+  const failed = records.find(({ kind }) => kind === 'failed_record');
+  assert.ok(failed !== undefined);
+  assert.equal(failed.row, row);
+  assert.deepEqual((failed.columns as string[]).slice(0, 5), [
+    'app_id',
+    'event_id',
+    'event',
+    'user_id',
+    'identity',
+  ]);
+});
+
+test('refuses other callers as the deletion API does, and bad lists with the reason', async () => {
+  const id = await submitExport(sluice, token, [{ identity: 'ada@example.com' }]);
+  const noToken = await readStatus(sluice, 'slt_none', id);
+  for (const reply of [
+    await askForExport(sluice, 'slt_none', [{ identity: 'x' }]),
+    await readExportStatus(sluice, 'slt_none', id),
+    await readExportData(sluice, 'slt_none', id),
+  ]) {
+    assert.equal(reply.bytes, noToken.bytes);
+  }
+  const strangers = await getToken(sluice, stranger);
+  const unknown = await readStatus(sluice, token, id);
+  assert.equal(unknown.status, 404);
+  for (const [who, which] of [
+    [strangers, id],
+    [token, id.replace(/^./, 'x')],
+    [token, `${id.slice(0, -12)}000000000000`],
+  ] as const) {
+    assert.equal((await readExportStatus(sluice, who, which)).bytes, unknown.bytes);
+    assert.equal((await readExportData(sluice, who, which)).bytes, unknown.bytes);
+  }
+
+  const many = (count: number) => Array.from({ length: count }, (_, index) => ({ user_id: index }));
+  const refused = [
+    ['{}', 'missing_field', 'users'],
+    ['{"users": []}', 'empty', 'users'],
+    ['{"users": [{}]}', 'missing_user', 'users.0'],
+    ['{"users": [{"identity": "a"}, {"identity": "b", "user_id": 1}]}', 'ambiguous_user', 'users.1'],
+    ['{"users": [{"user_id": "007"}]}', 'invalid_user_id', 'users.0.user_id'],
+    ['{"users": [{"identity": ""}]}', 'empty', 'users.0.identity'],
+    [JSON.stringify({ users: [{ identity: 'x'.repeat(256) }] }), 'too_long', 'users.0.identity'],
+    ['{"users": [{"identity": "\\ud800"}]}', 'invalid_text', 'users.0.identity'],
+    [JSON.stringify({ users: many(counts.exportUsersMax + 1) }), 'too_many_records', 'users'],
+    ['[', 'invalid_json', undefined],
+  ] as const;
+  for (const [body, code, field] of refused) {
+    const reply = await askForExport(sluice, token, body);
+    const { err } = JSON.parse(reply.text) as { err: { code: string; field?: string } };
+    assert.deepEqual([reply.status, err.code, err.field], [400, code, field], body.slice(0, 80));
+  }
+  assert.equal((await askForExport(sluice, token, many(counts.exportUsersMax))).status, 201);
+});
+
+test('answers 429 when the account has as many exports as it may', async () => {
+  const { accountId } = stranger;
+  const strangers = await getToken(sluice, stranger);
+  const far = String(Date.now() + 3_600_000);
+  await withRedis(sluice, async (redis) => {
+    const has = Array.from({ length: userExports.perAccountMax - 1 }, (_, n) => [
+      far,
+      `${accountId} full-${n}`,
+    ]);
+    await redis.zadd(registryKeys.exports, ...has.flat());
+    await redis.zadd(registryKeys.exports, '1', `${accountId} over`);
+    assert.equal((await askForExport(sluice, strangers, [{ user_id: 1 }])).status, 201);
+    const refused = await askForExport(sluice, strangers, [{ user_id: 1 }]);
+    assert.deepEqual([refused.status, refused.headers['retry-after']], [429, '600']);
+    assert.equal((await askForExport(sluice, token, [{ user_id: 1 }])).status, 201);
+    await redis.zremrangebyscore(registryKeys.exports, far, far);
+  });
+});
+
+test('is found for 24 hours', async () => {
+  const id = await submitExport(sluice, token, [{ identity: 'ada@example.com' }]);
+  await withRedis(sluice, async (redis) => {
+    const left = await redis.pttl(registryKeys.export(id));
+    assert.ok(left > userExports.keptMs - 60_000 && left <= userExports.keptMs, `${left} ms`);
+    await redis.pexpire(registryKeys.export(id), 1);
+    await until(async () => (await redis.exists(registryKeys.export(id))) === 0, {
+      deadlineMs: 5_000,
+      what: 'the request has expired',
+    });
+  });
+  assert.equal((await readExportStatus(sluice, token, id)).status, 404);
+  assert.equal((await readExportData(sluice, token, id)).status, 404);
+});
+
+test('is pending until every record acknowledged before it is stored', async () => {
+  const [worker] = sluice.workers;
+  await untilStored(sluice);
+  worker?.sigstop();
+  let id: string;
+  try {
+    await sendEvents(sluice, main, 'go', [{ identity: 'late@example.com' }]);
+    id = await submitExport(sluice, token, [{ identity: 'late@example.com' }]);
+    assert.match((await readExportStatus(sluice, token, id)).text, /"status":"pending"/);
+    const early = await readExportData(sluice, token, id);
+    assert.deepEqual(
+      [early.status, (JSON.parse(early.text) as { err: { code: string } }).err.code],
+      [409, 'not_complete'],
+    );
+  } finally {
+    worker?.sigcont();
+  }
+  await untilExportComplete(sluice, token, id);
+  assert.equal((await readRecords(sluice, token, id)).length, 1);
+});
+
+/** No round of deletions begins before `work` has settled, as while a backup is restored. */
+async function withoutRounds(work: () => Promise<void>): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    await redis.set(registryKeys.restoringBackup, '1');
+    await work().finally(() => redis.del(registryKeys.restoringBackup));
+  });
+}
+
+test('waits for deletions before it, and has only what came after them', async () => {
+  const users = [{ identity: 'again@example.com' }];
+  await sendEvents(sluice, main, 'go', users);
+  let id = '';
+  await withoutRounds(async () => {
+    await submitAccepted(sluice, token, users);
+    await sendEvents(sluice, main, 'stay', [...users, ...users]);
+    id = await submitExport(sluice, token, users);
+    await untilStored(sluice);
+    assert.match((await readExportStatus(sluice, token, id)).text, /"status":"pending"/);
+    assert.equal((await readExportData(sluice, token, id)).status, 409);
+  });
+  await untilExportComplete(sluice, token, id);
+  const records = await readRecords(sluice, token, id);
+  assert.deepEqual(
+    records.map(({ properties }) => properties),
+    [{ fate: 'stay' }, { fate: 'stay' }],
+  );
+});
+
+test('ends with a later deletion of one of its users, by whichever of their ids', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'ended@example.com' }]);
+  await sendIdentify(sluice, main, '81', 'ended@example.com');
+  const ended = await submitExport(sluice, token, [{ identity: 'x' }, { identity: 'ended@example.com' }]);
+  const other = await submitExport(sluice, token, [{ identity: 'other@example.com' }]);
+  const strangers = await getToken(sluice, stranger);
+  const elsewhere = await submitExport(sluice, strangers, [{ identity: 'ended@example.com' }]);
+  await untilComplete(sluice, token, await submitAccepted(sluice, token, [{ user_id: 81 }]));
+  assert.equal((await readExportStatus(sluice, token, ended)).status, 404);
+  assert.equal((await readExportData(sluice, token, ended)).status, 404);
+  assert.equal((await readExportStatus(sluice, token, other)).status, 200);
+  assert.equal((await readExportStatus(sluice, strangers, elsewhere)).status, 200);
+  await withRedis(sluice, async (redis) => {
+    assert.equal(await redis.exists(registryKeys.export(ended)), 0);
+    assert.equal(await redis.zscore(registryKeys.exports, `${account.accountId} ${ended}`), null);
+  });
+});
+
+test('its lines in the audit log name the export and no user', async () => {
+  const id = await submitExport(sluice, token, [{ identity: 'audited@example.com' }]);
+  await untilExportComplete(sluice, token, id);
+  await readRecords(sluice, token, id);
+  const lines = (await sluice.admin('audit', 'list', '--limit', '50')) as {
+    action: string;
+    outcome: string;
+    details: unknown;
+  }[];
+  const its = lines.filter(({ details }) => JSON.stringify(details).includes(id));
+  assert.deepEqual(
+    new Set(its.map(({ action, outcome }) => `${action} ${outcome}`)),
+    new Set(['submit_export done', 'read_export done']),
+  );
+  assert.doesNotMatch(JSON.stringify(lines), /audited@/);
+});
+
+// A user with many rows, whose export takes a while.
+
+const heavy = { identity: 'heavy@example.com' };
+const heavyRows = 250_000;
+
+async function storeHeavyRows(): Promise<void> {
+  const note = 'concat(hex(cityHash64(number, 1)), hex(cityHash64(number, 2)), hex(cityHash64(number, 3)))';
+  await sluice.rows(`INSERT INTO stored_events
+    SELECT '${main}', generateUUIDv4(), 'Page View', NULL, if(number < ${heavyRows}, '${heavy.identity}', concat('u', toString(number % 5000))), 's', now64(3),
+      map('note', ${note}, 'number', toString(number)), number, 1, 1, now64(3)
+    FROM numbers(${2 * heavyRows})`);
+}
+
+/** Begins to read an export and stops reading after the first bytes. */
+async function beginReading(id: string): Promise<IncomingMessage> {
+  const reply = await new Promise<IncomingMessage>((settle, reject) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const sent = request(`${sluice.baseUrl}${exportPath}/${id}/data`, { headers, agent: false }, settle);
+    sent.once('error', reject);
+    sent.end();
+  });
+  assert.equal(reply.statusCode, 200);
+  await new Promise((settle) => reply.once('readable', settle));
+  assert.ok(reply.read(1) !== null);
+  return reply;
+}
+
+/** Reads the rest of an answer; settles with its text, and with whether it came to its end. */
+async function readRest(reply: IncomingMessage): Promise<{ tail: string; bytes: number; isWhole: boolean }> {
+  let tail = '';
+  let bytes = 0;
+  try {
+    for await (const piece of reply as AsyncIterable<Buffer>) {
+      bytes += piece.length;
+      tail = (tail + piece.toString('latin1')).slice(-300);
+    }
+    return { tail, bytes, isWhole: true };
+  } catch {
+    return { tail, bytes, isWhole: false };
+  }
+}
+
+/** What downloads have in ClickHouse. */
+async function readLeft(): Promise<{ tables: number; queries: number }> {
+  const [left] = await sluice.rows<{ tables: number; queries: number }>(`SELECT
+    toUInt32((SELECT count() FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'user_export_'))) AS tables,
+    toUInt32((SELECT count() FROM system.processes WHERE startsWith(query_id, 'user_export_'))) AS queries`);
+  assert.ok(left !== undefined);
+  return left;
+}
+
+async function untilNothingIsLeft(): Promise<void> {
+  await until(async () => Object.values(await readLeft()).every((count) => count === 0), {
+    deadlineMs: 10_000,
+    what: 'nothing of a download is left in ClickHouse',
+  });
+}
+
+async function completeExportOf(users: readonly User[]): Promise<string> {
+  const id = await submitExport(sluice, token, users);
+  await untilExportComplete(sluice, token, id);
+  return id;
+}
+
+function residentBytes(): number {
+  const status = readFileSync(`/proc/${sluice.api[0]?.pid}/status`, 'utf8');
+  return 1024 * Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]);
+}
+
+test('streams a user with many records through little memory, however slowly it is read', async () => {
+  await storeHeavyRows();
+  const id = await completeExportOf([heavy]);
+  // The first one brings the process to its size.
+  const { headers, text } = await ask(sluice.baseUrl, {
+    method: 'GET',
+    path: `${exportPath}/${await completeExportOf([{ identity: 'ada@example.com' }])}/data`,
+    headers: [['Authorization', `Bearer ${token}`]],
+  });
+  assert.equal(headers['content-type'], 'application/x-ndjson');
+  recordsOf(linesOf(text));
+  const before = residentBytes();
+  let highest = before;
+  const reply = await beginReading(id);
+  const watch = setInterval(() => {
+    highest = Math.max(highest, residentBytes());
+  }, 20);
+  // The service has sent what fits into the buffers of both sides by now, and waits.
+  let looks = 0;
+  await until(
+    async () => {
+      assert.equal((await readLeft()).queries, 1, 'the query waits for the reader');
+      looks += 1;
+      return looks === 15;
+    },
+    { deadlineMs: 20_000, what: 'the query waits', everyMs: 50 },
+  );
+  const { tail, bytes, isWhole } = await readRest(reply);
+  clearInterval(watch);
+  assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows}}\n`), tail);
+  const grownMiB = (highest - before) / 2 ** 20;
+  assert.ok(bytes > 45 * 2 ** 20 && grownMiB < 48, `${bytes} bytes, ${grownMiB} MiB more`);
+  await untilNothingIsLeft();
+});
+
+test('compresses the lines when the reader accepts gzip', async () => {
+  const id = await completeExportOf([{ identity: 'ada@example.com' }]);
+  const read = async (coding: string) => {
+    const sent = await new Promise<IncomingMessage>((settle, reject) => {
+      const headers = { authorization: `Bearer ${token}`, 'accept-encoding': coding };
+      request(`${sluice.baseUrl}${exportPath}/${id}/data`, { headers, agent: false }, settle)
+        .once('error', reject)
+        .end();
+    });
+    const pieces: Buffer[] = [];
+    for await (const piece of sent as AsyncIterable<Buffer>) pieces.push(piece);
+    return { coding: sent.headers['content-encoding'], body: Buffer.concat(pieces) };
+  };
+  const plain = await read('br, gzip;q=0');
+  const gzip = await read('br;q=0.5, gzip');
+  assert.deepEqual([plain.coding, gzip.coding], [undefined, 'gzip']);
+  const sorted = (body: Buffer) =>
+    linesOf(body.toString())
+      .map((line) => JSON.stringify(line))
+      .sort();
+  assert.deepEqual(sorted(gunzipSync(gzip.body)), sorted(plain.body));
+  assert.ok(plain.body.length > gzip.body.length);
+});
+
+test('ends its query in ClickHouse when the reader hangs up', async () => {
+  const reply = await beginReading(await completeExportOf([heavy]));
+  assert.deepEqual((await readLeft()).queries, 1);
+  reply.destroy();
+  await untilNothingIsLeft();
+});
+
+test('breaks off visibly when ClickHouse fails in the middle, and is answered 503 when it is away', async () => {
+  const id = await completeExportOf([heavy]);
+  for (const fail of [
+    () => sluice.rows(`KILL QUERY WHERE startsWith(query_id, 'user_export_') SYNC`),
+    async () => proxy.reset(),
+  ]) {
+    const reply = await beginReading(id);
+    await fail();
+    const { tail, isWhole } = await readRest(reply);
+    assert.equal(isWhole, false);
+    assert.doesNotMatch(tail, /"kind":"end"|xception/);
+    await untilNothingIsLeft();
+  }
+  proxy.cut();
+  const away = await readExportData(sluice, token, id);
+  proxy.pass();
+  assert.deepEqual(
+    [away.status, (JSON.parse(away.text) as { err: { code: string } }).err.code],
+    [503, 'overloaded'],
+  );
+  assert.equal((await readExportData(sluice, token, await completeExportOf([{ user_id: 1 }]))).status, 200);
+});
+
+test('a few downloads of an account run at once', async () => {
+  const id = await completeExportOf([heavy]);
+  const replies = [await beginReading(id), await beginReading(id)];
+  assert.equal((await readExportData(sluice, token, id)).status, 503);
+  for (const reply of replies) reply.destroy();
+  await untilNothingIsLeft();
+  const next = await completeExportOf([{ user_id: 1 }]);
+  // The place of a download is free when its line in the audit log is written too.
+  await until(async () => (await readExportData(sluice, token, next)).status === 200, {
+    deadlineMs: 10_000,
+    what: 'there is room for another one',
+  });
+});
+
+test('the rows of a few users are found without reading all others, by exports and by deletions', async () => {
+  const [all] = await sluice.rows<{ rows: string }>('SELECT toString(count()) AS rows FROM stored_events');
+  assert.ok(Number(all?.rows) >= 2 * heavyRows);
+  await sendEvents(sluice, main, 'go', [{ identity: 'rare@example.com' }]);
+  await untilStored(sluice);
+  const client = connectClickHouse({ url: clickhouse.testerUrl, database: sluice.database });
+  try {
+    const fences = [String(Number.MAX_SAFE_INTEGER)];
+    const tables = await createRoundTables(
+      client,
+      sluice.database,
+      'found',
+      [{ requestId: 'found', accountId: account.accountId, fences, resolved: false }],
+      [{ appId: main, accountId: account.accountId, shard: 0 }],
+      'user_index_test_',
+    );
+    await client.command({
+      query: `INSERT INTO ${tables.users} (request, identity) VALUES (0, 'rare@example.com')`,
+    });
+    tables.sizes.set(tables.users, 1);
+    await resolveAlone(client, tables);
+    const reached = mutationPredicate(tables, [main], fences[0] as string);
+    const query = `FROM stored_events WHERE ${reached}`;
+    const [found] = await sluice.rows<{ rows: string }>(`SELECT toString(count()) AS rows ${query}`);
+    assert.equal(found?.rows, '1');
+    const parts = await sluice.rows<{ rows: string }>(`EXPLAIN ESTIMATE SELECT count() ${query}`);
+    const read = parts.reduce((sum, { rows }) => sum + Number(rows), 0);
+    assert.ok(read < Number(all?.rows) / 10, `reads ${read} of ${all?.rows} rows`);
+  } finally {
+    await client.close();
+  }
+});
+
+test('a deletion of the user ends a download that runs', async () => {
+  const reply = await beginReading(await completeExportOf([heavy]));
+  assert.equal((await readLeft()).queries, 1);
+  await untilComplete(sluice, token, await submitAccepted(sluice, token, [heavy]));
+  // The reader has read nothing meanwhile.
+  await untilNothingIsLeft();
+  const { tail, isWhole } = await readRest(reply);
+  assert.equal(isWhole, false);
+  assert.doesNotMatch(tail, /"kind":"end"/);
+});
+
+// Random histories: an export must have exactly the rows that a deletion at the same moment takes.
+
+type Name = { readonly user: number } | { readonly identity: number };
+type Step =
+  | { readonly kind: 'event' | 'failed'; readonly name: Name; readonly inStaging: boolean }
+  | {
+      readonly kind: 'identify';
+      readonly user: number;
+      readonly identity: number;
+      readonly inStaging: boolean;
+    }
+  | { readonly kind: 'properties'; readonly identity: number; readonly inStaging: boolean };
+type History = {
+  readonly before: readonly Step[];
+  /** Deleted before the export, and perhaps not carried out when it is asked for. */
+  readonly deleted: readonly Name[];
+  readonly after: readonly Step[];
+  readonly exported: readonly Name[];
+  /** After both were submitted: neither reaches these, nor whom they merge. */
+  readonly later: readonly Step[];
+};
+
+const few = fc.integer({ min: 0, max: 3 });
+const name: fc.Arbitrary<Name> = fc.oneof(fc.record({ user: few }), fc.record({ identity: few }));
+const inStaging = fc.boolean();
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('event' as const), name, inStaging }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('failed' as const), name, inStaging }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant('identify' as const), user: few, identity: few, inStaging }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('properties' as const), identity: few, inStaging }) },
+);
+const steps = fc.array(step, { maxLength: 10 });
+const history: fc.Arbitrary<History> = fc.record({
+  before: steps,
+  deleted: fc.array(name, { maxLength: 1 }),
+  after: steps,
+  exported: fc.array(name, { minLength: 1, maxLength: 2 }),
+  // A failed row seems to be from the oldest segment, whenever it is stored.
+  later: fc.array(
+    step.filter(({ kind }) => kind !== 'failed'),
+    { maxLength: 4 },
+  ),
+});
+
+let histories = 0;
+let failedRows = 0;
+
+/** Carries steps out for the users of one history. */
+async function play(number: number, list: readonly Step[]): Promise<void> {
+  const { userOf, identityOf } = namesOf(number);
+  for (const each of list) {
+    const appId = each.inStaging ? staging : main;
+    if (each.kind === 'identify') {
+      await sendIdentify(sluice, appId, userOf(each.user), identityOf(each.identity));
+    } else if (each.kind === 'properties') {
+      await sendProperties(sluice, appId, 'go', [identityOf(each.identity)]);
+    } else {
+      const user =
+        'user' in each.name
+          ? { user_id: userOf(each.name.user) }
+          : { identity: identityOf(each.name.identity) };
+      if (each.kind === 'event') {
+        await sendEvents(sluice, appId, 'go', [user]);
+        continue;
+      }
+      failedRows += 1;
+      const row = `["row ${failedRows}"]`;
+      await storeFailedRow(
+        sluice,
+        appId,
+        'go',
+        'identity' in user ? { ...user, row } : { userId: user.user_id, row },
+      );
+    }
+  }
+}
+
+function namesOf(number: number) {
+  return {
+    userOf: (user: number) => String(5_000_000 + 10 * number + user),
+    identityOf: (identity: number) => `history-${number}-${identity}@example.com`,
+  };
+}
+
+function usersOf(number: number, names: readonly Name[]): User[] {
+  const { userOf, identityOf } = namesOf(number);
+  return names.map((each) =>
+    'user' in each ? { user_id: userOf(each.user) } : { identity: identityOf(each.identity) },
+  );
+}
+
+/** What an exported record and a row of a table have in common: by it each is told apart from all others. */
+function keyOfRecord({ kind, app_id, event_id, user_id, identity, row }: Line): string {
+  return JSON.stringify([kind, app_id, event_id ?? row, user_id, identity]);
+}
+
+const kindOfPlace: Readonly<Record<string, string>> = {
+  stored_events: 'event',
+  stored_user_properties: 'user_properties',
+  stored_user_identities: 'user_identity',
+  failed_events: 'failed_record',
+};
+
+function keysOfRows(before: Dump, after: Dump): string[] {
+  return [...before].flatMap(([place, rows]) => {
+    const left = new Set(after.get(place));
+    return rows
+      .filter((row) => !left.has(row))
+      .map((text) => {
+        const row = JSON.parse(text) as Line;
+        const userId = row.user_id === null ? null : String(row.user_id);
+        return keyOfRecord({ ...row, kind: kindOfPlace[place] ?? place, user_id: userId });
+      });
+  });
+}
+
+test('an export has exactly what a deletion at the same moment takes, whatever the history', async () => {
+  await sluice.rows("ALTER TABLE stored_events DELETE WHERE app_id != '' SETTINGS mutations_sync = 2");
+  await fc.assert(
+    fc.asyncProperty(fc.array(history, { minLength: 8, maxLength: 8 }), async (list) => {
+      const first = histories;
+      histories += list.length;
+      const inEach = <Result>(work: (its: History, number: number) => Promise<Result>) =>
+        Promise.all(list.map((its, index) => work(its, first + index)));
+      const exportEach = () =>
+        inEach(({ exported }, number) => submitExport(sluice, token, usersOf(number, exported)));
+      const readEach = async (exports: readonly string[]) => {
+        const keys: string[] = [];
+        for (const id of exports) keys.push(...(await readRecords(sluice, token, id)).map(keyOfRecord));
+        return keys.sort();
+      };
+
+      await inEach((its, number) => play(number, its.before));
+      await inEach(async ({ deleted }, number) => {
+        if (deleted.length > 0) await submitAccepted(sluice, token, usersOf(number, deleted));
+      });
+      await inEach((its, number) => play(number, its.after));
+      const early = await exportEach();
+      for (const id of early) await untilExportComplete(sluice, token, id);
+      const exportedEarly = await readEach(early);
+
+      await untilStored(sluice);
+      const before = await dumpPlaces(sluice);
+      let exported: string[] = [];
+      let deletions: string[] = [];
+      await withoutRounds(async () => {
+        const exports = await exportEach();
+        deletions = await inEach(({ exported: users }, number) =>
+          submitAccepted(sluice, token, usersOf(number, users)),
+        );
+        await inEach((its, number) => play(number, its.later));
+        await untilStored(sluice);
+        exported = await readEach(exports);
+      });
+      for (const id of deletions) await untilComplete(sluice, token, id);
+      const taken = keysOfRows(before, await dumpPlaces(sluice)).sort();
+      assert.deepEqual(exported, taken);
+      assert.deepEqual(exportedEarly, taken);
+    }),
+    { numRuns: 2, endOnFailure: true, includeErrorInReport: true },
+  );
+});

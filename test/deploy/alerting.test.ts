@@ -1,0 +1,125 @@
+// deploy/prometheus with a real Prometheus and a real Alertmanager: what happens to a deployment reaches whoever is to know it.
+
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { send } from '../../harness/deletion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { type Alerting, startAlerting } from '../support/alerting.js';
+
+type Posted = {
+  readonly receiver: string;
+  readonly status: 'firing' | 'resolved';
+  readonly alerts: readonly {
+    readonly labels: Readonly<Record<string, string>>;
+    readonly annotations: Readonly<Record<string, string>>;
+  }[];
+};
+
+let sluice: SluiceHandle;
+let alerting: Alerting;
+let receiver: Server;
+const posted: Posted[] = [];
+
+before(async () => {
+  sluice = await startSluice();
+  receiver = createServer((request, response) => {
+    let text = '';
+    request.setEncoding('utf8').on('data', (piece: string) => {
+      text += piece;
+    });
+    request.on('end', () => {
+      posted.push(JSON.parse(text) as Posted);
+      response.end();
+    });
+  });
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+  alerting = await startAlerting({
+    targets: { 'sluice-api': [new URL(sluice.adminUrl).host], 'sluice-worker': [] },
+    receivers: { now: url, day: url, log: url },
+  });
+});
+
+after(async () => {
+  await alerting?.stop();
+  receiver?.close();
+  await sluice?.stop();
+});
+
+async function firing(): Promise<string[]> {
+  const alerts = await alerting.query('ALERTS{alertstate="firing"}');
+  return alerts.map(({ metric }) => String(metric.alertname)).sort();
+}
+
+async function untilTold(name: string, status: 'firing' | 'resolved'): Promise<Posted> {
+  return until(
+    async () =>
+      posted.find(
+        (each) => each.status === status && each.alerts.some(({ labels }) => labels.alertname === name),
+      ),
+    { deadlineMs: 60_000, what: `the receiver is told that ${name} is ${status}` },
+  );
+}
+
+test('a deployment that is well raises nothing, and shows its figures', async () => {
+  await send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity: 'ada' });
+  const shown = [
+    'sluice:request_seconds:p99_5m{endpoint="/api/track"} > 0',
+    'sluice_process_cpu_seconds_total{process="api"} > 0',
+    'sluice_process_cpu_seconds_total{process="worker"} > 0',
+    'sluice_process_memory_bytes{process="worker"} > 1e7',
+    'sluice_redis_memory_bytes > 1e5',
+    'sluice_redis_append_only_file_ok == 1',
+    'sluice_clickhouse_disk_bytes > sluice_clickhouse_disk_free_bytes',
+    'sluice_workers_ticking == 1',
+    'sluice:backlog_bytes:limit == 2147483648',
+    'sluice_process_event_loop_lag_seconds < 1',
+  ];
+  let at = 0;
+  for (const expression of shown) {
+    await until(
+      async () => {
+        // A rate needs requests that come between two scrapes.
+        at += 1;
+        await send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity: `${at}` });
+        return (await alerting.query(expression)).length > 0;
+      },
+      { deadlineMs: 30_000, what: expression },
+    );
+  }
+  await until(async () => (await firing()).length === 0, { deadlineMs: 60_000, what: 'nothing is raised' });
+});
+
+test('when all workers are gone whoever is on call is told, and told when they are back', async () => {
+  await sluice.workers[0]?.kill9();
+  const told = await untilTold('SluiceNoWorker', 'firing');
+  assert.equal(told.receiver, 'now');
+  const [alert] = told.alerts;
+  assert.equal(alert?.labels.severity, 'critical');
+  assert.equal(alert?.annotations.runbook, 'RUNBOOK.md#sluicenoworker');
+  await sluice.workers[0]?.restart();
+  await untilTold('SluiceNoWorker', 'resolved');
+});
+
+test('while ClickHouse is away the metrics answer, without its disk', async () => {
+  await sluice.clickhouse.kill9();
+  await until(async () => (await alerting.query('sluice_clickhouse_disk_bytes > 0')).length === 0, {
+    deadlineMs: 20_000,
+    what: 'the disk is not shown',
+  });
+  assert.equal((await alerting.query('sluice_workers_ticking')).length, 1);
+  await sluice.clickhouse.restart();
+});
+
+test('when Redis is away it is told so, and not of what follows from it', async () => {
+  await sluice.redis.kill9();
+  await untilTold('SluiceStateMissing', 'firing');
+  // These would be told too, but for the rules of deploy/prometheus/alertmanager.yml.
+  const followed = posted.flatMap(({ alerts }) => alerts.map(({ labels }) => labels.alertname));
+  assert.ok(!followed.includes('SluiceCommitsRepeated'));
+  await sluice.redis.restart();
+  await untilTold('SluiceStateMissing', 'resolved');
+});

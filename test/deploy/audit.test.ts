@@ -1,0 +1,254 @@
+// The audit log: every action leaves its line, whoever does it, and nothing is done without one.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { hostname, userInfo } from 'node:os';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { runAdmin } from '../../harness/administration.js';
+import { administer, getToken, submit, submitAccepted } from '../../harness/deletion.js';
+import { freePort } from '../../harness/free-port.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import type { AuditEntry } from '../../src/audit/mirror.js';
+import { audit } from '../../src/contract/limits.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+let account: TestAccount;
+
+before(async () => {
+  sluice = await startSluice();
+  redis = connectTestRedis(sluice.redisUrl);
+  account = await createTestAccount(sluice, 'Audited');
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+const entries = async () => (await sluice.admin('audit', 'list')) as AuditEntry[];
+
+/** The entries that were added by some work, the oldest first. */
+async function during(work: () => Promise<unknown>): Promise<AuditEntry[]> {
+  const before = new Set((await entries()).map(({ id }) => id));
+  await work();
+  return (await entries()).filter(({ id }) => !before.has(id)).reverse();
+}
+
+const byHand = { actor: 'command_line', actor_name: userInfo().username, address: hostname() };
+const nothing = { account_id: '', app_id: '', key_id: '', deletion_request_id: '' };
+
+/** Without what differs from run to run. */
+function fixed({ at, id, ...entry }: AuditEntry): object {
+  assert.match(at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  assert.ok(Math.abs(Date.parse(at) - Date.now()) < 60_000, at);
+  assert.match(id, /^[0-9a-f-]{36}$/);
+  return entry;
+}
+
+test('names who did what to which account, environment and key, and holds no secret and no identity', async () => {
+  let accountId = '';
+  let appId = '';
+  let added = '';
+  const keyIds: string[] = [];
+  const secrets: string[] = ['secret@example.com', sluice.adminToken];
+  const made = await during(async () => {
+    const created = (await sluice.admin('accounts', 'create', 'Shop', '--environment', 'Main')) as {
+      account_id: string;
+      environments: { app_id: string }[];
+    };
+    accountId = created.account_id;
+    appId = created.environments[0]?.app_id ?? '';
+    added = ((await sluice.admin('environments', 'add', accountId, 'Staging')) as { app_id: string }).app_id;
+    const settings = [
+      '--limit',
+      'track=none',
+      '--validation',
+      'lenient',
+      '--allow-identity',
+      'secret@example.com',
+    ];
+    await sluice.admin('environments', 'set', added, ...settings);
+    for (const verb of ['create', 'rotate', 'revoke']) {
+      const { id, api_key } = (await sluice.admin('keys', verb, appId)) as { id?: string; api_key?: string };
+      if (api_key !== undefined) secrets.push(api_key);
+      keyIds.push(id ?? '');
+    }
+    // These change nothing.
+    await sluice.admin('accounts', 'list');
+    await sluice.admin('keys', 'show', appId);
+    await sluice.admin('deletions', 'list');
+  });
+  const done = { ...byHand, ...nothing, outcome: 'done' };
+  const key = { ...done, app_id: appId, details: {} };
+  assert.deepEqual(made.map(fixed), [
+    {
+      ...done,
+      action: 'create_account',
+      account_id: accountId,
+      details: { name: 'Shop', environments: ['Main'] },
+    },
+    {
+      ...done,
+      action: 'add_environment',
+      account_id: accountId,
+      app_id: added,
+      details: { name: 'Staging' },
+    },
+    {
+      ...done,
+      action: 'set_environment',
+      account_id: accountId,
+      app_id: added,
+      details: { limits: { track: 'none' }, validation: 'lenient', allowed_identities: 1 },
+    },
+    { ...key, action: 'create_key', key_id: keyIds[0] },
+    { ...key, action: 'rotate_key', key_id: keyIds[1] },
+    { ...key, action: 'revoke_key', key_id: keyIds[2] },
+  ]);
+  const everything = JSON.stringify([
+    await sluice.rows('SELECT * FROM audit_log'),
+    await redis.hgetall(registryKeys.audit),
+  ]);
+  for (const secret of secrets) assert.ok(!everything.includes(secret), secret);
+});
+
+test('names the token and the address of an administrator over HTTP, and is read there too', async () => {
+  const made = await during(() =>
+    administer(sluice, 'POST', '/accounts', { name: 'Web', environments: ['Main'] }),
+  );
+  const fingerprint = createHash('sha256').update(sluice.adminToken).digest('hex').slice(0, 8);
+  const [entry] = made as [AuditEntry];
+  assert.deepEqual(
+    [entry.actor, entry.actor_name, entry.address, entry.action, entry.outcome],
+    ['admin_token', fingerprint, '127.0.0.1', 'create_account', 'done'],
+  );
+  assert.deepEqual((await administer<AuditEntry[]>(sluice, 'GET', '/audit'))[0], entry);
+  assert.equal(((await sluice.admin('audit', 'list', '--limit', '1')) as unknown[]).length, 1);
+});
+
+test('names the key and the address of who deletes users, how many, and none of them', async () => {
+  const token = await getToken(sluice, account);
+  let requestId = '';
+  const made = await during(async () => {
+    requestId = await submitAccepted(sluice, token, [{ identity: 'gone@example.com' }, { user_id: 7 }]);
+  });
+  const [key] = (await sluice.admin('keys', 'list', account.appIds[0] ?? '')) as { id: string }[];
+  assert.deepEqual(made.map(fixed), [
+    {
+      ...nothing,
+      actor: 'api_key',
+      actor_name: key?.id,
+      address: '127.0.0.1',
+      action: 'submit_deletion',
+      account_id: account.accountId,
+      app_id: account.appIds[0],
+      deletion_request_id: requestId,
+      details: { users: 2 },
+      outcome: 'done',
+    },
+  ]);
+  const rows = JSON.stringify(await sluice.rows('SELECT * FROM audit_log'));
+  assert.ok(!rows.includes('gone@example.com'));
+});
+
+test('says what was refused, and what failed', async () => {
+  const made = await during(async () => {
+    await assert.rejects(Promise.resolve(sluice.admin('keys', 'rotate', '1')), /there is no environment/);
+    await assert.rejects(Promise.resolve(sluice.admin('deletions', 'end', 'x')), /no such deletion request/);
+  });
+  assert.deepEqual(
+    made.map(({ action, app_id, deletion_request_id, outcome }) => [
+      action,
+      app_id,
+      deletion_request_id,
+      outcome,
+    ]),
+    [
+      ['rotate_key', '1', '', 'refused'],
+      ['end_deletion', '', 'x', 'refused'],
+    ],
+  );
+});
+
+test('keeps the lines while ClickHouse is away, and a worker moves them', async () => {
+  for (const worker of sluice.workers) worker.sigstop();
+  const away = { ...sluice.env, CLICKHOUSE_URL: `http://sluice:x@127.0.0.1:${await freePort()}` };
+  await runAdmin(['accounts', 'create', 'While it was away', '--environment', 'Main'], away);
+  assert.equal(await redis.hlen(registryKeys.audit), 2);
+  const count = async () => {
+    const rows = await sluice.rows("SELECT stage FROM audit_log WHERE details LIKE '%While it was away%'");
+    return rows.length;
+  };
+  assert.equal(await count(), 0);
+  for (const worker of sluice.workers) worker.sigcont();
+  await until(async () => (await count()) === 2, { deadlineMs: 20_000, what: 'the lines are in ClickHouse' });
+  await until(async () => (await redis.hlen(registryKeys.audit)) === 0, {
+    deadlineMs: 20_000,
+    what: 'no line waits',
+  });
+});
+
+test('does nothing of which no line can be kept', async () => {
+  const token = await getToken(sluice, account);
+  for (const worker of sluice.workers) worker.sigstop();
+  const accounts = JSON.stringify(await sluice.admin('accounts', 'list'));
+  await redis.eval(
+    "for n = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'filler ' .. n, '') end",
+    1,
+    registryKeys.audit,
+    audit.waitingLinesMax,
+  );
+  await assert.rejects(
+    Promise.resolve(sluice.admin('accounts', 'create', 'Unseen', '--environment', 'Main')),
+    /the audit log waits for ClickHouse and is full/,
+  );
+  const reply = await submit(sluice, token, [{ identity: 'unseen@example.com' }]);
+  assert.equal(reply.status, 503, reply.text);
+  assert.equal(JSON.parse(reply.text).err.code, 'overloaded');
+  assert.equal(JSON.stringify(await sluice.admin('accounts', 'list')), accounts);
+  assert.equal(await redis.scard(registryKeys.unkeptDeletions), 0);
+  await redis.del(registryKeys.audit);
+  for (const worker of sluice.workers) worker.sigcont();
+});
+
+test("the service's own user can neither change nor remove a line", async () => {
+  const { name, password } = sluice.clickhouse.service;
+  for (const statement of [
+    "ALTER TABLE audit_log UPDATE outcome = '' WHERE 1",
+    'ALTER TABLE audit_log DELETE WHERE 1',
+    'DELETE FROM audit_log WHERE 1',
+    'ALTER TABLE audit_log DROP PARTITION tuple()',
+    'TRUNCATE TABLE audit_log',
+  ]) {
+    const reply = await fetch(`${sluice.clickhouse.origin}/?database=${sluice.database}`, {
+      method: 'POST',
+      headers: { 'X-ClickHouse-User': name, 'X-ClickHouse-Key': password },
+      body: statement,
+    });
+    assert.match(await reply.text(), /ACCESS_DENIED/, statement);
+  }
+});
+
+test('no change outlives a lost Redis without its line, and the load has a line of its own', async () => {
+  // Nobody but the command itself moves the lines.
+  for (const worker of sluice.workers) worker.sigstop();
+  await sluice.admin('accounts', 'create', 'Before the loss', '--environment', 'Main');
+  await redis.flushall();
+  const restored = await during(() => Promise.resolve(sluice.admin('restore')));
+  for (const worker of sluice.workers) worker.sigcont();
+  const accounts = (await sluice.admin('accounts', 'list')) as { name: string }[];
+  assert.ok(accounts.some(({ name }) => name === 'Before the loss'));
+  const all = await entries();
+  const entry = all.find(({ details }) => (details as { name?: string }).name === 'Before the loss');
+  assert.equal(entry?.action, 'create_account');
+  assert.deepEqual(
+    restored.map(({ action, outcome }) => [action, outcome]),
+    [['restore', 'done']],
+  );
+});

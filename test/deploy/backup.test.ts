@@ -1,0 +1,245 @@
+// `npm run admin -- backup …`: a backup is made and restored while everything runs, a restore may be killed at any point, and
+// nobody who was deleted comes back.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { TestAccount } from '../../harness/accounts.js';
+import {
+  getToken,
+  send,
+  sendIdentify,
+  showDeletion,
+  submitAccepted,
+  type User,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
+import { until } from '../../harness/wait.js';
+import type { BackupView, RestoredBackup } from '../../src/admin/backups.js';
+import { failedRows } from '../../src/contract/limits.js';
+import { crashPoints } from '../../src/crash-point.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let worker: Child;
+let account: TestAccount;
+/** Request ids, by the person that they delete. */
+const requests: Record<string, string> = {};
+
+before(async () => {
+  sluice = await startSluice({ workers: 0, env: { JOB_LOCK_MS: '500' } });
+  worker = await sluice.addWorker();
+  account = {
+    accountId: sluice.bootstrap.account_id,
+    appIds: [sluice.appId],
+    apiKey: String(sluice.bootstrap.api_key),
+  };
+});
+
+after(() => sluice?.stop());
+
+function sendEvent(user: { identity: string } | { user_id: string }, event = 'Seen'): Promise<void> {
+  return send(sluice, '/api/track', { app_id: sluice.appId, event, ...user });
+}
+
+/** Whose events can be queried, with the event's name. */
+async function seen(): Promise<string[]> {
+  const rows = await sluice.rows<{ who: string }>(
+    "SELECT concat(identity, toString(user_id), ' ', event) AS who FROM (SELECT identity, ifNull(toString(user_id), '') AS user_id, event FROM events) ORDER BY who",
+  );
+  return rows.map(({ who }) => who);
+}
+
+async function submit(name: string, ...users: readonly User[]): Promise<void> {
+  requests[name] = await submitAccepted(sluice, await getToken(sluice, account), users);
+}
+
+async function complete(...names: readonly string[]): Promise<void> {
+  const token = await getToken(sluice, account);
+  for (const name of names) await untilComplete(sluice, token, String(requests[name]));
+}
+
+async function deletedUsers(): Promise<string[]> {
+  return withRedis(sluice, (redis) => redis.keys(registryKeys.deletedUsers('*')));
+}
+
+/** Nobody is deleted while this is set. */
+async function holdDeletions(held: boolean): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    if (held) await redis.set(registryKeys.restoringBackup, '{}');
+    else await redis.del(registryKeys.restoringBackup);
+  });
+}
+
+function restore(name: string): Promise<RestoredBackup> {
+  return sluice.admin('backup', 'restore', name, '--yes') as Promise<RestoredBackup>;
+}
+
+test('keeps no hash of a deleted user as long as there is no backup', async () => {
+  for (const identity of ['ada', 'bob', 'carol', 'dave']) await sendEvent({ identity });
+  await sendEvent({ user_id: '7' });
+  await submit('ada', { identity: 'ada' });
+  await complete('ada');
+  assert.deepEqual(await deletedUsers(), []);
+});
+
+test('makes a backup and lists it', async () => {
+  // Carol is deleted, and comes back before the backup: what she sends then is above the request's fence.
+  await holdDeletions(true);
+  await submit('carol', { identity: 'carol' });
+  await sendEvent({ identity: 'carol' }, 'Back');
+  await untilStored(sluice);
+  const made = (await sluice.admin('backup', 'create', 'one', '--keep-days', '3')) as BackupView;
+  assert.equal(made.status, 'complete');
+  assert.ok((made.bytes ?? 0) > 0);
+  assert.deepEqual(await sluice.admin('backup', 'list'), [made]);
+  assert.equal(Date.parse(made.keep_until) - Date.parse(made.began_at), 3 * 24 * 60 * 60_000);
+  await assert.rejects(sluice.admin('backup', 'create', 'one'), /there is a backup one/);
+  await holdDeletions(false);
+  await complete('carol');
+});
+
+test('refuses what is not a name, and a restore without --yes, and changes nothing', async () => {
+  for (const name of ['', "a'", 'a b', '../a', 'x'.repeat(65)]) {
+    await assert.rejects(sluice.admin('backup', 'create', name), /the name of a backup/, name);
+    await assert.rejects(sluice.admin('backup', 'restore', name, '--yes'), /the name of a backup/, name);
+  }
+  await assert.rejects(sluice.admin('backup', 'restore', 'one'), /add --yes/);
+  await assert.rejects(sluice.admin('backup', 'create', 'x', '--keep-days', '3651'), /1 to 3650 days/);
+  await assert.rejects(restore('two'), /the restore failed: .*two/);
+  assert.deepEqual(await seen(), [' 7 Seen', 'bob Seen', 'carol Back', 'dave Seen'].map(trimmed));
+});
+
+/** As `seen` joins them. */
+function trimmed(text: string): string {
+  return text.trimStart();
+}
+
+test('keeps hashes of who is deleted while there is a backup, merged users included, until it is no longer kept', async () => {
+  await sendIdentify(sluice, sluice.appId, '7', 'erin');
+  await submit('erin', { identity: 'erin' });
+  await submit('bob', { identity: 'bob' });
+  await complete('erin', 'bob');
+  assert.equal((await deletedUsers()).length, 3);
+  await withRedis(sluice, async (redis) => {
+    // Of the named identity, and of the user that was merged into it.
+    assert.equal(await redis.strlen(registryKeys.deletedUsers(String(requests.erin))), 2 * 16);
+    const leftMs = await redis.pttl(registryKeys.deletedUsers(String(requests.bob)));
+    assert.ok(leftMs > 2 * 24 * 60 * 60_000 && leftMs <= 3 * 24 * 60 * 60_000, String(leftMs));
+  });
+});
+
+test('a restore that is killed anywhere goes on when it is called again, and shows nobody who was deleted', async () => {
+  await worker.stop();
+  // One request has found its users and rewritten a table; what frank sends waits in Redis.
+  await submit('dave', { identity: 'dave' });
+  await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
+  // The restore would wait for a minute: for as long as a killed worker's right lasts.
+  await withRedis(sluice, (redis) => redis.del(registryKeys.failedRowsLock));
+  await sendEvent({ identity: 'frank' });
+  const spec = crashPoints.backup.flatMap((point) =>
+    point === 'table_exchanged' ? [point, `${point}:4` as const] : [point],
+  );
+  for (const point of spec) {
+    const env = { ...sluice.env, CRASH_AT: point };
+    const killed = runProgram('src/admin/main.js', ['backup', 'restore', 'one', '--yes'], env);
+    await assert.rejects(killed, /ended with SIGKILL/, point);
+    for (const who of await seen()) assert.doesNotMatch(who, /^(ada|bob|7|erin|carol Seen)/, point);
+    if (point === 'table_exchanged')
+      await assert.rejects(restore('two'), /the restore of one was cut off: run it again first/);
+  }
+  await worker.restart();
+  const { deleted_again, ...restored } = await restore('one');
+  assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [] });
+  // Those of carol, erin, bob and dave, each with one event in the backup; erin's is that of user 7.
+  assert.deepEqual(deleted_again, { requests: 4, rows: 4 });
+  await complete('dave');
+  await untilStored(sluice);
+  assert.deepEqual(await seen(), ['carol Back', 'frank Seen']);
+  const databases = await sluice.rows("SELECT name FROM system.databases WHERE name LIKE 'sluice_restore'");
+  assert.deepEqual(databases, []);
+});
+
+test('a restore leaves what the audit log noted since the backup', async () => {
+  const actions = (await sluice.admin('audit', 'list', '--limit', '1000')) as { action: string }[];
+  for (const action of ['create_backup', 'submit_deletion', 'restore_backup']) {
+    assert.ok(
+      actions.some((entry) => entry.action === action),
+      action,
+    );
+  }
+});
+
+test('the restored tables refuse segments that a worker had read before', async () => {
+  const late = sluice.rows(
+    `INSERT INTO stored_events (app_id, segment) VALUES ('${sluice.appId}', 1700000000000000)`,
+  );
+  // 1700000000000000 is a number of shard 0.
+  await assert.rejects(late, /not_before_restore_of_shard_0/);
+});
+
+test('afterwards everything goes on: deletions, and the second copies of what Redis has', async () => {
+  const evidence = await showDeletion(sluice, String(requests.dave));
+  assert.deepEqual(evidence.found, [{ app_id: sluice.appId, table: 'stored_events', rows: 1 }]);
+  await submit('frank', { identity: 'frank' });
+  await complete('frank');
+  const lists = async () => [
+    await sluice.admin('accounts', 'list'),
+    ((await sluice.admin('deletions', 'list')) as { deletion_request_id: string; status: string }[])
+      .map(({ deletion_request_id, status }) => `${deletion_request_id} ${status}`)
+      .sort(),
+    await sluice.admin('backup', 'list'),
+  ];
+  const known = await lists();
+  await until(
+    () => withRedis(sluice, async (redis) => (await redis.scard(registryKeys.unmirroredDeletions)) === 0),
+    { deadlineMs: 10_000, what: 'the requests are copied' },
+  );
+  await withRedis(sluice, (redis) => redis.flushall());
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.deepEqual(await lists(), known);
+});
+
+test('names the requests whose users nobody knows any more: their hashes went with Redis', async () => {
+  const restored = await restore('one');
+  assert.equal(restored.deleted_again.requests, 0);
+  const again = restored.submit_again.map(({ deletion_request_id: id }) => id).sort();
+  const names = ['bob', 'carol', 'dave', 'erin', 'frank'];
+  // Ada's was complete shortly before the backup began, by another clock.
+  assert.deepEqual(again, ['ada', ...names].map((name) => requests[name]).sort());
+  assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'carol Seen', 'dave Seen']);
+});
+
+test('waits for a round of deletions, and exchanges nothing until it has ended', async () => {
+  const lock = registryKeys.failedRowsLock;
+  await withRedis(sluice, async (redis) => {
+    await redis.set(lock, 'round of a worker', 'PX', 3_600_000);
+    let ended = false;
+    const restored = restore('one').finally(() => {
+      ended = true;
+    });
+    // Whoever asks for the lock shortens what lasts longer than any lock does.
+    await until(async () => (await redis.pttl(lock)) <= failedRows.lockMs, {
+      deadlineMs: 20_000,
+      what: 'the restore asks whether a round runs',
+    });
+    assert.deepEqual([ended, await redis.exists(registryKeys.restoringBackup)], [false, 0]);
+    await redis.del(lock);
+    await restored;
+  });
+});
+
+test('restores a ClickHouse that is empty, and a Redis that is empty too', async () => {
+  await sluice.rows('DROP DATABASE sluice SYNC');
+  assert.equal((await restore('one')).state, 'kept');
+  assert.equal((await seen()).length, 5);
+  await withRedis(sluice, (redis) => redis.flushall());
+  await sluice.rows('DROP DATABASE sluice SYNC');
+  assert.equal((await restore('one')).state, 'restored');
+  // Carol's request was pending when the backup began; its users are among the backup's targets.
+  await complete('carol');
+  assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'dave Seen']);
+});

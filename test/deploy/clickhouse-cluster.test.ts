@@ -1,0 +1,131 @@
+// What the migrations send when CLICKHOUSE_CLUSTER is set. There is no cluster here: the engine parses every statement,
+// and checks every table as far as possible without a keeper.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { type ClickHouseHandle, startClickHouse } from '../../harness/services.js';
+import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
+
+let clickhouse: ClickHouseHandle;
+let server: Server;
+let sent: string[] = [];
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  server = createServer((request, reply) => {
+    answer(request).then(
+      (text) => reply.end(text),
+      (error: Error) => reply.writeHead(500, { 'x-clickhouse-exception-code': '62' }).end(error.message),
+    );
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+
+after(async () => {
+  server?.close();
+  server?.closeAllConnections();
+  await clickhouse?.remove();
+});
+
+/** Notes a statement, and has the engine parse it, not carry it out: there is no migration that was applied. */
+async function answer(request: IncomingMessage): Promise<string> {
+  let body = '';
+  for await (const piece of request.setEncoding('utf8')) body += piece;
+  const statement = new URL(request.url ?? '', 'http://localhost').searchParams.get('query') ?? body;
+  sent.push(statement);
+  if (statement.startsWith('SELECT')) return '';
+  // The rows of an INSERT are not part of the statement.
+  await clickhouse.query(`EXPLAIN AST ${statement}${statement.startsWith('INSERT') ? '\n{}' : ''}`);
+  return '';
+}
+
+/** Runs the migrations and settles with the statements that create or change something. */
+async function statementsOf(cluster: string | undefined): Promise<string[]> {
+  sent = [];
+  const { port } = server.address() as AddressInfo;
+  const applied = await migrate({ url: `http://127.0.0.1:${port}`, database: 'sluice', cluster });
+  assert.equal(applied.length, readMigrations().length);
+  return sent.map(withoutComments).filter((statement) => /^(CREATE|ALTER) /.test(statement));
+}
+
+function withoutComments(statement: string): string {
+  return statement.replaceAll(/^--.*\n/gm, '').trim();
+}
+
+const isTable = (statement: string) => statement.startsWith('CREATE TABLE');
+
+test('every statement is parsed, is for the whole cluster, and makes replicated tables', async () => {
+  const created = await statementsOf('main_cluster');
+  // The database, the table of migrations, and one statement a migration.
+  assert.equal(created.length, 2 + readMigrations().length);
+  assert.ok(created.filter(isTable).length >= 8);
+  for (const statement of created) {
+    assert.match(
+      statement,
+      /^(CREATE (DATABASE|TABLE|VIEW) IF NOT EXISTS|ALTER TABLE) \w+ ON CLUSTER main_cluster\b/,
+      statement,
+    );
+    assert.doesNotMatch(statement, /\{\{|\}\}/);
+    if (!isTable(statement)) continue;
+    assert.match(
+      statement,
+      /\bENGINE = Replicated(Replacing)?MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'(, (version|expires_at))?\)/,
+    );
+  }
+});
+
+test('a table that distinguishes versions of a row does so on a cluster too', async () => {
+  const created = await statementsOf('main_cluster');
+  const replacing = created.filter(
+    (statement) =>
+      statement.includes('ReplicatedReplacingMergeTree') &&
+      /^ +version /m.test(statement) &&
+      // Else all versions are kept.
+      !/^ORDER BY .*\bversion\b/m.test(statement),
+  );
+  assert.ok(replacing.length >= 2);
+  for (const statement of replacing) assert.match(statement, /'\{replica\}', version\)/);
+});
+
+test('a replicated table remembers as many tokens as another one', async () => {
+  for (const statement of (await statementsOf('main_cluster')).filter(isTable)) {
+    const windows = [...statement.matchAll(/(?:non_)?replicated_deduplication_window = (\d+)/g)].map(
+      ([, rows]) => rows,
+    );
+    assert.ok(windows.length === 0 || (windows.length === 2 && windows[0] === windows[1]), statement);
+  }
+});
+
+test('the engine accepts columns, engine and settings of every table, and lacks only the keeper', async () => {
+  await clickhouse.query('CREATE DATABASE IF NOT EXISTS cluster_tables');
+  for (const statement of (await statementsOf('main_cluster')).filter(isTable)) {
+    const here = statement
+      .replace(' ON CLUSTER main_cluster', '')
+      .replace(/IF NOT EXISTS (\w+)/, 'cluster_tables.$1')
+      .replace('{shard}', '1')
+      .replace('{replica}', '1');
+    const error = await clickhouse.query(here).then(
+      () => '',
+      (reason: Error) => reason.message,
+    );
+    assert.match(error, /\(NO_ZOOKEEPER\)/, here);
+    const misspelt = here.replace(/(fsync_after_insert) = 1/, '$1s = 1');
+    await assert.rejects(clickhouse.query(misspelt), /UNKNOWN_SETTING/);
+  }
+});
+
+test('a statement that ClickHouse cannot parse ends the migration', async () => {
+  const { port } = server.address() as AddressInfo;
+  const broken = { name: '0001_broken', sql: 'CREATE TABEL x {{on_cluster}} (a Int)', checksum: '' };
+  const options = { url: `http://127.0.0.1:${port}`, database: 'sluice', cluster: 'main_cluster' };
+  await assert.rejects(migrate(options, [broken]), /Syntax error/);
+});
+
+test('without a cluster nothing is replicated', async () => {
+  for (const statement of await statementsOf(undefined)) {
+    assert.doesNotMatch(statement, /ON CLUSTER|ENGINE = Replicated|\{\{/);
+  }
+});

@@ -1,0 +1,166 @@
+// deploy/compose.yaml and what its services are started with. Not run by a container engine here.
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { assertConfigures, operatorsToken } from '../../harness/configured.js';
+import { type ComposeService, findInvalid, readCompose } from '../support/compose.js';
+import { readRedisSettings } from '../support/configured-redis.js';
+import { deployPath, parseYaml, readDeployFile, readEnvironment, root } from '../support/deploy-file.js';
+
+const variables = {
+  REDIS_PASSWORD: 'secret',
+  CLICKHOUSE_PASSWORD: 'secret',
+  ADMIN_TOKEN: operatorsToken,
+  PUBLIC_BASE_URL: 'https://events.example.com',
+  GRAFANA_PASSWORD: 'secret',
+};
+const compose = readCompose(variables);
+
+function service(name: string): ComposeService {
+  const found = compose.services[name];
+  assert.ok(found, `there is a service ${name}`);
+  return found;
+}
+
+test('is what the Compose specification takes', () => {
+  assert.deepEqual(findInvalid(compose), []);
+  const misspelt = { services: { api: { image: 'sluice', stop_grace: '30s' } } };
+  assert.deepEqual(findInvalid(misspelt), ['/services/api must NOT have additional properties']);
+});
+
+test('asks for each secret that has no value', () => {
+  for (const name of Object.keys(variables)) {
+    assert.throws(() => readCompose({ ...variables, [name]: '' }), new RegExp(`variable ${name} is missing`));
+  }
+});
+
+test('has an example of its environment that names what it asks for and holds no secret', () => {
+  const example = readEnvironment('compose.env.example');
+  for (const name of Object.keys(variables)) assert.equal(example[name], '', name);
+  const text = readDeployFile('compose.yaml');
+  const named = [...readDeployFile('compose.env.example').matchAll(/^(?:# )?([A-Z_]+)=/gm)].map(
+    ([, name]) => name,
+  );
+  for (const name of named.filter((each) => each !== 'COMPOSE_PROJECT_NAME'))
+    assert.ok(text.includes(`\${${name}:`), `compose.yaml reads ${name}`);
+});
+
+test('names only services, volumes and files that exist', () => {
+  for (const [name, { depends_on = [], volumes = [], build }] of Object.entries(compose.services)) {
+    const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on);
+    for (const other of needed) assert.ok(compose.services[other], `${name} depends on ${other}`);
+    for (const volume of volumes) {
+      const source = String(volume.split(':')[0]);
+      const there = source.startsWith('.') ? existsSync(deployPath(source)) : source in compose.volumes;
+      assert.ok(there, `${name} mounts ${source}`);
+    }
+    if (build !== undefined) assert.ok(existsSync(join(deployPath(), build.context, build.dockerfile)));
+  }
+});
+
+test('gives every process of Sluice a program and an environment that it understands', () => {
+  for (const name of ['migrate', 'state', 'api', 'worker']) {
+    const { command, environment, image } = service(name);
+    assert.equal(image, 'sluice');
+    const [program, path] = command ?? ['node', 'dist/src/main.js'];
+    assert.equal(program, 'node');
+    assert.ok(existsSync(join(root, String(path))), path);
+    const env = Object.fromEntries(
+      Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)]),
+    );
+    const config = assertConfigures(env, name);
+    assert.equal(new URL(config.redisUrl).hostname, 'redis');
+    assert.equal(new URL(config.clickhouseUrl).hostname, 'clickhouse');
+  }
+});
+
+test('opens only the proxy to others, and no port for what there can be several of', () => {
+  const open = Object.entries(compose.services).flatMap(([name, { ports = [] }]) =>
+    ports.filter((port) => !port.startsWith('127.0.0.1:')).map((port) => `${name} ${port}`),
+  );
+  assert.deepEqual(open, ['proxy 80:80', 'proxy 443:443']);
+  for (const name of ['api', 'worker', 'redis', 'clickhouse']) assert.equal(service(name).ports, undefined);
+});
+
+test('keeps networks apart: the proxy reaches no store, and no store the outside', () => {
+  assert.equal(compose.networks.data?.internal, true);
+  assert.equal(service('api').environment?.TRUSTED_PROXIES, compose.networks.front?.ipam?.config[0]?.subnet);
+  const of = (network: string) =>
+    Object.entries(compose.services)
+      .filter(([, { networks = [] }]) => networks.includes(network))
+      .map(([name]) => name);
+  assert.deepEqual(of('front'), ['proxy', 'api']);
+  assert.deepEqual(of('data'), ['redis', 'clickhouse', 'migrate', 'state', 'api', 'worker']);
+  assert.deepEqual(of('monitoring'), ['api', 'worker', 'prometheus', 'alertmanager', 'grafana']);
+});
+
+test('gives every service a bound for its memory and its log', () => {
+  for (const [name, { mem_limit, logging }] of Object.entries(compose.services)) {
+    assert.match(String(mem_limit), /^\d+[mg]$/, name);
+    assert.deepEqual(logging, { driver: 'json-file', options: { 'max-size': '50m', 'max-file': '5' } }, name);
+  }
+});
+
+test('tells that Redis is healthy only by its PONG, since redis-cli takes LOADING for an answer', () => {
+  assert.deepEqual(service('redis').healthcheck?.test, ['CMD-SHELL', 'redis-cli ping | grep -q PONG']);
+});
+
+test('confines the processes, restarts them, and gives them longer to end than they take', () => {
+  for (const name of ['api', 'worker', 'proxy']) {
+    const { read_only, cap_drop, restart, stop_grace_period } = service(name);
+    assert.deepEqual(
+      { read_only, cap_drop, restart },
+      { read_only: true, cap_drop: ['ALL'], restart: 'unless-stopped' },
+    );
+    if (name !== 'proxy') assert.ok(Number.parseInt(stop_grace_period ?? '', 10) >= 25);
+  }
+  const restarted = Object.entries(compose.services).filter(
+    ([, { restart }]) => restart !== 'unless-stopped',
+  );
+  assert.deepEqual(restarted.map(([name]) => name).sort(), ['migrate', 'state']);
+  assert.deepEqual([service('migrate').restart, service('state').restart], ['no', 'no']);
+});
+
+const kept = ['appendonly', 'appendfsync', 'maxmemory-policy', 'save', 'lazyfree-lazy-expire', 'maxmemory'];
+const keeping = {
+  appendonly: 'yes',
+  appendfsync: 'always',
+  'maxmemory-policy': 'noeviction',
+  save: '',
+  'lazyfree-lazy-expire': 'yes',
+};
+
+test('starts a Redis that keeps what it acknowledges', async () => {
+  const command = service('redis').command ?? [];
+  const { maxmemory, requirepass, ...settings } = await readRedisSettings(
+    command,
+    [...kept, 'requirepass'],
+    'secret1',
+  );
+  assert.deepEqual({ ...settings, requirepass }, { ...keeping, requirepass: 'secret1' });
+  assert.ok(!command.some((word) => word.includes('secret')));
+  assertFits(Number(maxmemory), service('api').environment ?? {});
+});
+
+test('and so does the example for Kubernetes', async () => {
+  const documents = parseYaml(readDeployFile('kubernetes/redis.yaml'), 'redis.yaml');
+  const { data } = documents[0] as { data: Record<string, string> };
+  const lines = String(data['redis.conf'])
+    .split('\n')
+    .filter((line) => !/^(#|dir |$)/.test(line));
+  const { maxmemory, ...settings } = await readRedisSettings(
+    ['redis-server', ...lines.map((line) => `--${line}`)],
+    kept,
+  );
+  assert.deepEqual(settings, keeping);
+  const [config] = parseYaml(readDeployFile('kubernetes/config.yaml'), 'config.yaml');
+  assertFits(Number(maxmemory), (config as { data: Record<string, string> }).data);
+});
+
+/** Redis refuses writes at its limit; the service has to refuse records long before. */
+function assertFits(maxmemory: number, env: Readonly<Record<string, string | number>>): void {
+  const bytes = Number(env.BACKLOG_BYTES_MAX) + Number(env.CLAIM_BYTES_MAX);
+  assert.ok(bytes > 0 && bytes <= maxmemory / 2, `${bytes} of ${maxmemory}`);
+}

@@ -1,0 +1,371 @@
+// deploy/kubernetes: valid objects that fit each other and the programs. Not run on a cluster here.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { assertConfigures, operatorsToken } from '../../harness/configured.js';
+import { deployPath, parseYaml, readYaml, root } from '../support/deploy-file.js';
+import {
+  findInvalid,
+  findMistyped,
+  type Labels,
+  type Manifest,
+  readManifests,
+  selects,
+} from '../support/kubernetes.js';
+
+type EnvSource = {
+  readonly name: string;
+  readonly value?: string;
+  readonly valueFrom?: { secretKeyRef: Ref };
+};
+type Ref = { readonly name: string; readonly key: string };
+type Probe = {
+  readonly httpGet?: { readonly path: string; readonly port: string };
+  readonly tcpSocket?: { readonly port: string };
+};
+type Container = {
+  readonly name: string;
+  readonly image: string;
+  readonly args?: readonly string[];
+  readonly command?: readonly string[];
+  readonly env?: readonly EnvSource[];
+  readonly envFrom?: readonly { readonly configMapRef?: { readonly name: string } }[];
+  readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
+  readonly livenessProbe?: Probe;
+  readonly readinessProbe?: Probe;
+  readonly startupProbe?: Probe;
+  readonly lifecycle?: { readonly preStop: { readonly exec: { readonly command: readonly string[] } } };
+  readonly resources: { readonly limits: { readonly memory: string } };
+  readonly securityContext: object;
+};
+type PodSpec = {
+  readonly containers: readonly Container[];
+  readonly initContainers?: readonly Container[];
+  readonly terminationGracePeriodSeconds?: number;
+  readonly enableServiceLinks?: boolean;
+  readonly automountServiceAccountToken?: boolean;
+  readonly securityContext: {
+    readonly runAsNonRoot?: boolean;
+    readonly runAsUser?: number;
+    readonly seccompProfile?: object;
+  };
+};
+type Workload = Manifest & {
+  readonly spec: {
+    readonly selector?: { readonly matchLabels: Labels };
+    readonly template: { readonly metadata: { readonly labels: Labels }; readonly spec: PodSpec };
+  };
+};
+type Service = Manifest & {
+  readonly spec: {
+    readonly selector: Labels;
+    readonly clusterIP?: string;
+    readonly ports: readonly { readonly port: number; readonly targetPort: string }[];
+  };
+};
+type Scaler = Manifest & {
+  readonly spec: {
+    readonly scaleTargetRef: { readonly kind: string; readonly name: string };
+    readonly maxReplicas: number;
+  };
+};
+
+const others = [
+  'ingress.example.yaml',
+  'redis-elsewhere.yaml',
+  'secret.example.yaml',
+  'service-monitors.yaml',
+];
+
+const manifests = readManifests();
+
+function ofKind<Kind extends Manifest = Manifest>(...kinds: readonly string[]): Kind[] {
+  return manifests.filter(({ kind }) => kinds.includes(kind)) as unknown as Kind[];
+}
+
+function named<Kind extends Manifest = Manifest>(kind: string, name: string): Kind {
+  const found = ofKind<Kind>(kind).find(({ metadata }) => metadata.name === name);
+  assert.ok(found, `there is a ${kind} ${name}`);
+  return found;
+}
+
+const workloads = ofKind<Workload>('Deployment', 'StatefulSet', 'Job');
+
+function containersOf({ spec }: Workload): readonly Container[] {
+  return [...(spec.template.spec.initContainers ?? []), ...spec.template.spec.containers];
+}
+
+function podsOf(selector: Labels): Workload[] {
+  return workloads.filter(({ spec }) => selects(selector, spec.template.metadata.labels));
+}
+
+/** What a container's process finds in its environment. */
+function environmentOf({ env = [], envFrom = [] }: Container): Record<string, string> {
+  const secret = named<Manifest & { readonly stringData: Record<string, string> }>('Secret', 'sluice');
+  const environment: Record<string, string> = {};
+  for (const { configMapRef } of envFrom) {
+    assert.ok(configMapRef);
+    Object.assign(environment, named<Manifest & { data: object }>('ConfigMap', configMapRef.name).data);
+  }
+  for (const { name, value, valueFrom } of env) {
+    if (valueFrom !== undefined) {
+      assert.equal(valueFrom.secretKeyRef.name, 'sluice');
+      assert.ok(
+        secret.stringData[valueFrom.secretKeyRef.key],
+        `the secret has ${valueFrom.secretKeyRef.key}`,
+      );
+    }
+    const secrets: Record<string, string> = {
+      REDIS_URL: 'redis://default:secret@redis:6379',
+      CLICKHOUSE_URL: 'https://user:secret@clickhouse.example.com:8443',
+    };
+    environment[name] = value ?? (name === 'ADMIN_TOKEN' ? operatorsToken : (secrets[name] ?? 'secret'));
+  }
+  return environment;
+}
+
+describe('each object', () => {
+  const known = manifests.filter(({ kind }) => kind !== 'ServiceMonitor');
+  for (const { file, ...manifest } of known) {
+    test(`${manifest.kind} ${manifest.metadata.name} of ${file} is valid`, () => {
+      assert.deepEqual(findInvalid(manifest), []);
+      if (manifest.kind !== 'Namespace') assert.equal(manifest.metadata.namespace, 'sluice');
+    });
+  }
+
+  test('has no field that Kubernetes does not know', () => {
+    const objects = known.map(({ file: _, ...manifest }) => manifest);
+    assert.equal(findMistyped(objects), '');
+    const misspelt = structuredClone(named<Workload>('Deployment', 'sluice-api')) as unknown as {
+      spec: { template: { spec: Record<string, unknown> } };
+    };
+    misspelt.spec.template.spec.terminationGracePeriod = 30;
+    assert.match(findMistyped([misspelt as unknown as Manifest]), /terminationGracePeriod/);
+  });
+
+  test('is one that kustomize applies, but for templates, examples, and what is there instead of another one', () => {
+    const { resources, images } = readYaml<{ resources: string[]; images: { name: string }[] }>(
+      'kubernetes',
+      'kustomization.yaml',
+    );
+    const files = [...new Set(manifests.map(({ file }) => file.replace('kubernetes/', '')))];
+    assert.deepEqual([...resources, ...others].sort(), files.sort());
+    const ours = workloads.filter(({ metadata }) => metadata.name.startsWith('sluice')).flatMap(containersOf);
+    for (const { image } of ours) assert.equal(image, images[0]?.name);
+  });
+
+  test('comes out of kustomize as it is, with the image of the installation', (context) => {
+    const { status, stdout, stderr, error } = spawnSync('kubectl', ['kustomize', deployPath('kubernetes')], {
+      encoding: 'utf8',
+    });
+    if (error !== undefined) return context.skip('there is no kubectl');
+    assert.equal(status, 0, stderr);
+    const made = parseYaml(stdout, 'kustomize') as Manifest[];
+    const nameOf = ({ kind, metadata }: Manifest) => `${kind} ${metadata.name}`;
+    const applied = manifests.filter(({ file }) => !others.includes(file.replace('kubernetes/', '')));
+    assert.deepEqual(made.map(nameOf).sort(), applied.map(nameOf).sort());
+    assert.match(stdout, /image: registry\.example\.com\/sluice:0\.1\.0/);
+    assert.doesNotMatch(stdout, /image: sluice$/m);
+  });
+
+  test('holds no secret', () => {
+    const { stringData } = named<Manifest & { stringData: Record<string, string> }>('Secret', 'sluice');
+    for (const value of Object.values(stringData)) assert.equal(value, 'REPLACE_ME');
+  });
+});
+
+describe('what objects say of each other', () => {
+  test('workloads select their own pods', () => {
+    for (const { metadata, spec } of workloads) {
+      if (spec.selector === undefined) continue;
+      const pods = podsOf(spec.selector.matchLabels).map((pod) => pod.metadata.name);
+      assert.deepEqual(pods, [metadata.name]);
+    }
+  });
+
+  test('services lead to ports that their pods have', () => {
+    for (const { metadata, spec } of ofKind<Service>('Service')) {
+      const pods = podsOf(spec.selector);
+      assert.equal(pods.length, 1, metadata.name);
+      const ports = pods.flatMap(containersOf).flatMap(({ ports = [] }) => ports.map(({ name }) => name));
+      for (const { targetPort } of spec.ports) assert.ok(ports.includes(targetPort), metadata.name);
+    }
+  });
+
+  test('the service for callers has the API port and not the admin port', () => {
+    const callers = ofKind<Service>('Service').filter(({ spec }) => spec.clusterIP !== 'None');
+    assert.deepEqual(
+      callers.map(({ metadata, spec }) => [metadata.name, spec.ports.map(({ targetPort }) => targetPort)]),
+      [['sluice', ['http']]],
+    );
+  });
+
+  test('autoscalers and disruption budgets have what they are for, API and workers apart', () => {
+    const targets = ofKind<Scaler>('HorizontalPodAutoscaler').map(({ spec }) => spec.scaleTargetRef);
+    assert.deepEqual(targets.map(({ name }) => name).sort(), ['sluice-api', 'sluice-worker']);
+    for (const { kind, name } of targets) assert.ok(!('replicas' in named<Workload>(kind, name).spec), name);
+    const budgets = ofKind<Workload>('PodDisruptionBudget').map(({ spec }) =>
+      podsOf(spec.selector?.matchLabels ?? {}).map(({ metadata }) => metadata.name),
+    );
+    assert.deepEqual(budgets.sort(), [['redis'], ['sluice-api'], ['sluice-worker']]);
+  });
+
+  test('the monitoring and the Ingress find services by what these have', () => {
+    type Monitor = Manifest & {
+      readonly spec: {
+        readonly selector: { readonly matchLabels: Labels };
+        readonly endpoints: readonly { readonly port: string }[];
+      };
+    };
+    type NamedPorts = { readonly spec: { readonly ports: readonly { readonly name: string }[] } };
+    for (const { metadata, spec } of ofKind<Monitor>('ServiceMonitor')) {
+      const found = ofKind<Service>('Service').filter((service) =>
+        selects(spec.selector.matchLabels, service.metadata.labels),
+      );
+      assert.equal(found.length, 1, metadata.name);
+      const ports = found.flatMap((service) => (service as unknown as NamedPorts).spec.ports);
+      assert.deepEqual(
+        ports.map(({ name }) => name),
+        spec.endpoints.map(({ port }) => port),
+      );
+    }
+    const [ingress] = ofKind('Ingress');
+    const { service } = (
+      ingress as unknown as {
+        spec: {
+          rules: [{ http: { paths: [{ backend: { service: { name: string; port: { name: string } } } }] } }];
+        };
+      }
+    ).spec.rules[0].http.paths[0].backend;
+    const target = named<Service>('Service', service.name) as unknown as NamedPorts;
+    assert.ok(target.spec.ports.some(({ name }) => name === service.port.name));
+  });
+
+  test('network policies cover every pod in both directions, and let the admin ports be reached from the monitoring only', () => {
+    type Policy = Manifest & {
+      readonly spec: {
+        readonly podSelector: { readonly matchLabels?: Labels };
+        readonly policyTypes: readonly string[];
+        readonly egress?: readonly object[];
+        readonly ingress?: readonly {
+          readonly from?: readonly object[];
+          readonly ports: readonly { port: string }[];
+        }[];
+      };
+    };
+    const policies = ofKind<Policy>('NetworkPolicy');
+    const denied = policies.filter(
+      ({ spec }) =>
+        spec.podSelector.matchLabels === undefined && spec.ingress === undefined && spec.egress === undefined,
+    );
+    assert.deepEqual(
+      denied.map(({ spec }) => spec.policyTypes),
+      [['Ingress', 'Egress']],
+    );
+    const leaving = policies.filter(({ spec }) => spec.egress !== undefined);
+    assert.deepEqual(leaving.map(({ metadata }) => metadata.name).sort(), [
+      'sluice-egress',
+      'sluice-egress-redis',
+    ]);
+    // Redis is among nobody's selected pods, so it reaches nobody.
+    for (const { spec } of leaving) {
+      assert.ok(
+        !podsOf(spec.podSelector.matchLabels ?? {}).some(({ metadata }) => metadata.name === 'redis'),
+      );
+    }
+    const open = policies.flatMap(({ metadata, spec }) =>
+      (spec.ingress ?? [])
+        .filter(({ from }) => from === undefined)
+        .flatMap(({ ports }) => [metadata.name, ...ports]),
+    );
+    assert.deepEqual(open, ['sluice-api', { port: 'http', protocol: 'TCP' }]);
+    for (const { metadata, spec } of policies) {
+      const selector = spec.podSelector.matchLabels;
+      if (selector !== undefined) assert.ok(podsOf(selector).length > 0, metadata.name);
+    }
+  });
+});
+
+describe('pods', () => {
+  const ours = workloads.filter(({ metadata }) => metadata.name !== 'redis');
+
+  test('run programs that exist, with an environment that they understand', () => {
+    for (const container of ours.flatMap(containersOf)) {
+      const [command, program] = container.args ?? [];
+      assert.equal(command, 'node');
+      assert.ok(existsSync(join(root, String(program))), program);
+      assertConfigures(environmentOf(container), `the container ${container.name}`);
+    }
+  });
+
+  test('give no variable of Docker links to a process that reads REDIS_PORT', () => {
+    for (const { metadata, spec } of workloads) {
+      assert.equal(spec.template.spec.enableServiceLinks, false, metadata.name);
+    }
+  });
+
+  test('have the ports that their environment says, and probes that lead there', () => {
+    const api = named<Workload>('Deployment', 'sluice-api').spec.template.spec.containers[0];
+    const worker = named<Workload>('Deployment', 'sluice-worker').spec.template.spec.containers[0];
+    assert.ok(api && worker);
+    const { port, adminPort } = assertConfigures(environmentOf(api), 'api');
+    const { workerAdminPort } = assertConfigures(environmentOf(worker), 'worker');
+    assert.deepEqual(api.ports, [
+      { name: 'http', containerPort: port },
+      { name: 'admin', containerPort: adminPort },
+    ]);
+    assert.deepEqual(worker.ports, [{ name: 'admin', containerPort: workerAdminPort }]);
+    for (const { startupProbe, livenessProbe, readinessProbe, ports } of [api, worker]) {
+      const probed = ports?.[0]?.name;
+      assert.deepEqual(startupProbe?.httpGet, { path: '/health/live', port: probed });
+      assert.deepEqual(livenessProbe?.httpGet, { path: '/health/live', port: probed });
+      assert.deepEqual(readinessProbe?.httpGet, { path: '/health/ready', port: probed });
+    }
+  });
+
+  test('are given longer to end than they take', () => {
+    const grace = (name: string) =>
+      named<Workload>('Deployment', name).spec.template.spec.terminationGracePeriodSeconds ?? 0;
+    const { lifecycle } = named<Workload>('Deployment', 'sluice-api').spec.template.spec
+      .containers[0] as Container;
+    assert.deepEqual(lifecycle?.preStop.exec.command, ['sleep', '5']);
+    // A worker leaves its jobs after 20 s; an API process answers within 2 s, and a list of users within 5 s.
+    assert.ok(grace('sluice-worker') >= 25);
+    assert.ok(grace('sluice-api') >= 5 + 5 + 5);
+  });
+
+  test('run in a namespace that takes no others than confined ones', () => {
+    const { metadata } = named('Namespace', 'sluice');
+    assert.equal(metadata.labels?.['pod-security.kubernetes.io/enforce'], 'restricted');
+    for (const { spec } of workloads) {
+      const { seccompProfile } = spec.template.spec.securityContext;
+      assert.deepEqual(seccompProfile, { type: 'RuntimeDefault' });
+    }
+  });
+
+  test('are confined: no root, nothing writable, no capability, no token, a limit to memory', () => {
+    for (const workload of workloads) {
+      const { securityContext, automountServiceAccountToken } = workload.spec.template.spec;
+      assert.equal(securityContext.runAsNonRoot, true);
+      assert.ok((securityContext.runAsUser ?? 0) > 0);
+      assert.equal(automountServiceAccountToken, false);
+      for (const { name, securityContext, resources } of containersOf(workload)) {
+        assert.deepEqual(
+          securityContext,
+          { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
+          name,
+        );
+        assert.match(resources.limits.memory, /^\d+[MG]i$/);
+      }
+    }
+  });
+
+  test('of workers are at most as many as the tick makes jobs for', () => {
+    const { data } = named<Manifest & { data: Record<string, string> }>('ConfigMap', 'sluice');
+    const scaler = named<Scaler>('HorizontalPodAutoscaler', 'sluice-worker');
+    assert.equal(Number(data.WORKER_PROCESSES), scaler.spec.maxReplicas);
+  });
+});

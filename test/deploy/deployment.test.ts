@@ -1,0 +1,710 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { atPort } from '../../harness/clickhouse.js';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import {
+  type ClickHouseHandle,
+  type RedisHandle,
+  startClickHouse,
+  startRedis,
+} from '../../harness/services.js';
+import { startTcpProxy } from '../../harness/tcp-proxy.js';
+import { until } from '../../harness/wait.js';
+import {
+  addEnvironment,
+  createAccount,
+  listAccounts,
+  parseLimit,
+  setEnvironment,
+} from '../../src/accounts/accounts.js';
+import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
+import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/accounts/deployment.js';
+import { deploymentKey } from '../../src/accounts/documents.js';
+import { followEnvironments, type LiveEnvironment } from '../../src/accounts/environments.js';
+import { hashKey } from '../../src/accounts/keys.js';
+import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
+import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
+import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { migrate } from '../../src/clickhouse/migrate.js';
+import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
+import { markerRows, storedTable } from '../../src/clickhouse/tables.js';
+import { loads } from '../../src/contract/limits.js';
+import { tables } from '../../src/contract/records.js';
+import { noCrash } from '../../src/crash-point.js';
+import { restoreDeletions } from '../../src/deletion/mirror.js';
+import { type DeletionRequest, endDeletion, markTargetsLost } from '../../src/deletion/request.js';
+import { createLog } from '../../src/log.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { raiseShards, suppressNames } from '../../src/suppression/change.js';
+import { mirrorSuppressions } from '../../src/suppression/mirror.js';
+import { createNameHasher } from '../../src/suppression/names.js';
+import { followSuppressions } from '../../src/suppression/suppressions.js';
+import { commit, eventRecord, group } from '../support/shard.js';
+
+const database = 'deployment_test';
+const log = createLog('test', 'silent');
+let redisServer: RedisHandle;
+let clickhouseServer: ClickHouseHandle;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+/** Before the same ClickHouse, to hold a load at a statement. */
+let gate: ClickHouseGate;
+let gated: ClickHouseClient;
+
+before(async () => {
+  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
+  redis = new Redis(redisServer.url);
+  await migrate({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  gate = await startClickHouseGate(clickhouseServer.testerUrl);
+  gated = connectClickHouse({ url: gate.url, database });
+});
+
+after(async () => {
+  await gated?.close();
+  await gate?.close();
+  await clickhouse?.close();
+  redis?.disconnect();
+  await redisServer?.remove();
+  await clickhouseServer?.remove();
+});
+
+beforeEach(async () => {
+  gate.pass();
+  await redis.flushall();
+  await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE deletion_targets' });
+  await clickhouse.command({ query: 'TRUNCATE TABLE suppressed_names' });
+  // What earlier restores refuse.
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    for (const shard of [0, 1]) {
+      const constraint = `not_before_restore_of_shard_${shard}`;
+      await clickhouse.command({ query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}` });
+    }
+  }
+});
+
+const load = (shards = 1) =>
+  loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6, waitMsMax: 30_000, crash: noCrash });
+
+/** Loads deletion requests too, as the commands do; by another connection to ClickHouse or Redis if they are given. */
+const loadAll = (waitMsMax: number, over: { redis?: Redis; clickhouse?: ClickHouseClient } = {}) => {
+  const connections = { redis, clickhouse, ...over };
+  const restoreMore = (loading: Loading) => restoreDeletions(connections.clickhouse, loading);
+  return loadDeployment({
+    ...connections,
+    shards: 1,
+    claimBytesMax: 1e6,
+    waitMsMax,
+    restoreMore,
+    crash: noCrash,
+  });
+};
+
+test('a first start creates the deployment once, later ones find it', async () => {
+  const first = await load(2);
+  assert.equal(first.how, 'created');
+  const again = await load(2);
+  assert.deepEqual([again.how, again.deployment], ['found', first.deployment]);
+  for (const shard of [0, 1]) {
+    assert.equal(await redis.hget(shardKeys.state(shard), 'epoch'), first.deployment.epoch);
+  }
+});
+
+test('who reads the suppressions while they are loaded knows all of them afterwards', async () => {
+  const { deployment } = await load();
+  const options = { redis, epoch: deployment.epoch, shards: 1 };
+  const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
+  await suppressNames(options, '7', [[name, '-']]);
+  await raiseShards(options);
+  await mirrorSuppressions(redis, clickhouse);
+  // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader goes on.
+  let held: Awaited<ReturnType<typeof loadHeldAt>> | undefined;
+  const stalled = new Proxy(redis, {
+    get: (target, property) =>
+      property === 'hgetall' && held === undefined
+        ? async (key: string) => {
+            await redis.flushall();
+            held = await loadHeldAt('groupArray(root) AS roots');
+            return redis.hgetall(key);
+          }
+        : Reflect.get(target, property, target),
+  });
+  const known = await followSuppressions(stalled, () => deployment, log);
+  try {
+    gate.pass();
+    await held?.ended;
+    await known.reach(Number(await redis.hget(shardKeys.state(0), 'suppression_version')));
+    const environment = { accountId: '7', appId: '70' } as LiveEnvironment;
+    assert.equal(known.of(environment)?.hasIdentity('ada'), true);
+  } finally {
+    known.close();
+  }
+});
+
+test('several first starts at once create one deployment', async () => {
+  const loaded = await Promise.all(Array.from({ length: 5 }, () => load()));
+  assert.equal(new Set(loaded.map(({ deployment }) => deployment.epoch)).size, 1);
+  assert.equal(loaded.filter(({ how }) => how === 'created').length, 1);
+});
+
+test('refuses another number of shards than the first start had, naming the variable', async () => {
+  await load(2);
+  await assert.rejects(load(3), /SHARDS is 3, but this deployment was first started with 2/);
+});
+
+test('an emptied Redis gets everything back from ClickHouse: accounts, settings, keys, numbers', async () => {
+  const { deployment } = await load();
+  const { account, apiKey } = await createDemoAccount(redis);
+  const appId = account.environments[1]?.app_id ?? '';
+  await setEnvironment(redis, appId, { validation: 'lenient', limits: { track: 'none', bulk_app: 7 } });
+  await mirrorRegistry(redis, clickhouse);
+  const kept = await readRegistry(redis);
+  const highest = String((Date.now() + 3_600_000) * 1000);
+  await clickhouse.command({ query: `INSERT INTO stored_events (segment) VALUES (${highest})` });
+
+  await redis.flushall();
+  await assert.rejects(createAccount(redis, 'while it is away', ['Main']), StateNotLoaded);
+  const restored = await load();
+
+  assert.deepEqual([restored.how, restored.deployment], ['restored', deployment]);
+  const found = await readRegistry(redis);
+  assert.deepEqual(found.accounts, kept.accounts);
+  assert.deepEqual(found.environments, kept.environments);
+  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.hash, hashKey(apiKey));
+  assert.notEqual(found.version, kept.version, 'who read before must see a change');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
+});
+
+test('a restore waits for inserts that run, so that the next fence lies above what they store', async () => {
+  await load();
+  const number = '1900000000000000';
+  const row = `SELECT '', generateUUIDv4(), '', NULL, '', '', now64(3), map(), 0, ${number}, 0, now64(3)`;
+  const insert = clickhouse.command({
+    query: `INSERT INTO stored_events ${row} FROM (SELECT sum(sleepEachRow(0.3)) FROM numbers(15))`,
+    clickhouse_settings: { log_comment: `store events ${number}`, max_block_size: '1', max_threads: 1 },
+  });
+  await until(() => isInsertRunning(clickhouse, { table: 'events', number }), {
+    deadlineMs: 20_000,
+    what: 'the insert is running',
+  });
+  await redis.flushall();
+  assert.equal((await load()).how, 'restored');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), number);
+  await insert;
+});
+
+test('a restore waits for no inserts into other databases', async () => {
+  const running = clickhouse.command({
+    query: `INSERT INTO FUNCTION null('n UInt8') SELECT sum(sleepEachRow(0.3)) FROM numbers(15)`,
+    clickhouse_settings: {
+      log_comment: 'store events 1900000000000001',
+      max_block_size: '1',
+      database: 'default',
+    },
+  });
+  await until(async () => (await countStatements('store events 1900000000000001')) > 0, {
+    deadlineMs: 20_000,
+    what: 'the insert is running',
+  });
+  assert.equal(await isInsertRunning(clickhouse), false);
+  assert.equal(await isInsertRunning(clickhouse, { table: 'events', number: '1900000000000001' }), false);
+  await running;
+});
+
+/** How many statements run with a comment, in whatever database. */
+async function countStatements(comment: string): Promise<number> {
+  const result = await clickhouse.query({
+    query: `SELECT count() AS running FROM system.processes WHERE Settings['log_comment'] = {comment:String}`,
+    query_params: { comment },
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ running: string | number }>();
+  return Number(row?.running);
+}
+
+test('copies nothing from an emptied Redis that still says what is to be copied, and removes nothing', async () => {
+  await load();
+  await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  const mirror = await readMirror(clickhouse);
+  const keys = Object.keys(mirror.documents);
+  assert.ok(keys.length > 1);
+
+  await redis.flushall();
+  await redis.sadd(registryKeys.unmirrored, ...keys);
+  await assert.rejects(mirrorRegistry(redis, clickhouse), StateNotLoaded);
+  assert.deepEqual(await readMirror(clickhouse), mirror);
+  assert.equal(await redis.scard(registryKeys.unmirrored), keys.length);
+});
+
+/** Leaves a deletion request in ClickHouse, as a worker copies it. */
+async function keepRequest(id: string, changes: Partial<DeletionRequest>, version = 1): Promise<void> {
+  const document = requestOf(id, changes);
+  await clickhouse.insert({
+    table: 'deletion_requests',
+    values: [{ request_id: id, document: JSON.stringify(document), version }],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+function requestOf(id: string, changes: Partial<DeletionRequest>): DeletionRequest {
+  return {
+    deletion_request_id: id,
+    account_id: 'an account',
+    app_id: '1000000001',
+    key_created_at: '2026-01-01T12:00:00.000Z',
+    submitted_at: '2026-01-01T12:00:00.000Z',
+    targets: 1,
+    fences: { '0': '1000' },
+    status: 'pending',
+    state: 'submitted',
+    resolved: false,
+    mutations: [],
+    ...changes,
+  };
+}
+
+/** Leaves the targets of requests in ClickHouse, as a round copies them. */
+async function keepTargets(...targets: { request_id: string; identity: string }[]): Promise<void> {
+  await clickhouse.insert({
+    table: 'deletion_targets',
+    values: targets.map((target) => ({ ...target, app_id: '', user_id: null })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+test('after a restore new records lie above the fences of deletion requests, also with a clock that is behind', async () => {
+  const { deployment } = await load(2);
+  const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
+  const fences = { '0': String(ahead), '1': String(ahead + 640n) };
+  await keepRequest('ahead', { fences, submitted_at: new Date().toISOString() });
+
+  await redis.flushall();
+  assert.equal((await load(2)).how, 'restored');
+  await commit(redis, [group([eventRecord('after')])], { epoch: deployment.epoch });
+  const [segment = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const number = BigInt(segment.replace('events:', ''));
+  assert.ok(number > ahead, `${number} is not above the fence ${ahead}`);
+  const last = await redis.hget(shardKeys.state(1), 'last_number');
+  assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard stands at its own fence at least');
+});
+
+test('pending deletion requests come back in the order of their fences, whatever the clocks of their callers said', async () => {
+  const submittedAt = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString();
+  await keepRequest('third', { fences: { '0': '1000' }, submitted_at: submittedAt(1) });
+  await keepRequest('first', { fences: { '0': '998' }, submitted_at: submittedAt(3) });
+  await keepRequest('second', { fences: { '0': '999' }, submitted_at: submittedAt(2) });
+  await load();
+  await redis.flushall();
+  assert.equal((await loadAll(0)).how, 'restored');
+  assert.deepEqual(
+    await redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+    ['first', 'second', 'third'].map((id) => `an account ${id}`),
+  );
+});
+
+test('a first start that was cut off before the epoch is finished by the next one', async () => {
+  const { deployment } = await load();
+  const document = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
+  await redis.flushall();
+  await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
+  await redis.hset(registryKeys.documents, deploymentKey, document);
+  assert.deepEqual(await load(), { how: 'created', deployment });
+  assert.equal((await readMirror(clickhouse)).documents[deploymentKey], document);
+  assert.equal((await load()).how, 'found');
+});
+
+/** Two pending requests and their targets in ClickHouse, one that is lost, and a Redis that is empty. */
+async function emptyWithRequests(): Promise<void> {
+  await load();
+  await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  await keepRequest('first', { fences: { '0': '1' }, targets: 2, targets_kept: true });
+  await keepRequest('second', { fences: { '0': '2' }, targets_kept: true });
+  await keepRequest('lost', { fences: { '0': '3' }, state: 'targets_lost' });
+  await keepTargets(
+    { request_id: 'first', identity: 'a' },
+    { request_id: 'first', identity: 'b' },
+    { request_id: 'second', identity: 'c' },
+  );
+  await redis.flushall();
+}
+
+/** Begins a load that is held at the first statement that has this text. */
+async function loadHeldAt(text: string): Promise<{ readonly ended: Promise<unknown> }> {
+  gate.hold(({ sql }) => sql.includes(text));
+  const ended = loadAll(0, { clickhouse: gated });
+  ended.catch(() => 'is asserted where it is awaited');
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the load asks ${text}` });
+  return { ended };
+}
+
+async function assertRestored(): Promise<void> {
+  assert.deepEqual(await redis.zrange(registryKeys.pendingDeletions, '0', '-1'), [
+    'an account first',
+    'an account second',
+  ]);
+  const targets = await redis.mget(['first', 'second', 'lost'].map(registryKeys.deletionTargets));
+  assert.deepEqual(
+    targets.map((text) => text && (JSON.parse(text) as string[]).toSorted()),
+    [['ia', 'ib'], ['ic'], null],
+  );
+  assert.deepEqual(await redis.zrange(registryKeys.lostDeletions, '0', '-1'), ['an account lost']);
+  assert.deepEqual((await redis.smembers(registryKeys.unkeptDeletions)).toSorted(), ['first', 'second']);
+}
+
+test('a Redis that is emptied while a loaded state is looked at is not told to be loaded', async () => {
+  await load();
+  const { ended } = await loadHeldAt('max(segment)');
+  await redis.flushall();
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.deepEqual(await redis.keys('*'), [], 'nothing was written');
+  assert.equal((await load()).how, 'restored');
+});
+
+test('a shard that is emptied again while it is loaded takes no numbers of before', async () => {
+  await load();
+  await redis.del(shardKeys.state(0));
+  const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
+  await redis.del(shardKeys.state(0));
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.equal(await redis.exists(shardKeys.state(0)), 0);
+  assert.equal((await load()).how, 'found');
+  assert.equal(await redis.hexists(shardKeys.state(0), 'loading'), 0);
+});
+
+/** What a restore asks of ClickHouse, in this order. */
+const asked = ['FROM registry', 'max(segment)', 'FROM deletion_requests GROUP BY', 'FROM deletion_targets'];
+
+for (const text of asked) {
+  test(`a Redis that is emptied again while a restore asks ${text} stays empty until the next one`, async () => {
+    await emptyWithRequests();
+    const { ended } = await loadHeldAt(text);
+    await redis.flushall();
+    gate.pass();
+    await assert.rejects(ended, LoadInterrupted);
+    assert.deepEqual(await redis.keys('*'), [], 'nothing was written');
+    assert.equal((await loadAll(0)).how, 'restored');
+    await assertRestored();
+  });
+
+  test(`a restore that stood still while it asked ${text} changes nothing that came after another one`, async () => {
+    await emptyWithRequests();
+    const { ended } = await loadHeldAt(text);
+    // What the time does to a process that stands still.
+    await redis.del(registryKeys.loading);
+    assert.equal((await loadAll(0)).how, 'restored');
+    const account = await findDemoAccount(redis);
+    await revokeApiKey(redis, account?.environments[0]?.app_id ?? '');
+    const complete = requestOf('first', { status: 'complete', state: 'complete' });
+    await redis.hset(registryKeys.deletions, 'first', JSON.stringify(complete));
+    await redis.zrem(registryKeys.pendingDeletions, 'an account first');
+    await redis.incrby(registryKeys.deletionVersion, 10);
+    const keys = [registryKeys.version, registryKeys.deletionVersion, registryKeys.epoch];
+    const readAll = async () => [
+      await redis.hgetall(registryKeys.documents),
+      await redis.hgetall(registryKeys.deletions),
+      await redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+      await redis.mget(keys),
+      await redis.hgetall(shardKeys.state(0)),
+    ];
+    const stands = await readAll();
+    gate.pass();
+    await assert.rejects(ended, LoadInterrupted);
+    assert.deepEqual(await readAll(), stands);
+  });
+}
+
+test('a restore is refused while another one runs, and a start waits for it', async () => {
+  await emptyWithRequests();
+  const { ended } = await loadHeldAt('FROM deletion_targets');
+  await assert.rejects(loadAll(loads.holdMs + 1_000), /another restore is running/);
+  const start = loadAll(loads.startWaitMsMax);
+  gate.pass();
+  assert.equal(((await ended) as { how: string }).how, 'restored');
+  assert.equal((await start).how, 'found');
+  await assertRestored();
+});
+
+test('a restore that was killed holds up the next one for its lifetime at most, also with a clock set back', async () => {
+  await emptyWithRequests();
+  await redis.set(registryKeys.loading, 'of a killed process', 'PX', 3_600_000);
+  assert.equal((await loadAll(loads.restoreWaitMsMax)).how, 'restored');
+  await assertRestored();
+});
+
+test('what a restore that was killed had loaded, and is no more, does not stay', async () => {
+  await emptyWithRequests();
+  await redis.zadd(registryKeys.pendingDeletions, 0, 'an account complete');
+  await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
+  await loadAll(0);
+  await assertRestored();
+  assert.equal(await redis.hget(registryKeys.documents, 'api_key:revoked'), null);
+});
+
+test('an epoch without its deployment is no loaded state', async () => {
+  await emptyWithRequests();
+  await redis.set(registryKeys.epoch, 'left alone');
+  assert.equal((await loadAll(0)).how, 'restored');
+});
+
+test('a restore asks ClickHouse and Redis as seldom for thousands of requests as for few', async () => {
+  await load();
+  const counted = new Redis(redisServer.url);
+  let sent = 0;
+  const send = counted.sendCommand.bind(counted);
+  counted.sendCommand = (...args) => {
+    sent += 1;
+    return send(...args);
+  };
+  const restore = async (requests: number, targets: number) => {
+    await clickhouse.command({
+      query: `INSERT INTO deletion_requests (request_id, document, version)
+        SELECT toString(number), replaceAll(replaceAll({document:String}, 'ID', toString(number)), 'STATUS', number % 4 = 0 ? 'pending' : 'complete'), 1
+        FROM numbers({requests:UInt32})`,
+      query_params: { document: JSON.stringify({ ...requestOf('ID', {}), status: 'STATUS' }), requests },
+    });
+    await clickhouse.command({
+      query: `INSERT INTO deletion_targets (request_id, app_id, identity)
+        SELECT toString(number), '', 'user' FROM numbers({requests:UInt32})`,
+      query_params: { requests },
+    });
+    await redis.flushall();
+    let statements = 0;
+    sent = 0;
+    gate.hold(() => {
+      statements += 1;
+      return false;
+    });
+    await loadAll(0, { redis: counted, clickhouse: gated });
+    assert.equal(await redis.zcard(registryKeys.pendingDeletions), targets);
+    assert.equal(await redis.get(registryKeys.deletionTargets(String(requests - 4))), '["iuser"]');
+    return { statements, sent };
+  };
+  try {
+    const few = await restore(8, 2);
+    const startedMs = performance.now();
+    const many = await restore(12_000, 3_000);
+    console.log(few, many, `${Math.round(performance.now() - startedMs)} ms`);
+    // A shard's constraint that is there needs a statement of its own to be replaced.
+    assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
+    assert.ok(many.sent <= few.sent + 60, JSON.stringify({ few, many }));
+  } finally {
+    counted.disconnect();
+  }
+});
+
+test('a restore writes requests while it reads them, so that it needs neither time nor memory for all at once', async (context) => {
+  await load();
+  const [requests, bytesEach] = [4_000, 10_000];
+  await clickhouse.command({
+    query: `INSERT INTO deletion_requests (request_id, document, version)
+      SELECT toString(number), replaceOne(replaceOne({document:String}, 'ID', toString(number)), 'KEY', repeat('k', {bytesEach:UInt32})), 1
+      FROM numbers({requests:UInt32})`,
+    query_params: {
+      document: JSON.stringify(
+        requestOf('ID', { status: 'complete', state: 'complete', key_created_at: 'KEY' }),
+      ),
+      requests,
+      bytesEach,
+    },
+  });
+  await redis.flushall();
+  const proxy = await startTcpProxy({ port: clickhouseServer.port });
+  const proxied = connectClickHouse({ url: atPort(clickhouseServer.testerUrl, proxy.port), database });
+  let bytesAtFirstWrite = 0;
+  const restoreMore = (loading: Loading) => {
+    const write: Loading['write'] = (...call) => {
+      bytesAtFirstWrite ||= proxy.bytesReceived;
+      return loading.write(...call);
+    };
+    return restoreDeletions(proxied, { ...loading, write });
+  };
+  try {
+    const options = { redis, clickhouse, shards: 1, claimBytesMax: 1e6, restoreMore, crash: noCrash };
+    assert.equal((await loadDeployment(options)).how, 'restored');
+    context.diagnostic(`${bytesAtFirstWrite} of ${proxy.bytesReceived} bytes were read at the first write`);
+    assert.ok(bytesAtFirstWrite < proxy.bytesReceived / 2);
+    assert.equal(await redis.hlen(registryKeys.deletions), requests);
+  } finally {
+    await proxied.close();
+    await proxy.close();
+  }
+});
+
+test('targets of a request that is lost or ended leave Redis', async () => {
+  await load();
+  const request = requestOf('incomplete', { targets: 2 });
+  const targets = registryKeys.deletionTargets('incomplete');
+  await redis.hset(registryKeys.deletions, 'incomplete', JSON.stringify(request));
+  await redis.zadd(registryKeys.pendingDeletions, 1, 'an account incomplete');
+  await redis.set(targets, '["ia"]');
+  await markTargetsLost(redis, request, '["ia"]');
+  assert.equal(await redis.zcard(registryKeys.lostDeletions), 1);
+  assert.equal(await redis.exists(targets), 0);
+  await redis.set(targets, '["ia"]');
+  assert.equal((await endDeletion(redis, request))?.state, 'ended');
+  assert.equal(await redis.exists(targets), 0);
+});
+
+/** A number of a shard, that many microseconds after the present time at most. */
+function numberOf(shard: number, aheadUs = 0): string {
+  const us = BigInt(Date.now()) * 1000n + BigInt(aheadUs);
+  return String(us - (us % 64n) + BigInt(shard));
+}
+
+/** An insert as a worker sends it: of a segment that holds nothing but its marker row. */
+function insertOf(number: string): Promise<void> {
+  const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
+  return insertSegment(clickhouse, { table: 'events', number }, rows, `token of ${number}`);
+}
+
+test('a shard that alone was emptied is loaded again, and only its segments from before are refused', async () => {
+  const { deployment } = await load(2);
+  const old = [numberOf(0), numberOf(1)] as const;
+  const lastOfOther = await redis.hget(shardKeys.state(0), 'last_number');
+  await redis.del(shardKeys.state(1));
+
+  assert.equal((await load(2)).how, 'found');
+  assert.equal(await redis.hget(shardKeys.state(1), 'epoch'), deployment.epoch);
+  await insertOf(old[0]);
+  await assert.rejects(insertOf(old[1]), isRefusedSegment);
+  await insertOf(numberOf(1, 60_000_000));
+  const last = BigInt((await redis.hget(shardKeys.state(1), 'last_number')) ?? '0');
+  assert.ok(last >= BigInt(old[1]), 'it gives no number that is refused');
+  assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), lastOfOther);
+
+  assert.equal((await load(2)).how, 'found');
+  await insertOf(numberOf(0));
+});
+
+test('a removed document stays removed after a restore', async () => {
+  await load();
+  const { account } = await createDemoAccount(redis);
+  await mirrorRegistry(redis, clickhouse);
+  const appId = account.environments[0]?.app_id ?? '';
+  await revokeApiKey(redis, appId);
+  await mirrorRegistry(redis, clickhouse);
+  await redis.flushall();
+  await load();
+  assert.equal((await showApiKey(redis, appId)).created_at, null);
+});
+
+test('every change reaches ClickHouse, also one made while another is copied', async () => {
+  await load();
+  const copying = mirrorRegistry(redis, clickhouse);
+  const accounts = await Promise.all(
+    Array.from({ length: 5 }, (_, i) => createAccount(redis, `account ${i}`, ['Main'])),
+  );
+  await copying;
+  await mirrorRegistry(redis, clickhouse);
+  const { documents } = await readMirror(clickhouse);
+  for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
+  assert.equal(await redis.scard(registryKeys.unmirrored), 0);
+  assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
+});
+
+test('an account has exactly one main environment, whichever was set last', async () => {
+  await load();
+  const account = await createAccount(redis, 'shop', ['Main Production', 'Staging']);
+  const other = await createAccount(redis, 'other', ['Main Production']);
+  const added = await addEnvironment(redis, account.account_id, 'Test');
+  await setEnvironment(redis, added.app_id, { main: true });
+  const accounts = await listAccounts(redis);
+  const shop = accounts.find(({ name }) => name === 'shop');
+  const second = accounts.find(({ name }) => name === 'other');
+  assert.deepEqual(
+    shop?.environments.map(({ name, main }) => [name, main]),
+    [
+      ['Test', true],
+      ['Main Production', false],
+      ['Staging', false],
+    ],
+  );
+  assert.deepEqual(second, other, 'another account is untouched');
+});
+
+test('an API key is shown at its creation only, and stored as a hash', async () => {
+  await load();
+  const account = await createAccount(redis, 'shop', ['Main']);
+  const appId = account.environments[0]?.app_id ?? '';
+  await assert.rejects(rotateApiKey(redis, appId), /has no such API key/);
+  const { api_key: first } = await createApiKey(redis, appId);
+  await assert.rejects(createApiKey(redis, appId), /has an API key/);
+  const { api_key: second } = await rotateApiKey(redis, appId);
+  assert.notEqual(first, second);
+  const documents = JSON.stringify(await redis.hgetall(registryKeys.documents));
+  assert.ok(!documents.includes(first) && !documents.includes(second));
+  assert.ok(documents.includes(hashKey(second)));
+  assert.deepEqual(Object.keys(await showApiKey(redis, appId)), ['app_id', 'created_at']);
+});
+
+test('refuses limits that are none', () => {
+  assert.deepEqual(parseLimit('track', '5'), ['track', 5]);
+  assert.deepEqual(parseLimit('track', 'none'), ['track', 'none']);
+  for (const [name, value] of [
+    ['trak', '5'],
+    ['track', '0'],
+    ['track', '-1'],
+    ['track', '1.5'],
+    ['track', ''],
+    ['__proto__', '5'],
+  ] as const) {
+    assert.throws(() => parseLimit(name, value), /limit/);
+  }
+});
+
+test('an API process sees a new environment at once and a changed one within a second', async () => {
+  await load();
+  const environments = await followEnvironments(redis, log);
+  try {
+    assert.equal(await environments.find('1234567890'), undefined);
+    let appId = '';
+    for (let made = 0; made < 3; made += 1) {
+      const account = await createAccount(redis, `late ${made}`, ['Main']);
+      appId = account.environments[0]?.app_id ?? '';
+      assert.notEqual(await environments.find(appId), undefined, 'the new one is found');
+    }
+    const seenMs: number[] = [];
+    for (const max of [1, 2, 3, 4]) {
+      await setEnvironment(redis, appId, { limits: { track: max } });
+      const startedMs = performance.now();
+      await until(() => environments.get(appId)?.limits.track?.max === max, {
+        deadlineMs: 20_000,
+        what: 'the change is seen',
+      });
+      seenMs.push(performance.now() - startedMs);
+    }
+    // A machine that stands still makes some later, not the quickest.
+    assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
+    assert.equal(environments.isLoaded(), true);
+    await redis.flushall();
+    await until(() => !environments.isLoaded(), { deadlineMs: 20_000, what: 'the emptied Redis is noticed' });
+    assert.ok(environments.get(appId) !== undefined, 'the copy stays');
+  } finally {
+    environments.close();
+  }
+});
+
+test('unknown app_ids cost Redis a bounded number of reads', async () => {
+  await load();
+  const environments = await followEnvironments(redis, log);
+  try {
+    const before = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+    for (let wave = 0; wave < 20; wave += 1)
+      await Promise.all(Array.from({ length: 100 }, (_, i) => environments.find(`9${wave}${i}`)));
+    const after = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+    assert.ok(after - before < 200, `${after - before} commands for 2000 unknown app_ids`);
+  } finally {
+    environments.close();
+  }
+});

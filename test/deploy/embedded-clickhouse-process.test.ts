@@ -1,0 +1,224 @@
+// The process of the embedded ClickHouse: how it starts, stops, is killed, and what it says when it cannot start.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { launch } from '../../deploy/local/launch.js';
+import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { freePort } from '../../harness/free-port.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { withoutEngine } from '../../harness/without-engine.js';
+import { ask, longStatement, running } from '../support/clickhouse-requests.js';
+
+const main = fileURLToPath(new URL('../../deploy/local/clickhouse/main.js', import.meta.url));
+
+let server: ClickHouseHandle;
+
+before(async () => {
+  server = await startClickHouse();
+});
+
+after(() => server?.remove());
+
+const untilRunning = (own: ClickHouseHandle, queryId: string) =>
+  until(async () => (await running(own, queryId)) === 1, { deadlineMs: 30_000, what: `${queryId} runs` });
+
+describe('the process', { concurrency: true }, () => {
+  test('lets running statements end when it is stopped, and ends with code 0', async () => {
+    const own = await startClickHouse();
+    try {
+      // Long enough to be seen on a busy machine, and shorter than what a stop waits for.
+      const body =
+        'SELECT sum(sleepEachRow(0.5)) FROM numbers(11) SETTINGS max_block_size = 1, max_threads = 1';
+      const reply = ask(own, { parameters: { query_id: 'ends' }, body });
+      await untilRunning(own, 'ends');
+      const [{ status, body: answer }, exit] = await Promise.all([reply, own.sigterm()]);
+      assert.deepEqual([status, answer], [200, '0\n']);
+      assert.deepEqual(exit, { code: 0, signal: null });
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('kills statements that do not end in time when it is stopped', async () => {
+    const own = await startClickHouse();
+    try {
+      const reply = ask(own, { parameters: { query_id: 'long' }, body: longStatement });
+      await untilRunning(own, 'long');
+      const [{ body }, exit] = await Promise.all([reply, own.sigterm()]);
+      assert.match(body, /QUERY_WAS_CANCELLED/);
+      assert.deepEqual(exit, { code: 0, signal: null });
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('stops within its time while an insert waits for its client, and has stored all that it answered', async () => {
+    const own = await startClickHouse();
+    try {
+      await own.query('CREATE TABLE default.t (a UInt64) ENGINE = MergeTree ORDER BY a');
+      await own.query('INSERT INTO default.t SELECT number FROM numbers(1000)');
+      await own.query('ALTER TABLE default.t DELETE WHERE a % 2 = 0 AND sleepEachRow(0.002) = 0');
+      const query = new URLSearchParams({ query: 'INSERT INTO default.t FORMAT TSV', query_id: 'open' });
+      const socket = connect({ host: '127.0.0.1', port: own.port }).on('error', () => undefined);
+      const { name, password } = own.tester;
+      const head = `POST /?${query} HTTP/1.1\r\nHost: x\r\nX-ClickHouse-User: ${name}\r\nX-ClickHouse-Key: ${password}\r\n`;
+      socket.write(`${head}Content-Length: 10000000\r\n\r\n${'1\n'.repeat(300_000)}`);
+      await untilRunning(own, 'open');
+      assert.deepEqual(await own.sigterm(15_000), { code: 0, signal: null });
+      await own.restart();
+      await until(async () => (await own.query('SELECT count() FROM default.t')) === '500\n', {
+        deadlineMs: 60_000,
+        what: 'the mutation goes on',
+      });
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('comes up again with all its data after kill -9, and keeps deduplicating', async () => {
+    const own = await startClickHouse();
+    try {
+      await own.query(
+        'CREATE TABLE default.t (a UInt64) ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 10',
+      );
+      const insert = async () => {
+        const parameters = { query: 'INSERT INTO default.t FORMAT TSV', insert_deduplication_token: 'once' };
+        assert.equal((await ask(own, { parameters, body: '1\n2\n' })).status, 200);
+      };
+      await insert();
+      const passwords = [own.service, own.reader];
+      void ask(own, { parameters: { query_id: 'long' }, body: longStatement }).catch(() => undefined);
+      await untilRunning(own, 'long');
+      await own.kill9();
+      await own.restart();
+      assert.equal(await own.query('SELECT count() FROM default.t'), '2\n');
+      await insert();
+      assert.equal(await own.query('SELECT count() FROM default.t'), '2\n');
+      for (const as of passwords) assert.equal((await ask(own, { as, body: 'SELECT 1' })).body, '1\n');
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('is up again however often it is killed while it starts', async () => {
+    const own = await startClickHouse();
+    try {
+      await own.query('CREATE TABLE default.t (a UInt64) ENGINE = MergeTree ORDER BY a');
+      await own.query('INSERT INTO default.t VALUES (1)');
+      for (const afterMs of [50, 150, 250, 350, 450]) {
+        await own.kill9();
+        const env = { ...plainEnvironment(), DATA_DIR: own.dir };
+        const ports = { CLICKHOUSE_PORT: String(own.port), CLICKHOUSE_TCP_PORT: String(own.tcpPort) };
+        const child = launch(
+          { command: process.execPath, args: [main], env: { ...env, ...ports } },
+          'ignore',
+          'KILL',
+        );
+        // At moments of its start that nothing tells from outside.
+        setTimeout(() => child.kill('SIGKILL'), afterMs);
+        await once(child, 'exit');
+      }
+      await own.restart();
+      assert.equal(await own.query('SELECT count() FROM default.t'), '1\n');
+      assert.equal((await ask(own, { as: own.service, body: 'SELECT 1' })).body, '1\n');
+    } finally {
+      await own.remove();
+    }
+  });
+
+  test('makes passwords that only their owner can read, once', () => {
+    for (const name of ['clickhouse-password', 'clickhouse-reader-password', 'clickhouse-users.xml']) {
+      assert.equal(statSync(join(server.dir, name)).mode & 0o777, 0o600, name);
+    }
+    for (const { password } of [server.service, server.reader]) {
+      assert.match(password, /^[\w-]{32}$/);
+      assert.equal(readFileSync(join(server.dir, 'clickhouse-users.xml'), 'utf8').includes(password), false);
+      assert.equal(readFileSync(`/proc/${server.pid}/cmdline`, 'utf8').includes(password), false);
+    }
+  });
+
+  test('makes a password again where a first start was cut off before it was written', async () => {
+    const dir = tempDir('clickhouse-cut');
+    writeFileSync(join(dir, 'clickhouse-password'), '');
+    const own = await startClickHouse({ dir });
+    assert.equal((await ask(own, { as: own.service, body: 'SELECT 1' })).body, '1\n');
+    await own.remove();
+  });
+
+  test('takes settings from files of the administrator', async () => {
+    const dir = tempDir('clickhouse settings & more');
+    mkdirSync(join(dir, 'clickhouse.d'));
+    const setting = '<clickhouse><mark_cache_size>12345678</mark_cache_size></clickhouse>';
+    writeFileSync(join(dir, 'clickhouse.d', 'own.xml'), setting);
+    const own = await startClickHouse({ dir });
+    const sql = "SELECT value FROM system.server_settings WHERE name = 'mark_cache_size'";
+    assert.equal(await own.query(sql), '12345678\n');
+    await own.remove();
+  });
+
+  test('removes what earlier versions left in its DATA_DIR', async () => {
+    const dir = tempDir('clickhouse-upgrade');
+    mkdirSync(join(dir, 'clickhouse-exchange'));
+    writeFileSync(join(dir, 'clickhouse-exchange', 'insert-1'), 'rows');
+    const own = await startClickHouse({ dir });
+    assert.equal(existsSync(join(dir, 'clickhouse-exchange')), false);
+    await own.remove();
+  });
+
+  test('says in one line what is wrong with its ports or its data directory', async () => {
+    const dir = tempDir('clickhouse-start');
+    const file = join(dir, 'file');
+    writeFileSync(file, '');
+    const broken = tempDir('clickhouse-broken');
+    mkdirSync(join(broken, 'clickhouse/metadata'), { recursive: true });
+    writeFileSync(join(broken, 'clickhouse/metadata/sluice.sql'), 'nonsense');
+    const [port, tcpPort] = [String(await freePort()), String(await freePort())];
+    const starts: [NodeJS.ProcessEnv, RegExp][] = [
+      [{ CLICKHOUSE_PORT: String(server.port) }, /^sluice: CLICKHOUSE_PORT: .*in use.*\n$/],
+      [{ CLICKHOUSE_TCP_PORT: String(server.tcpPort) }, /^sluice: CLICKHOUSE_TCP_PORT: .*in use.*\n$/],
+      [{ DATA_DIR: server.dir }, /^sluice: DATA_DIR: .* in use by process \d+\n$/],
+      [{ DATA_DIR: file }, /^sluice: DATA_DIR: .*\n$/],
+      [{ CLICKHOUSE_PORT: 'x' }, /^sluice: CLICKHOUSE_PORT .*\n$/],
+      [{ DATA_DIR: broken }, /Syntax error.*\nsluice: DATA_DIR: .* cannot be used: .+\n$/],
+    ];
+    for (const [env, line] of starts) {
+      const { output, code } = await startFailing({
+        DATA_DIR: dir,
+        CLICKHOUSE_PORT: port,
+        CLICKHOUSE_TCP_PORT: tcpPort,
+        ...env,
+      });
+      assert.match(output, line);
+      assert.equal(code, 1);
+    }
+    assert.equal(await server.query('SELECT 1'), '1\n');
+  });
+
+  test('says in one line that the engine of this platform is missing, and what to set', async () => {
+    const env = { DATA_DIR: tempDir('clickhouse-missing'), NODE_OPTIONS: withoutEngine };
+    const { output, code } = await startFailing(env);
+    assert.match(
+      output,
+      /^sluice: the embedded ClickHouse is not there .*@chdb\/lib-\S+: set CLICKHOUSE_URL .*\n$/,
+    );
+    assert.equal(code, 1);
+  });
+});
+
+async function startFailing(env: NodeJS.ProcessEnv): Promise<{ output: string; code: number | null }> {
+  const program = { command: process.execPath, args: [main], env: { ...plainEnvironment(), ...env } };
+  const child = launch(program, ['ignore', 'ignore', 'pipe'], 'KILL');
+  const late = setTimeout(() => child.kill('SIGKILL'), 30_000);
+  assert.ok(child.stderr);
+  const [output, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+  clearTimeout(late);
+  return { output, code };
+}

@@ -1,0 +1,478 @@
+// The embedded ClickHouse as programs see it: its own servers over HTTP and the native protocol, who may do what, and
+// what clients that misbehave do to it.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import {
+  readerGrants,
+  readerRevokes,
+  serviceGrants,
+  serviceRevokes,
+} from '../../deploy/local/clickhouse/users.js';
+import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
+import { inShell } from '../../harness/shell.js';
+import { runProgram } from '../../harness/sluice.js';
+import { until } from '../../harness/wait.js';
+import {
+  type ClickHouseClient,
+  ClickHouseError,
+  ClickHouseLogLevel,
+  createClient,
+} from '../../src/packages/clickhouse.js';
+import { ask, begin, longStatement, type Question, running } from '../support/clickhouse-requests.js';
+
+let server: ClickHouseHandle;
+let client: ClickHouseClient;
+
+before(async () => {
+  server = await startClickHouse({ env: { TZ: 'America/New_York' } });
+  await runProgram('src/migrate.js', [], { ...process.env, CLICKHOUSE_URL: server.url });
+  await server.query('CREATE DATABASE work');
+  client = clientOf(server.testerUrl);
+});
+
+after(async () => {
+  await client?.close();
+  await server?.remove();
+});
+
+const rowsOf = (table: string) => server.query(`SELECT * FROM work.${table} ORDER BY ALL`);
+
+describe('a program', () => {
+  test('asks and inserts through the official client', async () => {
+    assert.deepEqual(await client.ping({ select: true }), { success: true });
+    await server.query('CREATE TABLE work.client (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
+    await client.insert({ table: 'work.client', values: [{ a: 1, b: "it's" }], format: 'JSONEachRow' });
+    const packed = clientOf(server.testerUrl, { compression: { request: true, response: true } });
+    await packed.insert({ table: 'work.client', values: [{ a: 2, b: 'é' }], format: 'JSONEachRow' });
+    const result = await packed.query({
+      query: 'SELECT * FROM work.client WHERE a <= {most:UInt8} ORDER BY a',
+      query_params: { most: 2 },
+      format: 'JSONEachRow',
+    });
+    assert.deepEqual(await result.json(), [
+      { a: 1, b: "it's" },
+      { a: 2, b: 'é' },
+    ]);
+    await packed.close();
+  });
+
+  test('sees the code and the type of an error in the official client', async () => {
+    await assert.rejects(client.query({ query: 'SELECT * FROM nosuch' }), (error) => {
+      assert.ok(error instanceof ClickHouseError);
+      assert.deepEqual([error.code, error.type], ['60', 'UNKNOWN_TABLE']);
+      return true;
+    });
+    const sql = 'SELECT throwIf(number = 3000000) AS x FROM numbers(3000100)';
+    const result = await client.query({ query: sql, format: 'JSONEachRow' });
+    const read = async () => {
+      for await (const rows of result.stream()) assert.ok(rows.length > 0);
+    };
+    await assert.rejects(read, (error) => error instanceof ClickHouseError && error.code === '395');
+  });
+
+  test('asks with curl, in UTC', async () => {
+    const password = `$(cat ${join(server.dir, 'clickhouse-reader-password')})`;
+    const curl = `curl -sS --fail-with-body -u "reader:${password}" '${server.origin}/?database=sluice'`;
+    const sql = 'SELECT currentUser(), timezone(), count() FROM events';
+    assert.equal(await inShell(`${curl} -d '${sql}'`), 'reader\tUTC\t0\n');
+  });
+
+  test('reads an answer compressed with LZ4, and may send its data so', async () => {
+    await server.query('CREATE TABLE work.packed (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
+    const body = "SELECT number, 'text' FROM numbers(1000)";
+    const { bytes } = await ask(server, { parameters: { compress: '1' }, body });
+    const lz4 = 0x82;
+    assert.equal(bytes[16], lz4);
+    assert.ok(bytes.length < 8_000);
+    const parameters = { query: 'INSERT INTO work.packed FORMAT TSV', decompress: '1' };
+    assert.equal((await ask(server, { parameters, body: bytes })).status, 200);
+    assert.equal(await server.query('SELECT count(), sum(a) FROM work.packed'), '1000\t499500\n');
+  });
+
+  test('names its query, sees it run, and ends it', async () => {
+    const slow = ask(server, { parameters: { query_id: 'my query' }, body: longStatement });
+    await until(async () => (await running(server, 'my query')) === 1, {
+      deadlineMs: 20_000,
+      what: 'the query runs',
+    });
+    assert.match(await server.query("KILL QUERY WHERE query_id = 'my query' SYNC"), /^finished/);
+    const { exceptionCode, headers } = await slow;
+    assert.deepEqual([exceptionCode, headers['x-clickhouse-query-id']], ['394', 'my query']);
+    assert.equal(await running(server, 'my query'), 0);
+  });
+
+  test('reads from another one by the native protocol', async () => {
+    await server.query('CREATE TABLE work.shared (a UInt64) ENGINE = MergeTree ORDER BY a');
+    await server.query('INSERT INTO work.shared SELECT number FROM numbers(5)');
+    const other = await startClickHouse();
+    const { tcpPort, tester, reader } = server;
+    const remote = (table: string, { name, password }: typeof tester) =>
+      `remote('127.0.0.1:${tcpPort}', ${table}, '${name}', '${password}')`;
+    try {
+      assert.equal(await other.query(`SELECT sum(a) FROM ${remote('work.shared', tester)}`), '10\n');
+      await other.query(`INSERT INTO FUNCTION ${remote('work.shared', tester)} VALUES (90)`);
+      assert.equal(await server.query('SELECT sum(a) FROM work.shared'), '100\n');
+      assert.equal(await other.query(`SELECT count() FROM ${remote('sluice.events', reader)}`), '0\n');
+      await assert.rejects(other.query(`SELECT * FROM ${remote('work.shared', reader)}`), /ACCESS_DENIED/);
+      const stranger = { ...reader, password: 'wrong' };
+      await assert.rejects(
+        other.query(`SELECT * FROM ${remote('sluice.events', stranger)}`),
+        /AUTHENTICATION_FAILED/,
+      );
+    } finally {
+      await other.remove();
+    }
+  });
+
+  test('has 100 queries at once answered, beside long ones', async () => {
+    const long = Array.from({ length: 20 }, () =>
+      ask(server, { parameters: { query_id: '' }, body: `${longStatement}, log_comment = 'many'` }),
+    );
+    const many = async () =>
+      Number(
+        await server.query("SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'many'"),
+      );
+    await until(async () => (await many()) >= 20, { deadlineMs: 30_000, what: 'the long queries run' });
+    const numbers = Array.from({ length: 100 }, (_, index) => index);
+    const replies = await Promise.all(
+      numbers.map((n) => ask(server, { parameters: { param_n: String(n) }, body: 'SELECT {n:UInt8} + 1' })),
+    );
+    assert.deepEqual(
+      replies.map(({ body }) => body),
+      numbers.map((n) => `${n + 1}\n`),
+    );
+    await server.query(
+      "KILL QUERY WHERE Settings['log_comment'] = 'many' AND query LIKE 'SELECT sleepEachRow%' SYNC",
+    );
+    for (const { body } of await Promise.all(long)) assert.match(body, /QUERY_WAS_CANCELLED/);
+  });
+
+  test('reads 500 MB as slowly as it likes, and the engine does not grow', async () => {
+    const rows = 5_000_000;
+    const body = `SELECT number, repeat('x', 90) FROM numbers(${rows}) FORMAT TSV`;
+    const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
+    await until(() => response.readableLength > 0, { deadlineMs: 30_000, what: 'the result begins' });
+    const memoryBefore = memoryKiB();
+    // Other statements go on, and the large one cannot: nobody takes what it writes.
+    for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
+    let bytes = 0;
+    let grownKiB = 0;
+    let last = '';
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      if (bytes % 1000 === 0) grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
+      bytes += chunk.length;
+      last = chunk.toString('latin1', chunk.length - 120);
+    }
+    assert.ok(response.complete && last.includes(`${rows - 1}\txxx`));
+    assert.ok(bytes > 480_000_000);
+    grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
+    assert.ok(grownKiB < 150_000, `${grownKiB} KiB more`);
+  });
+
+  test('that goes away in the middle of an insert has stored nothing', async () => {
+    await server.query('CREATE TABLE work.cut (a UInt64) ENGINE = MergeTree ORDER BY a');
+    // ClickHouse begins once it has read as much as a statement may have.
+    const rows = '1\n'.repeat(200_000);
+    for (const framing of [
+      'Content-Length: 1000000\r\n\r\n',
+      `Transfer-Encoding: chunked\r\n\r\n${rows.length.toString(16)}\r\n`,
+    ]) {
+      const queryId = framing.slice(0, 8);
+      const query = new URLSearchParams({ query: 'INSERT INTO work.cut FORMAT TSV', query_id: queryId });
+      const socket = connect({ host: '127.0.0.1', port: server.port });
+      socket.write(`POST /?${query} HTTP/1.1\r\nHost: localhost\r\n${authorization()}${framing}${rows}`);
+      await until(async () => (await running(server, queryId)) === 1, {
+        deadlineMs: 20_000,
+        what: 'the insert runs',
+      });
+      socket.destroy();
+      await until(async () => (await running(server, queryId)) === 0, {
+        deadlineMs: 20_000,
+        what: 'the insert has ended',
+      });
+    }
+    assert.equal(await rowsOf('cut'), '');
+  });
+
+  test('that leaves before the end of its query ends it', async () => {
+    const { outgoing } = begin(server, {
+      parameters: { query_id: 'left', cancel_http_readonly_queries_on_client_close: '1' },
+      body: longStatement,
+    });
+    await until(async () => (await running(server, 'left')) === 1, { deadlineMs: 20_000, what: 'it runs' });
+    outgoing.destroy();
+    await until(async () => (await running(server, 'left')) === 0, {
+      deadlineMs: 20_000,
+      what: 'it has ended',
+    });
+  });
+});
+
+describe('the process', () => {
+  test('outlives clients that send nonsense or reset their connections', async () => {
+    const { pid } = server;
+    const post = (text: string) => `POST / HTTP/1.1\r\nHost: x\r\n${authorization()}${text}`;
+    const http = [
+      '',
+      'POST / HT',
+      post(''),
+      post('Content-Length: 100\r\n\r\nSELECT 1'),
+      post('Content-Length: abc\r\n\r\nSELECT 1'),
+      post('Transfer-Encoding: chunked\r\n\r\nzz\r\nSELECT 1'),
+      post('Content-Length: 36\r\n\r\nSELECT number FROM system.numbers    '),
+      'GET /ping HTTP/1.1\r\nHost: x\r\n\r\n',
+      'GET /ping HTTP/1.1\r\nHost: x\r\n\r\nGET /pi',
+      'GET / HTTP/9.9\r\nHost: x\r\n\r\n',
+      `GET /${'a'.repeat(100_000)} HTTP/1.1\r\n\r\n`,
+      '\0\x16\x03\x01\x02\0'.repeat(100),
+    ];
+    const native = [
+      '',
+      'GET / HTTP/1.1\r\n\r\n',
+      '\0'.repeat(5000),
+      '\0\x06client\x01',
+      '\0\xff\xff\xff\xff\x7fxx',
+    ];
+    const all = [
+      ...http.map((text) => ({ text, port: server.port })),
+      ...native.map((text) => ({ text, port: server.tcpPort })),
+    ];
+    const send = async ({ text, port }: (typeof all)[number], end: 'reset' | 'reset later' | 'close') => {
+      const socket = connect({ host: '127.0.0.1', port }).on('error', () => undefined);
+      await once(socket, 'connect');
+      socket.write(Buffer.from(text, 'latin1'));
+      // On a connection that was kept alive after an answer, the engine waits for the next request.
+      if (end === 'reset later' && text.startsWith('GET /ping')) await once(socket, 'data');
+      if (end === 'close') socket.destroy();
+      else socket.resetAndDestroy();
+    };
+    for (let times = 0; times < 20; times += 1) {
+      await Promise.all(
+        all.flatMap((one) => (['reset', 'reset later', 'close'] as const).map((end) => send(one, end))),
+      );
+    }
+    await until(async () => (await connections()) <= 5, {
+      deadlineMs: 30_000,
+      what: 'the connections have ended',
+    });
+    assert.equal(await server.query('SELECT 1'), '1\n');
+    assert.deepEqual([server.pid, server.running], [pid, true]);
+  });
+
+  test('serves 1,000 connections at once', async () => {
+    const sockets = await Promise.all(
+      Array.from({ length: 1000 }, async () => {
+        const socket = connect({ host: '127.0.0.1', port: server.port });
+        await once(socket, 'connect');
+        return socket;
+      }),
+    );
+    const answers = sockets.map(async (socket) => {
+      socket.write(`GET /?query=SELECT+1 HTTP/1.1\r\nHost: localhost\r\n${authorization()}\r\n`);
+      const [head] = (await once(socket, 'data')) as [Buffer];
+      return head.toString('latin1', 0, 15);
+    });
+    assert.deepEqual(new Set(await Promise.all(answers)), new Set(['HTTP/1.1 200 OK']));
+    for (const socket of sockets) socket.destroy();
+  });
+
+  test('refuses a query that wants too much memory, and goes on', async () => {
+    const body = 'SELECT groupArray(number) FROM numbers(2000000000)';
+    const { exceptionCode } = await ask(server, { as: server.reader, body });
+    assert.equal(exceptionCode, '241');
+    assert.equal(await server.query('SELECT 1'), '1\n');
+  });
+
+  test('has the defaults of a server, and little memory for caches', async () => {
+    const settings = "SELECT getSetting('implicit_select'), getSetting('mutations_sync')";
+    assert.equal(await server.query(settings), 'false\t0\n');
+    const lifetime = "SELECT value FROM system.merge_tree_settings WHERE name = 'old_parts_lifetime'";
+    assert.equal(await server.query(lifetime), '480\n');
+    const changed =
+      "SELECT name, value FROM system.server_settings WHERE changed AND name LIKE '%\\_cache\\_size' ORDER BY name";
+    assert.equal(
+      await server.query(changed),
+      'index_mark_cache_size\t67108864\nmark_cache_size\t268435456\nprimary_index_cache_size\t268435456\n',
+    );
+  });
+
+  test('carries out a mutation of many parts at once, though it has few slots', async () => {
+    await server.query(
+      'CREATE TABLE work.parts (a UInt64, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY a',
+    );
+    for (let part = 0; part < 21; part += 1) await server.query(`INSERT INTO work.parts VALUES (1, ${part})`);
+    const times: number[] = [];
+    for (let time = 0; time < 3; time += 1) {
+      const startedAt = performance.now();
+      await server.query(`ALTER TABLE work.parts DELETE WHERE a = ${5 + time} SETTINGS mutations_sync = 1`);
+      times.push(performance.now() - startedAt);
+    }
+    // Each takes 3 s where the end of one part's work does not begin the next one's.
+    assert.ok(Math.min(...times) < 1_500, `${times.map(Math.round)} ms`);
+  });
+
+  test('keeps no log tables, and writes no statement anywhere', async () => {
+    const logs = "SELECT count() FROM system.tables WHERE database = 'system' AND name LIKE '%\\_log'";
+    assert.equal(await server.query(logs), '0\n');
+    const secret = 'ada.lovelace@example.com';
+    await ask(server, { body: `SELECT '${secret}', nosuch` });
+    await ask(server, { parameters: { query: 'INSERT INTO nosuch FORMAT TSV' }, body: secret });
+    assert.equal(server.output().includes(secret), false);
+    const files = readdirSync(server.dir, { recursive: true, withFileTypes: true }).filter((entry) =>
+      entry.isFile(),
+    );
+    for (const { parentPath, name } of files) {
+      assert.equal(readFileSync(join(parentPath, name)).includes(secret), false, name);
+    }
+  });
+});
+
+describe('access', () => {
+  const denied = async (question: Question) => (await ask(server, question)).exceptionCode;
+
+  test('needs a user and a password', async () => {
+    const body = 'SELECT 1';
+    assert.equal(await denied({ as: { name: 'sluice', password: 'wrong' }, body }), '516');
+    assert.equal(await denied({ as: { name: 'sluice', password: '' }, body }), '516');
+    assert.equal(await denied({ as: { name: 'nobody', password: '' }, body }), '516');
+    assert.equal((await ask(server, { as: server.service, body })).body, '1\n');
+  });
+
+  test('is not for the user of the start, who has no password', async () => {
+    const ways: Record<string, string>[] = [
+      {},
+      { max_sessions_for_user: '100' },
+      { session_id: 'a' },
+      { user: 'default' },
+    ];
+    for (const parameters of ways) {
+      for (const as of [null, { name: 'default', password: '' }]) {
+        for (const body of ['SELECT 1', 'SYSTEM STOP LISTEN HTTP']) {
+          assert.match(String(await denied({ as, parameters, body })), /^(700|516)$/);
+        }
+      }
+    }
+    const native = `SELECT * FROM remote('127.0.0.1:${server.tcpPort}', system.one, 'default', '')`;
+    await assert.rejects(server.query(native), /USER_SESSION_LIMIT_EXCEEDED/);
+  });
+
+  test('to files, other servers and users is denied to the service and to the reader', async () => {
+    await server.query('CREATE TABLE work.private (a UInt8) ENGINE = MergeTree ORDER BY a');
+    for (const as of [server.service, server.reader]) {
+      for (const body of [
+        "SELECT * FROM file('/etc/passwd', 'LineAsString')",
+        'SELECT * FROM default.`/etc/passwd`',
+        "SELECT * FROM url('http://127.0.0.1:1/', 'LineAsString')",
+        `SELECT * FROM remote('127.0.0.1:${server.tcpPort}', system.one)`,
+        "SELECT * FROM mysql('127.0.0.1:1', 'a', 'b', 'c', 'd')",
+        'CREATE TABLE sluice.file (a UInt8) ENGINE = File(CSV)',
+        "CREATE TABLE sluice.remote (a UInt8) ENGINE = Distributed('default', 'system', 'one')",
+        'CREATE USER somebody',
+        'CREATE DATABASE other',
+        'CREATE TABLE work.other (a UInt8) ENGINE = Memory',
+        'CREATE FUNCTION f AS x -> x',
+        'SELECT * FROM work.private',
+        'SELECT * FROM system.users',
+        'SYSTEM STOP LISTEN HTTP',
+        'SYSTEM SHUTDOWN',
+        'DROP TABLE work.private',
+      ]) {
+        assert.equal(await denied({ as, body }), '497', `${as.name}: ${body}`);
+      }
+    }
+  });
+
+  test('of the reader ends with reading the database of the service', async () => {
+    const as = server.reader;
+    assert.equal((await ask(server, { as, body: 'SELECT count() FROM sluice.users' })).body, '0\n');
+    for (const body of [
+      "INSERT INTO sluice.failed_events (row) VALUES ('')",
+      'ALTER TABLE sluice.stored_events DELETE WHERE 1',
+      'CREATE TABLE sluice.other (a UInt8) ENGINE = Memory',
+      'TRUNCATE TABLE sluice.stored_events',
+      'DROP DATABASE sluice',
+      'SELECT document FROM sluice.registry',
+      'KILL QUERY WHERE 1',
+      "BACKUP DATABASE sluice TO Disk('backups', 'of the reader')",
+    ]) {
+      assert.equal(await denied({ as, body }), '497', body);
+    }
+    const settings = (max_memory_usage: string) => ({
+      as,
+      parameters: { max_memory_usage },
+      body: 'SELECT 1',
+    });
+    assert.equal(await denied(settings('1000000000')), undefined);
+    for (const bytes of ['0', '1000000000000']) assert.equal(await denied(settings(bytes)), '452');
+  });
+
+  test('of the service includes a backup to the disk of backups, and a restore', async () => {
+    const as = server.service;
+    const run = async (body: string) => assert.equal((await ask(server, { as, body })).status, 200, body);
+    await run("INSERT INTO sluice.failed_events (row) VALUES ('kept')");
+    await run("BACKUP DATABASE sluice TO Disk('backups', 'one')");
+    await run('DROP DATABASE sluice SYNC');
+    await run("RESTORE DATABASE sluice FROM Disk('backups', 'one')");
+    assert.equal(await server.query("SELECT count() FROM sluice.failed_events WHERE row = 'kept'"), '1\n');
+    const elsewhere = await ask(server, { as, body: `BACKUP DATABASE sluice TO File('${server.dir}/x')` });
+    assert.equal(elsewhere.status, 500);
+  });
+
+  test('is not possible from other addresses', async () => {
+    const addresses = Object.values(networkInterfaces())
+      .flat()
+      .filter((address) => address && !address.internal);
+    for (const address of addresses) {
+      for (const port of [server.port, server.tcpPort]) {
+        const socket = connect({ host: address?.address, port });
+        const [error] = await once(socket, 'error');
+        assert.match(String(error.code), /ECONNREFUSED|EHOSTUNREACH|EINVAL|ENETUNREACH/);
+      }
+    }
+  });
+
+  test("on a server of one's own is given by the same grants", async () => {
+    const file = fileURLToPath(new URL('../../../deploy/clickhouse/users.sql', import.meta.url));
+    const statements = readFileSync(file, 'utf8')
+      .replaceAll(/^--.*\n/gm, '')
+      .split(';')
+      .map((statement) => statement.trim())
+      .filter((statement) => statement !== '');
+    for (const statement of statements) await server.query(`EXPLAIN AST ${statement}`);
+    const granted = (name: string) =>
+      statements.flatMap((statement) => new RegExp(`^GRANT (.*) TO ${name}$`).exec(statement)?.[1] ?? []);
+    assert.deepEqual(granted('sluice'), serviceGrants('sluice'));
+    const revoked = (user: string) =>
+      statements.flatMap((statement) => new RegExp(`^REVOKE (.*) FROM ${user}$`).exec(statement)?.[1] ?? []);
+    assert.deepEqual(revoked('sluice'), serviceRevokes('sluice'));
+    assert.deepEqual(revoked('reader'), readerRevokes('sluice'));
+    assert.deepEqual(granted('reader'), readerGrants('sluice'));
+  });
+});
+
+/** How many the engine has, this one's own included. */
+async function connections(): Promise<number> {
+  const sql = "SELECT sum(value) FROM system.metrics WHERE metric IN ('HTTPConnection', 'TCPConnection')";
+  return Number(await server.query(sql));
+}
+
+/** Of the tester, as a header of a raw request. */
+function authorization(): string {
+  return `X-ClickHouse-User: ${server.tester.name}\r\nX-ClickHouse-Key: ${server.tester.password}\r\n`;
+}
+
+/** Resident memory of the process. */
+function memoryKiB(): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'utf8'))?.[1]);
+}
+
+function clientOf(url: string, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {
+  return createClient({ url, log: { level: ClickHouseLogLevel.OFF }, ...options });
+}

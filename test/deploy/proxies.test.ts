@@ -1,0 +1,165 @@
+// deploy/proxy: a real nginx and a real Caddy with the files of the examples, in front of the service.
+
+import assert from 'node:assert/strict';
+import { Agent, request } from 'node:https';
+import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { basic, deletionPaths } from '../../harness/deletion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { deletions } from '../../src/contract/limits.js';
+import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
+
+let sluice: SluiceHandle;
+const proxies: Partial<Record<'nginx' | 'caddy', StartedProxy>> = {};
+
+before(async () => {
+  sluice = await startSluice({ workers: 0, env: { TRUSTED_PROXIES: '127.0.0.1' } });
+  const upstream = { apiPort: new URL(sluice.baseUrl).port, adminPort: new URL(sluice.adminUrl).port };
+  [proxies.nginx, proxies.caddy] = await Promise.all([startNginx(upstream), startCaddy(upstream)]);
+});
+
+after(async () => {
+  await Promise.all([proxies.nginx?.stop(), proxies.caddy?.stop()]);
+  await sluice?.stop();
+});
+
+type Answer = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly text: string;
+};
+
+/** One request over TLS. A body in pieces is sent in chunks, without its length. */
+function ask(
+  origin: string,
+  method: string,
+  path: string,
+  body: Buffer | readonly Buffer[] = Buffer.alloc(0),
+  headers: Readonly<Record<string, string>> = {},
+  agent?: Agent,
+): Promise<Answer> {
+  return new Promise((settle, reject) => {
+    const length = Buffer.isBuffer(body) && method === 'POST' ? { 'content-length': body.length } : {};
+    const sent = request(
+      `${origin}${path}`,
+      {
+        method,
+        headers: { 'content-type': 'application/json', ...length, ...headers },
+        rejectUnauthorized: false,
+        ...(agent === undefined ? { agent: false as const } : { agent }),
+      },
+      (reply) => {
+        const pieces: Buffer[] = [];
+        reply.on('data', (piece: Buffer) => pieces.push(piece));
+        reply.once('error', reject);
+        reply.once('end', () =>
+          settle({
+            status: reply.statusCode ?? 0,
+            headers: reply.headers,
+            text: Buffer.concat(pieces).toString(),
+          }),
+        );
+      },
+    );
+    sent.setTimeout(30_000, () => sent.destroy(new Error('no answer')));
+    sent.once('error', reject);
+    for (const piece of Buffer.isBuffer(body) ? [body] : body) sent.write(piece);
+    sent.end();
+  });
+}
+
+function json(value: object): Buffer {
+  return Buffer.from(JSON.stringify(value));
+}
+
+for (const name of ['nginx', 'caddy'] as const) {
+  describe(`behind ${name}`, () => {
+    const origin = () => String(proxies[name]?.origin);
+    const event = (identity: string) => ({ app_id: sluice.appId, event: 'Seen', identity });
+
+    test('single events, compressed bulk loads and chunks are taken, many on one connection', async () => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1, rejectUnauthorized: false });
+      for (let at = 0; at < 20; at++) {
+        const answer = await ask(origin(), 'POST', '/api/track', json(event(`${name}-${at}`)), {}, agent);
+        assert.deepEqual([answer.status, answer.text], [200, '{}']);
+      }
+      const events = Array.from({ length: 1000 }, (_, at) => ({ event: 'Seen', identity: `${name} ${at}` }));
+      const bulk = gzipSync(json({ app_id: sluice.appId, events }));
+      const loaded = await ask(origin(), 'POST', '/api/track', bulk, { 'content-encoding': 'gzip' }, agent);
+      assert.deepEqual([loaded.status, loaded.text], [200, '{}']);
+      for (let at = 0; at < 3; at++) {
+        const whole = json(event(`${name}-chunks-${at}`));
+        const pieces = [whole.subarray(0, 10), whole.subarray(10)];
+        const answer = await ask(origin(), 'POST', '/api/track', pieces, {}, agent);
+        assert.deepEqual([answer.status, answer.text], [200, '{}']);
+      }
+      agent.destroy();
+    });
+
+    test('a body of 15 MiB is taken, and what is too large is refused by Sluice or by the proxy', async () => {
+      const bulk = (bytes: number) =>
+        json({
+          app_id: sluice.appId,
+          events: [{ event: 'Seen', identity: `${name} large` }],
+          more: 'x'.repeat(bytes),
+        });
+      const MiB = 1024 * 1024;
+      assert.equal((await ask(origin(), 'POST', '/api/track', bulk(15 * MiB))).status, 200);
+      const refused = await ask(origin(), 'POST', '/api/track', bulk(17 * MiB));
+      assert.equal(refused.status, 413);
+      assert.match(refused.text, /"code":"body_too_large"/);
+      // nginx looks at the length and answers; Caddy counts, and cuts the connection.
+      const cut = await ask(origin(), 'POST', '/api/track', bulk(40 * MiB)).catch(() => ({ status: 413 }));
+      assert.ok([413, 502].includes(cut.status), String(cut.status));
+    });
+
+    test('limits answer 429 with Retry-After, and errors come as Sluice words them', async () => {
+      const statuses: number[] = [];
+      let last: Answer | undefined;
+      for (let at = 0; at < 31; at++) {
+        last = await ask(origin(), 'POST', '/api/track', json(event(`${name} busy`)));
+        statuses.push(last.status);
+      }
+      assert.deepEqual(statuses, [...Array.from({ length: 30 }, () => 200), 429]);
+      assert.match(String(last?.headers['retry-after']), /^\d+$/);
+      const wrong = await ask(origin(), 'POST', '/api/track', json({ app_id: sluice.appId }));
+      assert.equal(wrong.status, 400);
+      assert.match(wrong.text, /"err":\{/);
+    });
+
+    test('callers count by their own addresses, whatever they say of themselves', async () => {
+      const last = name === 'nginx' ? 10 : 20;
+      const attempt = (host: number, told: string) =>
+        ask(
+          origin(),
+          'POST',
+          deletionPaths.token,
+          undefined,
+          { authorization: basic(sluice.appId, 'wrong'), 'x-forwarded-for': told },
+          new Agent({ localAddress: `127.0.0.${host}`, rejectUnauthorized: false }),
+        );
+      const statuses: number[] = [];
+      for (let at = 0; at <= deletions.tokenFailuresPerMinuteMax; at++)
+        statuses.push((await attempt(last, `192.0.2.${at}`)).status);
+      const allowed = Array.from({ length: deletions.tokenFailuresPerMinuteMax }, () => 401);
+      assert.deepEqual(statuses, [...allowed, 429]);
+      assert.equal((await attempt(last + 1, '192.0.2.1')).status, 401);
+    });
+
+    test('the administration is not there, and HEAD has no body', async () => {
+      assert.equal((await ask(origin(), 'GET', '/metrics')).status, 404);
+      const head = await ask(origin(), 'HEAD', '/sdk.js');
+      assert.deepEqual([head.status, head.text], [200, '']);
+    });
+  });
+}
+
+test('Caddy takes its file as it stands, and leads to the administration on a port of its own', async () => {
+  assert.equal(checkCaddyfile(), '');
+  const reply = await fetch(`${proxies.caddy?.adminOrigin}/metrics`);
+  assert.equal(reply.status, 200);
+  assert.match(
+    await reply.text(),
+    /sluice_http_request_duration_seconds_count\{endpoint="\/api\/track",status="429"\} 2/,
+  );
+});

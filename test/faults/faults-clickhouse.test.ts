@@ -1,0 +1,277 @@
+// ClickHouse away, slow or losing its answers, and workers that stop in the middle: segments are delivered at least once
+// and stored exactly once. What does not fit while ClickHouse is away is refused.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import {
+  type ClickHouseGate,
+  inserts,
+  markerLooks,
+  startClickHouseGate,
+} from '../../harness/clickhouse-gate.js';
+import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../../harness/fault-checks.js';
+import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+
+const backlogBytesMax = 300_000;
+
+let sluice: SluiceHandle;
+let redis: Redis;
+/** Between each of two workers and ClickHouse. */
+let gates: readonly [ClickHouseGate, ClickHouseGate];
+let workers: readonly [Child, Child];
+
+before(async () => {
+  sluice = await startSluice({
+    workers: 0,
+    env: { JOB_LOCK_MS: '1000', BACKLOG_BYTES_MAX: String(backlogBytesMax) },
+  });
+  redis = connectTestRedis(sluice.redisUrl);
+  gates = [await startClickHouseGate(sluice.clickhouseUrl), await startClickHouseGate(sluice.clickhouseUrl)];
+  workers = [
+    await sluice.addWorker({ CLICKHOUSE_URL: gates[0].url }),
+    await sluice.addWorker({ CLICKHOUSE_URL: gates[1].url }),
+  ];
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+  for (const gate of gates ?? []) await gate.close();
+});
+
+afterEach(async () => {
+  for (const gate of gates) gate.pass();
+  for (const worker of workers) {
+    worker.sigcont();
+    if (!worker.running) await worker.restart();
+  }
+});
+
+/** Sends 30 events in three requests, which are acknowledged; more for those whose outcome a pause left open. */
+async function sendSome(producer: Producer): Promise<void> {
+  for (let acknowledged = 0, requests = 0; acknowledged < 3; requests += 1) {
+    const events = Array.from({ length: 10 }, () => producer.nextEvent());
+    const { outcome, code } = await producer.send(sluice.baseUrl, events);
+    if (outcome === 'acknowledged') acknowledged += 1;
+    else assert.ok(outcome === 'unknown' && requests < 10, code);
+  }
+}
+
+async function storedRows(producer: Producer): Promise<number> {
+  const [row] = await sluice.rows<{ rows: number }>(
+    `SELECT toUInt32(count()) AS rows FROM events WHERE app_id = '${producer.appId}'`,
+  );
+  return row?.rows ?? 0;
+}
+
+async function assertStoredOnce(producer: Producer): Promise<void> {
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, { acknowledgedMin: 3 });
+  producer.close();
+}
+
+/** Waits until some worker's insert is held; settles with that worker and the other one, and their gates. */
+async function untilInsertHeld() {
+  const at = await until(() => (gates[0].held.length > 0 ? 'first' : gates[1].held.length > 0 && 'second'), {
+    deadlineMs: 60_000,
+    what: 'an insert is held',
+  });
+  const [holding, other] = at === 'first' ? [0, 1] : [1, 0];
+  return {
+    worker: workers[holding] as Child,
+    gate: gates[holding] as ClickHouseGate,
+    otherGate: gates[other] as ClickHouseGate,
+  };
+}
+
+test('stores once what another worker stored while the first one was stopped before its insert', async () => {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  const { worker, gate, otherGate } = await untilInsertHeld();
+  worker.sigstop();
+  otherGate.release();
+  await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
+    deadlineMs: 90_000,
+    what: 'the other worker stored everything',
+  });
+  const rows = await storedRows(producer);
+  assert.ok(rows > 0);
+  assert.ok(gate.held.length > 0, 'the insert of the stopped worker is still to come');
+  worker.sigcont();
+  gate.release();
+  // The worker that wakes up finishes that job, and its later ones.
+  await sendSome(producer);
+  await assertStoredOnce(producer);
+});
+
+test('stores once what two workers insert at the same moment', async () => {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  const { worker } = await untilInsertHeld();
+  worker.sigstop(); // it loses its jobs, not its inserts
+  const tokens = ({ held }: ClickHouseGate) =>
+    held.map(({ parameters }) => parameters.get('insert_deduplication_token'));
+  await until(() => tokens(gates[0]).some((token) => tokens(gates[1]).includes(token)), {
+    deadlineMs: 90_000,
+    what: 'both workers insert the same segment',
+  });
+  worker.sigcont();
+  for (const gate of gates) gate.release();
+  await assertStoredOnce(producer);
+});
+
+test('stores once what was inserted although the answer was lost', async () => {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.loseAnswers(inserts);
+  await sendSome(producer);
+  await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
+    deadlineMs: 60_000,
+    what: 'an answer is lost',
+  });
+  for (const gate of gates) gate.pass();
+  await assertStoredOnce(producer);
+});
+
+test('stores once what was inserted although the answer was lost and ClickHouse forgot the token', async () => {
+  const setWindow = (size: number) =>
+    sluice.rows(`ALTER TABLE stored_events MODIFY SETTING non_replicated_deduplication_window = ${size}`);
+  const producer = await newProducer(sluice);
+  await setWindow(0);
+  try {
+    for (const gate of gates) gate.loseAnswers(inserts);
+    await sendSome(producer);
+    await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
+      deadlineMs: 60_000,
+      what: 'an answer is lost',
+    });
+    for (const gate of gates) gate.pass();
+    await assertStoredOnce(producer);
+  } finally {
+    await setWindow(100_000);
+  }
+});
+
+test('stores once what was inserted although the worker was killed before it noticed', async () => {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  const { worker, gate, otherGate } = await untilInsertHeld();
+  gate.hold(markerLooks); // the next look is the one behind the insert
+  otherGate.hold(() => true);
+  const [insert] = gate.held;
+  assert.ok(insert);
+  // Goes on with the insert alone.
+  gate.release();
+  gate.hold(markerLooks);
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker looks for the marker' });
+  assert.ok((await storedRows(producer)) > 0);
+  await worker.kill9();
+  for (const each of gates) each.pass();
+  await worker.restart();
+  await assertStoredOnce(producer);
+});
+
+test('stores once what five workers, one after another, were killed while storing', async () => {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  for (let round = 0; round < 5; round += 1) {
+    const { worker, gate } = await untilInsertHeld();
+    await worker.kill9();
+    gate.forget();
+    await worker.restart();
+  }
+  for (const gate of gates) gate.pass();
+  await assertStoredOnce(producer);
+});
+
+test('stores what ClickHouse believes to be stored because it logged the token before a crash', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  const { gate } = await untilInsertHeld();
+  // What such a crash leaves: the token is known, the rows are not there.
+  for (const { parameters } of gate.held) {
+    const token = parameters.get('insert_deduplication_token') ?? '';
+    const number = token.slice(0, token.indexOf('-'));
+    await sluice.rows(
+      `INSERT INTO stored_events (app_id, segment) SETTINGS async_insert = 0, insert_deduplication_token = '${token}'
+        VALUES ('', ${BigInt(number) - 1n})`,
+    );
+  }
+  for (const each of gates) each.pass();
+  await assertStoredOnce(producer);
+  await until(async () => ((await readMetric(api, 'sluice_tokens_burnt_total')) ?? 0) > 0, {
+    deadlineMs: 30_000,
+    what: 'the burnt token is counted',
+  });
+});
+
+test('compresses what waits for a ClickHouse that does not answer, and stores it once when it does', async () => {
+  const producer = await newProducer(sluice);
+  const [api] = sluice.api;
+  assert.ok(api);
+  const compressed = async () => (await readMetric(api, 'sluice_segments_compressed_total')) ?? 0;
+  const before = await compressed();
+  for (const gate of gates) gate.hold(() => true);
+  // The copy of a document waits for ClickHouse too, and holds nothing up.
+  await redis.sadd(registryKeys.unmirrored, `environment:${producer.appId}`);
+  await sendSome(producer);
+  await until(async () => (await compressed()) > before, {
+    deadlineMs: 60_000,
+    what: 'a segment is compressed',
+  });
+  for (const gate of gates) gate.pass();
+  await assertStoredOnce(producer);
+});
+
+test('accepts events up to the high-water mark while ClickHouse is stopped, then refuses, then drains', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [api.baseUrl] });
+  const { bytesAtFirst, bytesAtMost } = await whileRunning(load, async () => {
+    await load.more(50);
+    await sluice.clickhouse.stop();
+    let most = 0;
+    let first: number | undefined;
+    const look = async () => {
+      const bytes = Number(await redis.hget(shardKeys.state(0), 'bytes'));
+      most = Math.max(most, bytes);
+      if (producer.settled.some(({ outcome }) => outcome === 'overloaded')) first ??= bytes;
+      return first !== undefined;
+    };
+    await until(look, { deadlineMs: 60_000, what: 'the backlog is full' });
+    await load.more(100, { outcomes: ['overloaded'] });
+    await look();
+    await sluice.clickhouse.restart();
+    await load.more(200);
+    return { bytesAtFirst: first ?? 0, bytesAtMost: most };
+  });
+  // A commit that no longer fits is refused whole; rows get their stamps after the bound is checked.
+  assert.ok(bytesAtFirst > 0.7 * backlogBytesMax, `refused at ${bytesAtFirst} bytes`);
+  assert.ok(bytesAtMost < 1.3 * backlogBytesMax, `took ${bytesAtMost} bytes`);
+  // A process that is stopped for a moment may leave the outcome of a commit open; a full backlog never does.
+  const { unknown } = countOutcomes(producer.settled);
+  assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
+  for (const { retryAfter } of producer.settled.filter(({ status }) => status === 503)) {
+    assert.match(retryAfter ?? '', /^[1-9]\d*$/);
+  }
+  await untilDrained(sluice, redis);
+  // Of a user who is not one of the load's: one of those is above its limit.
+  const { user_id: _, ...event } = producer.nextEvent();
+  const last = await producer.send(api.baseUrl, [{ ...event, identity: `${producer.mark}-afterwards` }]);
+  assert.equal(last.outcome, 'acknowledged', last.code);
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer);
+  producer.close();
+});

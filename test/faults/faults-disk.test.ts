@@ -1,0 +1,119 @@
+// What may happen to Redis's disk: it is full, or a power cut loses what was not synced.
+
+import assert from 'node:assert/strict';
+import { afterEach, test } from 'node:test';
+import { findViolations, type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
+import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
+import { type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
+import { until } from '../../harness/wait.js';
+import { type Deployment, startDeployment } from '../chaos/deployment.js';
+import { watchForPowerCut } from '../chaos/power-cut.js';
+import { findTools } from '../chaos/tools.js';
+
+const tools = await findTools();
+let deployment: Deployment | undefined;
+
+afterEach(async () => {
+  await deployment?.stop();
+  deployment = undefined;
+});
+
+async function underLoad(
+  appendfsync: 'always' | 'everysec',
+  fault: (deployment: Deployment, load: Load) => Promise<void>,
+): Promise<Producer> {
+  deployment = await startDeployment({ appendfsync });
+  const { sluice, redis } = deployment;
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
+  const running = deployment;
+  await whileRunning(load, async () => {
+    await load.more(100);
+    await fault(running, load);
+    await load.more(100);
+  });
+  await untilDrained(sluice, redis);
+  producer.close();
+  return producer;
+}
+
+/** What a power cut took: nothing acknowledged before the first of the times or after the second. */
+type Cut = { readonly lostBytes: number; readonly fromMs: number; readonly toMs: number };
+
+/** Cuts the power while every sync takes long, and at a moment when there is something to lose. */
+async function cutPower({ server }: Deployment, load: Load, awayMs: number): Promise<Cut> {
+  const watched = await watchForPowerCut(server.pid, 100);
+  await load.more(50);
+  await until(() => watched.unsyncedBytes() > 0, {
+    deadlineMs: 20_000,
+    what: 'something is written and not synced',
+    everyMs: 5,
+  });
+  const { lostBytes, syncedMs } = await watched.cut(() => server.kill9());
+  // The trace has the time of day; some milliseconds between the two clocks.
+  const fromMs = syncedMs - (Date.now() - performance.now()) - 50;
+  // A machine does not come back at once.
+  await new Promise((settle) => setTimeout(settle, awayMs));
+  // What Redis answered before the cut may have reached a client only now.
+  const toMs = performance.now();
+  await server.restart();
+  return { lostBytes, fromMs, toMs };
+}
+
+const needs = (tool: 'strace' | 'mount') => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });
+
+test(
+  'keeps every acknowledged event through power cuts with appendfsync always',
+  needs('strace'),
+  async () => {
+    let lostBytes = 0;
+    const producer = await underLoad('always', async (running, load) => {
+      for (let cuts = 0; cuts < 4; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
+    });
+    assert.ok(lostBytes > 0, 'no power cut found anything that was not synced');
+    await assertKept((deployment as Deployment).sluice, producer);
+  },
+);
+
+test('loses only what was not synced in a power cut with appendfsync everysec', needs('strace'), async () => {
+  const cuts: Cut[] = [];
+  const producer = await underLoad('everysec', async (running, load) => {
+    while (cuts.length < 3) {
+      cuts.push(await cutPower(running, load, 1_500));
+      await load.more(50);
+    }
+  });
+  assert.ok(
+    cuts.some(({ lostBytes }) => lostBytes > 0),
+    'no power cut found anything that was not synced',
+  );
+  const { sluice } = deployment as Deployment;
+  const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
+  // What was acknowledged after the last sync before a cut may be gone, its key too; nothing else may.
+  const emptiedMs = cuts.map(({ fromMs, toMs }) => [fromMs, toMs] as const);
+  const history = producer.readHistory();
+  const lostWithRedis = new Set(
+    history
+      .filter(({ settledMs = 0 }) => emptiedMs.some(([from, to]) => settledMs > from && settledMs < to))
+      .flatMap(({ events }) => events.map(({ properties }) => properties.marker)),
+  );
+  assert.deepEqual(findViolations(history, rows, { emptiedMs, lostWithRedis }).slice(0, 5), []);
+});
+
+test(
+  'stores every acknowledged event once when the disk of Redis is full for a while',
+  needs('mount'),
+  async () => {
+    const producer = await underLoad('always', async ({ disk, server }, load) => {
+      for (let times = 0; times < 3; times += 1) {
+        disk.fill();
+        await until(() => !server.running, { deadlineMs: 20_000, what: 'Redis ends, as it cannot write' });
+        await load.more(12, { outcomes: ['overloaded', 'unknown'] });
+        disk.free();
+        await server.restart();
+        await load.more(50);
+      }
+    });
+    await assertKept((deployment as Deployment).sluice, producer);
+  },
+);

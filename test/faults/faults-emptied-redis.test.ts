@@ -1,0 +1,211 @@
+// A Redis that lost everything: nothing is accepted until the deployment's state is loaded again from
+// ClickHouse, and then the service goes on as the same deployment.
+
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { createTestAccount } from '../../harness/accounts.js';
+import { ask, basic, deletionPaths, getToken, readStatus, submit } from '../../harness/deletion.js';
+import { findViolations, type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
+import { assertKept, newProducer, unknownMax, untilDrained } from '../../harness/fault-checks.js';
+import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type Bootstrap, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { StateNotLoaded } from '../../src/accounts/registry.js';
+import { readDeletion } from '../../src/deletion/request.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+
+before(async () => {
+  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+async function storeSome(producer: Producer): Promise<void> {
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, () => load.more(100));
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer);
+}
+
+/** Makes an account with settings that are not the defaults; settles with all that must be the same later. */
+async function makeState(): Promise<() => Promise<object>> {
+  const { account_id, environments } = (await sluice.admin(
+    'accounts',
+    'create',
+    'ACME',
+    '--environment',
+    'Main',
+    '--environment',
+    'Staging',
+  )) as Bootstrap;
+  const [main, staging] = environments.map(({ app_id }) => app_id);
+  assert.ok(main && staging);
+  await sluice.admin('environments', 'set', main, '--validation', 'lenient', '--limit', 'track=7');
+  await sluice.admin('environments', 'set', staging, '--main');
+  await sluice.admin('keys', 'create', main);
+  assert.ok(account_id);
+  return async () => ({
+    documents: await redis.hgetall(registryKeys.documents),
+    accounts: await sluice.admin('accounts', 'list'),
+    key: await sluice.admin('keys', 'show', main),
+  });
+}
+
+/** Leaves in ClickHouse a number above the present time, as a clock that was ahead for a while does. */
+async function raiseNumbers(): Promise<bigint> {
+  const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
+  await sluice.rows(`INSERT INTO stored_events (app_id, segment) VALUES ('', ${ahead})`);
+  return ahead;
+}
+
+async function assertNumbersAbove(floor: bigint, producer: Producer): Promise<void> {
+  const [numbers] = await sluice.rows<{ lowest: string }>(
+    `SELECT toString(min(segment)) AS lowest FROM events WHERE app_id = '${producer.appId}'`,
+  );
+  assert.ok(BigInt(numbers?.lowest ?? 0) > floor, `number ${numbers?.lowest} is not above ${floor}`);
+  const repeated = await sluice.rows(
+    `SELECT segment FROM stored_events WHERE app_id = '' GROUP BY segment HAVING count() > 1`,
+  );
+  assert.deepEqual(repeated, [], 'a number was given twice');
+}
+
+test('refuses everything after Redis was emptied until it is restored, then goes on as before', async () => {
+  const readState = await makeState();
+  await storeSome(await newProducer(sluice));
+  const producer = await newProducer(sluice);
+  const stateBefore = await readState();
+  const floor = await raiseNumbers();
+  const children = [...sluice.api, ...sluice.workers];
+  const pids = children.map(({ pid }) => pid);
+
+  await redis.flushall();
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, async () => {
+    await load.more(100, { outcomes: ['overloaded'] });
+    // What a slow Redis leaves unknown is not accepted either; in the end it is absent or there once.
+    const accepted = producer.settled.filter(({ outcome, code }) => {
+      const refused = outcome === 'refused' && code !== 'unknown_app_id';
+      return outcome !== 'overloaded' && outcome !== 'unknown' && !refused;
+    });
+    assert.deepEqual(accepted, []);
+    const { unknown } = countOutcomes(producer.settled);
+    assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
+    await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
+      deadlineMs: 30_000,
+      what: 'the API process says that it is not ready',
+    });
+    assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+    await load.more(200);
+  });
+  assert.deepEqual(await readState(), stateBefore);
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer);
+  await assertNumbersAbove(floor, producer);
+  producer.close();
+  assert.deepEqual(
+    children.map(({ pid, running }) => running && pid),
+    pids,
+  );
+});
+
+test('a start with a new, empty Redis is the same deployment', async () => {
+  const readState = await makeState();
+  const before = await newProducer(sluice);
+  const after = await newProducer(sluice);
+  await storeSome(before);
+  const stateBefore = await readState();
+  const floor = await raiseNumbers();
+
+  for (const child of [...sluice.api, ...sluice.workers, sluice.redis]) await child.stop();
+  rmSync(join(sluice.redis.dir, 'appendonlydir'), { recursive: true });
+  await sluice.redis.restart();
+  assert.equal(await redis.dbsize(), 0);
+  const bootstrap = (await sluice.admin('bootstrap')) as Bootstrap;
+  for (const child of [...sluice.workers, ...sluice.api]) await child.restart();
+
+  const { created, restored, account_id, api_key } = bootstrap;
+  assert.deepEqual(
+    { created, restored, account_id, api_key },
+    { created: false, restored: true, account_id: sluice.bootstrap.account_id, api_key: undefined },
+  );
+  assert.deepEqual(await readState(), stateBefore);
+  await storeSome(after);
+  await assertKept(sluice, before);
+  await assertNumbersAbove(floor, after);
+});
+
+test('tells nobody that a key or a token is wrong while it knows none', async () => {
+  const account = await createTestAccount(sluice, 'Keys');
+  const token = await getToken(sluice, account);
+  await untilMirrored();
+  await redis.flushall();
+  const authorization = basic(account.appIds[0] ?? '', account.apiKey);
+  const answers = [
+    await ask(sluice.baseUrl, {
+      method: 'POST',
+      path: deletionPaths.token,
+      headers: [['Authorization', authorization]],
+    }),
+    await submit(sluice, token, [{ identity: 'somebody' }]),
+    await readStatus(sluice, token, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'),
+  ];
+  assert.deepEqual(
+    answers.map(({ status, text }) => [status, (JSON.parse(text) as { err: { code: string } }).err.code]),
+    answers.map(() => [503, 'overloaded']),
+  );
+  await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.ok(await getToken(sluice, account));
+});
+
+/** Settles when ClickHouse has every document of the registry. */
+async function untilMirrored(): Promise<void> {
+  await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
+    deadlineMs: 30_000,
+    what: 'ClickHouse has all documents',
+  });
+}
+
+/**
+ * What was acknowledged and not yet in ClickHouse is gone with Redis; nothing may be there twice, but for keys that
+ * were under way when Redis forgot them.
+ */
+async function assertDoubledNothing(producer: Producer, fromMs: number, toMs: number): Promise<void> {
+  const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
+  const violations = findViolations(producer.readHistory(), rows, { emptiedMs: [[fromMs, toMs]] });
+  assert.deepEqual(
+    violations.filter(({ kind }) => kind !== 'lost'),
+    [],
+  );
+}
+
+test('stores once what a worker had read when Redis was emptied', async () => {
+  const producer = await newProducer(sluice);
+  await storeSome(producer);
+  let emptiedMs = 0;
+  let restoredMs = 0;
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, async () => {
+    await load.more(50);
+    emptiedMs = performance.now();
+    await redis.flushall();
+    await load.more(50, { outcomes: ['overloaded'] });
+    await sluice.admin('restore');
+    restoredMs = performance.now();
+    await load.more(100);
+  });
+  await untilDrained(sluice, redis);
+  await assertDoubledNothing(producer, emptiedMs, restoredMs);
+  await storeSome(await newProducer(sluice));
+});

@@ -1,0 +1,139 @@
+// Processes that are killed or asked to end under load: everything acknowledged is stored exactly once, the backlog
+// drains, and the rest of the service continues without a restart.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
+import { type Load, startLoad, whileRunning } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+
+before(async () => {
+  sluice = await startSluice({ apiProcesses: 2, workers: 2, env: { JOB_LOCK_MS: '1000' } });
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+/** Runs load on both API processes while `fault` happens, then checks every promise. */
+async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
+  await whileRunning(load, async () => {
+    await load.more(100);
+    await fault(load);
+    await load.more(100);
+  });
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer);
+  producer.close();
+}
+
+/** The pids of everything that was not meant to be restarted. */
+function pidsBut(...killed: readonly Child[]): number[] {
+  return [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]
+    .filter((child) => !killed.includes(child))
+    .map(({ name, pid, running }) => {
+      assert.ok(running, `${name} ended`);
+      return pid;
+    });
+}
+
+test('stores every acknowledged event once when an API process is killed', async () => {
+  const [killed] = sluice.api;
+  assert.ok(killed);
+  const others = pidsBut(killed);
+  await underLoad(async (load) => {
+    for (let round = 0; round < 3; round += 1) {
+      await killed.kill9();
+      await load.more(100);
+      await killed.restart();
+      await load.more(100);
+    }
+  });
+  assert.deepEqual(pidsBut(killed), others);
+});
+
+test('stores every acknowledged event once when all workers are killed', async () => {
+  const others = pidsBut(...sluice.workers);
+  await underLoad(async (load) => {
+    for (let round = 0; round < 3; round += 1) {
+      await load.more(150);
+      await Promise.all(sluice.workers.map((worker) => worker.kill9()));
+      await load.more(100);
+      await Promise.all(sluice.workers.map((worker) => worker.restart()));
+    }
+  });
+  assert.deepEqual(pidsBut(...sluice.workers), others);
+});
+
+test('stores every acknowledged event once when ClickHouse is killed', async () => {
+  const others = pidsBut(sluice.clickhouse);
+  await underLoad(async (load) => {
+    for (let round = 0; round < 4; round += 1) {
+      await load.more(150 + 37 * round);
+      await sluice.clickhouse.kill9();
+      await load.more(100);
+      await sluice.clickhouse.restart();
+    }
+  });
+  assert.deepEqual(pidsBut(sluice.clickhouse), others);
+});
+
+test('stores every acknowledged event once when Redis is killed', async () => {
+  const others = pidsBut(sluice.redis);
+  await underLoad(async (load) => {
+    for (let round = 0; round < 4; round += 1) {
+      await load.more(150);
+      await sluice.redis.kill9();
+      await sluice.redis.restart();
+      await load.more(100);
+    }
+  });
+  assert.deepEqual(pidsBut(sluice.redis), others);
+});
+
+test('stores every acknowledged event once when everything is killed at once', async () => {
+  const all = [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse];
+  await underLoad(async (load) => {
+    await Promise.all(all.map((child) => child.kill9()));
+    await Promise.all([sluice.redis.restart(), sluice.clickhouse.restart()]);
+    await Promise.all([...sluice.api, ...sluice.workers].map((child) => child.restart()));
+    await load.more(100);
+  });
+});
+
+test('answers every request it accepted when an API process is asked to end, and ends', async () => {
+  const [ended, other] = sluice.api;
+  assert.ok(ended && other);
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [ended.baseUrl], clients: 12, pauseMs: 0 });
+  const exit = await whileRunning(load, async () => {
+    await load.more(200);
+    return ended.sigterm(25_000);
+  });
+  assert.deepEqual(exit, { code: 0, signal: null });
+  await untilDrained(sluice, redis);
+  // Whoever got no answer was never accepted, so that a producer may send the same event again.
+  await assertKept(sluice, producer, { unansweredAbsent: true });
+  producer.close();
+  await ended.restart();
+});
+
+test('finishes what it is storing when a worker is asked to end, and ends', async () => {
+  const [ended] = sluice.workers;
+  assert.ok(ended);
+  await underLoad(async (load) => {
+    const exit = await ended.sigterm(25_000);
+    assert.deepEqual(exit, { code: 0, signal: null });
+    await load.more(100);
+    await ended.restart();
+  });
+});

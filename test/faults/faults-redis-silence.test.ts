@@ -1,0 +1,89 @@
+// Connections to Redis that die silently, as when its host vanishes and another one takes over its address: nothing is
+// refused or answered on them, but a new connection works.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import {
+  answerMsMax,
+  assertKept,
+  newProducer,
+  readMetric,
+  untilDrained,
+} from '../../harness/fault-checks.js';
+import { type Request, startLoad, whileRunning } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import {
+  type RedisHandle,
+  type SluiceHandle,
+  startRedis,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../../harness/services.js';
+
+let server: RedisHandle;
+let sluice: SluiceHandle;
+let redis: Redis;
+/** So many times at most connections die. */
+const faultsMax = 4;
+/** The ways to Redis of connections made before the first fault, between two, and after the last. */
+const ways: TcpProxy[] = [];
+let entrance: TcpProxy;
+const target = { port: 0 };
+
+before(async () => {
+  server = await startRedis({ appendfsync: 'no' });
+  while (ways.length <= faultsMax) ways.push(await startTcpProxy({ port: server.port }));
+  target.port = (ways[0] as TcpProxy).port;
+  entrance = await startTcpProxy(target);
+  const REDIS_URL = `redis://127.0.0.1:${entrance.port}`;
+  sluice = await startSluice({
+    redis: server,
+    env: { JOB_LOCK_MS: '1000' },
+    apiEnv: { REDIS_URL },
+    workerEnv: { REDIS_URL },
+  });
+  redis = connectTestRedis(server.url);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+  await entrance?.close();
+  for (const way of ways) await way.close();
+  await server?.remove();
+});
+
+test('API and worker replace connections that died silently, and go on', {}, async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  let others: readonly Request[] = [];
+  await whileRunning(load, async () => {
+    await load.more(100);
+    for (let fault = 0; fault < faultsMax; fault += 1) {
+      const before = producer.settled.length;
+      (ways[fault] as TcpProxy).blackHole();
+      target.port = (ways[fault + 1] as TcpProxy).port;
+      await load.more(300);
+      others = producer.settled.slice(before).filter(({ outcome, tookMs }) => {
+        return (outcome !== 'acknowledged' && outcome !== 'refused') || tookMs > answerMsMax;
+      });
+      // Two attempts leave a second: where a process stands still meanwhile, what was under way is unknown, or late.
+      if (others.length === 0) break;
+    }
+  });
+  // What was under way was committed on a new connection, within its deadline.
+  assert.deepEqual(others, []);
+  // The worker's connections, and those of the API on which nothing is committed.
+  await untilDrained(sluice, redis);
+  assert.equal(await readMetric(api, 'sluice_backlog_rows'), 0);
+  await assertKept(sluice, producer);
+  const another = await newProducer(sluice);
+  const { outcome, code } = await another.send(sluice.baseUrl, [another.nextEvent()]);
+  assert.equal(outcome, 'acknowledged', code);
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, another, { acknowledgedMin: 1 });
+});

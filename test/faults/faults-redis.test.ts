@@ -1,0 +1,274 @@
+// Redis away, silent, or losing its answers: every request is answered in time with what is known, and the service
+// recovers by itself.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import {
+  answerMsMax,
+  assertAnsweredInTime,
+  assertKept,
+  newProducer,
+  readMetric,
+  untilDrained,
+} from '../../harness/fault-checks.js';
+import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import {
+  type RedisHandle,
+  type SluiceHandle,
+  startRedis,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { shardKeys } from '../../src/redis/keys.js';
+
+const unavailable: readonly Outcome[] = ['overloaded', 'unknown'];
+
+let server: RedisHandle;
+/** Between the API process and Redis. */
+let proxy: TcpProxy;
+let sluice: SluiceHandle;
+/** The test's own connection, which no proxy disturbs. */
+let redis: Redis;
+
+before(async () => {
+  // How Redis's disk fares is no matter here: it must not decide what becomes of a commit.
+  server = await startRedis({ appendfsync: 'no' });
+  proxy = await startTcpProxy({ port: server.port });
+  sluice = await startSluice({
+    redis: server,
+    env: { JOB_LOCK_MS: '1000' },
+    apiEnv: { REDIS_URL: `redis://127.0.0.1:${proxy.port}` },
+  });
+  redis = connectTestRedis(server.url);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+  await proxy?.close();
+  await server?.remove();
+});
+
+afterEach(() => {
+  proxy.pass();
+  for (const child of [server, ...sluice.workers]) child.sigcont();
+});
+
+/** Runs load while `fault` happens; then everything must be as promised, and no process another one. */
+async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
+  const children = [...sluice.api, ...sluice.workers];
+  const pids = children.map(({ pid }) => pid);
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, async () => {
+    await load.more(100);
+    await fault(load);
+    await load.more(100);
+  });
+  const requests = await load.stop();
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer);
+  producer.close();
+  assert.deepEqual(
+    children.map(({ pid, running }) => running && pid),
+    pids,
+  );
+  return requests;
+}
+
+function assertAsPromised(requests: readonly Request[]): void {
+  assertAnsweredInTime(requests);
+  for (const { outcome, retryAfter } of requests.filter(({ status }) => status === 503)) {
+    assert.match(retryAfter ?? '', /^[1-9]\d*$/, `${outcome} without Retry-After`);
+  }
+  assert.ok(
+    !requests.some(({ code }) => code === 'unknown_app_id'),
+    'a known environment was called unknown',
+  );
+}
+
+test('answers 503 in time while Redis is stopped, and goes on when it is back', async () => {
+  const requests = await underLoad(async (load) => {
+    await server.stop();
+    await load.more(12, { outcomes: unavailable });
+    await server.restart();
+  });
+  assertAsPromised(requests);
+});
+
+test('answers 503 in time while Redis hangs, and goes on afterwards', async () => {
+  const requests = await underLoad(async (load) => {
+    server.sigstop();
+    await load.more(12, { outcomes: unavailable });
+    server.sigcont();
+  });
+  assertAsPromised(requests);
+});
+
+test('answers 503 in time while nothing passes between API and Redis, and goes on when data passes again', async () => {
+  const requests = await underLoad(async (load) => {
+    proxy.blackHole();
+    await load.more(12, { outcomes: unavailable });
+    proxy.pass();
+  });
+  assertAsPromised(requests);
+});
+
+test('answers 503 in time while every connection to Redis is reset, and goes on afterwards', async () => {
+  const requests = await underLoad(async (load) => {
+    for (let round = 0; round < 5; round += 1) {
+      proxy.reset();
+      await load.more(20);
+    }
+    proxy.cut();
+    await load.more(12, { outcomes: unavailable });
+    proxy.pass();
+  });
+  assertAsPromised(requests);
+});
+
+function filler(bytes: number): Record<string, string> {
+  const parts = Array.from({ length: Math.ceil(bytes / 1000) }, (_, i) => [`filler ${i}`, 'x'.repeat(1000)]);
+  return Object.fromEntries(parts);
+}
+
+async function acceptedRows(): Promise<number> {
+  return Number(await redis.hget(shardKeys.state(0), 'rows'));
+}
+
+test('repeats a commit whose reply was lost under its number, and stores its events once', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const countRepeats = async () => (await readMetric(api, 'sluice_commit_repeats_total')) ?? 0;
+  const repeatsBefore = await countRepeats();
+  const producer = await newProducer(sluice);
+  assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
+  for (const worker of sluice.workers) worker.sigstop(); // the backlog counts the rows of commits
+  const sendAndLoseReply = async () => {
+    const rowsBefore = await acceptedRows();
+    // Without a key nothing but the commit's number tells the repeat from another event.
+    const events = Array.from({ length: 20 }, () => {
+      const { idempotency_key: _, ...event } = producer.nextEvent();
+      return event;
+    });
+    proxy.dropReplies();
+    const answer = producer.send(sluice.baseUrl, events);
+    await until(async () => (await acceptedRows()) === rowsBefore + events.length, {
+      deadlineMs: 20_000,
+      what: 'the commit is made',
+      everyMs: 5,
+    });
+    proxy.pass();
+    return answer;
+  };
+  // When the machine stands still for as long as a commit may take, nobody repeats it, and a reply may come just as
+  // the proxy passes again: then another one is made.
+  await until(
+    async () =>
+      (await sendAndLoseReply()).outcome === 'acknowledged' && (await countRepeats()) > repeatsBefore,
+    { deadlineMs: 60_000, what: 'a commit is repeated before its deadline' },
+  );
+  for (const worker of sluice.workers) worker.sigcont();
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, { acknowledgedMin: 1 });
+  producer.close();
+});
+
+test('does not report as refused what a late copy of its commit may still store', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const producer = await newProducer(sluice);
+  assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
+  await untilDrained(sluice, redis);
+  const event = producer.nextEvent();
+  const large = { ...event, properties: { ...event.properties, ...filler(50_000) } };
+  const sentBefore = proxy.bytesSent;
+  // The first copy is on its way for so long that the second one, on a new connection, is before it.
+  proxy.delay(6_000);
+  const answer = producer.send(api.baseUrl, [large]);
+  await until(() => proxy.bytesSent > sentBefore + 50_000, {
+    deadlineMs: 20_000,
+    what: 'the commit is sent',
+  });
+  proxy.pass();
+  await redis.hincrby(shardKeys.state(0), 'bytes', 1e12); // no room in the backlog, for a moment
+  const { outcome } = await answer;
+  await redis.hincrby(shardKeys.state(0), 'bytes', -1e12);
+  const stored = async () =>
+    (await sluice.rows(`SELECT 1 FROM events WHERE app_id = '${producer.appId}'`)).length === 2;
+  await until(stored, { deadlineMs: 60_000, what: 'the first copy arrived and is stored' });
+  assert.equal(outcome, 'unknown');
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, { acknowledgedMin: 1 });
+  producer.close();
+});
+
+test('doubles and loses nothing while replies of Redis are lost repeatedly', async () => {
+  const requests = await underLoad(async (load) => {
+    for (let round = 0; round < 8; round += 1) {
+      const sent = proxy.bytesReceived;
+      proxy.dropReplies();
+      await until(() => proxy.bytesReceived > sent, {
+        deadlineMs: 30_000,
+        what: 'a reply is lost',
+        everyMs: 1,
+      });
+      proxy.pass();
+      await load.more(30);
+    }
+    // Longer than the deadline of a commit.
+    proxy.dropReplies();
+    await load.more(12, { outcomes: unavailable });
+    proxy.pass();
+  });
+  assertAsPromised(requests);
+});
+
+test('answers 503, not 400, for a known environment when an API process starts without Redis', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  const producer = await newProducer(sluice);
+  assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
+  await api.stop();
+  await server.stop();
+  // It cannot become ready, so its start is not waited for.
+  const restarted = api.restart();
+  const answers = async () => (await fetch(`${api.baseUrl}/health/live`)).status === 200;
+  await until(answers, { deadlineMs: 60_000, what: 'the API process listens' });
+  const refused: Request[] = [];
+  for (let request = 0; request < 3; request += 1) {
+    refused.push(await producer.send(api.baseUrl, [producer.nextEvent()]));
+  }
+  await server.restart();
+  await restarted;
+  for (const { outcome, status, code } of refused) assert.equal(outcome, 'overloaded', `${status} ${code}`);
+  assertAsPromised(refused);
+  assert.ok(Math.min(...refused.map(({ tookMs }) => tookMs)) <= answerMsMax);
+  assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, { acknowledgedMin: 2 });
+  producer.close();
+});
+
+test('answers 503, not 400, in time for an environment created while nothing passes between API and Redis', async () => {
+  proxy.blackHole();
+  const producer = await newProducer(sluice); // its commands reach Redis directly
+  const requests: Request[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const sent = Array.from({ length: 5 }, () => producer.send(sluice.baseUrl, [producer.nextEvent()]));
+    requests.push(...(await Promise.all(sent)));
+  }
+  proxy.pass();
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, () => load.more(20));
+  for (const { outcome, status, code } of requests)
+    assert.ok(unavailable.includes(outcome), `${status} ${code}`);
+  assertAsPromised(requests);
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, { acknowledgedMin: 20 });
+  producer.close();
+});

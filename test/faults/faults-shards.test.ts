@@ -1,0 +1,65 @@
+// Segments of different shards are different segments, whatever their numbers: a table holds the segments of all shards
+// and knows them only by number.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { assertKept, newProducer } from '../../harness/fault-checks.js';
+import type { Producer } from '../../harness/load.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { shardKeys, shardOf } from '../../src/redis/keys.js';
+
+const shards = 2;
+let sluice: SluiceHandle;
+let redis: Redis;
+
+before(async () => {
+  sluice = await startSluice({ env: { SHARDS: String(shards) } });
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+/** A producer for an environment of every shard. */
+async function newProducers(): Promise<Producer[]> {
+  const byShard = new Map<number, Producer>();
+  while (byShard.size < shards) {
+    const producer = await newProducer(sluice);
+    byShard.set(shardOf(producer.appId, shards), producer);
+  }
+  return [...byShard.values()];
+}
+
+async function untilAllStored(): Promise<void> {
+  for (let shard = 0; shard < shards; shard += 1) {
+    await until(async () => (await redis.zcard(shardKeys.segments(shard))) === 0, {
+      deadlineMs: 30_000,
+      what: `no segment of shard ${shard} is outstanding`,
+    });
+  }
+}
+
+test('stores the first segments of every shard after a restore although the clock is behind', {}, async () => {
+  const producers = await newProducers();
+  // The numbers of all shards go on above this one, which is ahead of the clock.
+  const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
+  await sluice.rows(`INSERT INTO stored_events (app_id, segment) VALUES ('', ${ahead})`);
+  await redis.flushall();
+  await sluice.admin('restore');
+  for (const producer of producers) {
+    for (let request = 0; request < 3; request += 1) {
+      const { outcome, message } = await producer.send(sluice.baseUrl, [producer.nextEvent()]);
+      assert.equal(outcome, 'acknowledged', message);
+    }
+    await untilAllStored();
+  }
+  for (const producer of producers) {
+    await assertKept(sluice, producer, { acknowledgedMin: 3 });
+    producer.close();
+  }
+});

@@ -1,0 +1,278 @@
+// The same code on a Redis Cluster: four shards and the registry on three masters. Each master holds its own
+// shards, and what happens to one concerns the others as little as can be.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
+import {
+  deletionPaths,
+  getToken,
+  sendEvents,
+  sendIdentify,
+  submit,
+  submitAccepted,
+  untilComplete,
+} from '../../harness/deletion.js';
+import { assertAnsweredInTime, assertKept, newProducer } from '../../harness/fault-checks.js';
+import { post } from '../../harness/ingestion.js';
+import { countOutcomes, type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
+import { ask, type RedisClusterHandle, startRedisCluster } from '../../harness/redis-cluster.js';
+import { type ApiHandle, type RedisHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { ConfigError, readConfig } from '../../src/config.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { beginPairing, collect, openLivePage } from '../support/visualizer.js';
+
+const shards = 4;
+/** Of each shard, each with one request at a time. */
+const clients = 3;
+
+let cluster: RedisClusterHandle;
+let sluice: SluiceHandle;
+/** One for an environment of each shard. */
+let producers: Producer[];
+
+before(async () => {
+  cluster = await startRedisCluster();
+  sluice = await startSluice({
+    redis: cluster.masters[0] as RedisHandle,
+    apiProcesses: 2,
+    workers: 2,
+    env: { REDIS_URL: cluster.url, SHARDS: String(shards), JOB_LOCK_MS: '1000' },
+  });
+  producers = await newProducers();
+});
+
+after(async () => {
+  for (const producer of producers ?? []) producer.close();
+  await sluice?.stop();
+  await cluster?.remove();
+});
+
+async function newProducers(): Promise<Producer[]> {
+  const byShard = new Map<number, Producer>();
+  while (byShard.size < shards) {
+    const producer = await newProducer(sluice);
+    const shard = shardOf(producer.appId, shards);
+    if (byShard.has(shard)) producer.close();
+    else byShard.set(shard, producer);
+  }
+  return [...byShard].sort(([a], [b]) => a - b).map(([, producer]) => producer);
+}
+
+/** Settles when ClickHouse has everything that was accepted, in all shards. */
+async function untilDrained(): Promise<void> {
+  for (let shard = 0; shard < shards; shard += 1) {
+    await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
+      deadlineMs: 60_000,
+      what: `no segment of shard ${shard} is outstanding`,
+    });
+    assert.deepEqual(await cluster.redis.hmget(shardKeys.state(shard), 'bytes', 'rows'), ['0', '0']);
+  }
+}
+
+/** The shards that a master holds. */
+async function shardsOf(master: RedisHandle): Promise<number[]> {
+  const held: number[] = [];
+  for (let shard = 0; shard < shards; shard += 1) {
+    if ((await cluster.masterOf(shardKeys.state(shard))) === master) held.push(shard);
+  }
+  return held;
+}
+
+/** Runs load on every shard while `fault` happens; then everything must be as promised. */
+async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Promise<void> {
+  const targets = sluice.api.map(({ baseUrl }) => baseUrl);
+  const before = producers.map(({ settled }) => settled.length);
+  const loads = producers.map((producer) => startLoad(producer, { targets, clients, pauseMs: 20 }));
+  const all = (count: number) => Promise.all(loads.map((load) => load.more(count)));
+  const run = loads.reduceRight(
+    (action, load) => () => whileRunning(load, action),
+    async () => {
+      await all(20);
+      await fault(loads);
+      await all(40);
+    },
+  );
+  await run();
+  await untilDrained();
+  for (const [index, producer] of producers.entries()) {
+    await assertKept(sluice, producer);
+    assertAnsweredInTime(producer.settled.slice(before[index]));
+  }
+}
+
+test('takes and stores the records of all shards, each shard on its master', async () => {
+  const held = await Promise.all(cluster.masters.map(shardsOf));
+  assert.deepEqual(
+    held.map(({ length }) => length > 0),
+    [true, true, true],
+    'every master holds a shard, or the test shows little',
+  );
+  await underLoad(async (loads) => {
+    await Promise.all(loads.map((load) => load.more(40)));
+  });
+  for (const master of cluster.masters) {
+    const node = cluster.redis.nodes('master').find(({ options }) => options.port === master.port);
+    const keys = (await node?.keys('*')) ?? [];
+    const tags = new Set(keys.map((key) => /^\{(\w+)\}:/.exec(key)?.[1]));
+    const own = (await shardsOf(master)).map((shard) => `s${shard}`);
+    if ((await cluster.masterOf(registryKeys.epoch)) === master) own.push('registry');
+    assert.deepEqual([...tags].sort(), own.sort(), 'every key has the tag of a shard, or of the registry');
+  }
+});
+
+for (const [what, key] of [
+  ['of two shards', shardKeys.state(0)],
+  ['of the registry and of a shard', registryKeys.epoch],
+] as const) {
+  test(`loses and doubles nothing when the master ${what} is killed and comes back`, async () => {
+    const master = await cluster.masterOf(key);
+    const affected = new Set(await shardsOf(master));
+    const before = producers.map(({ settled }) => settled.length);
+    await underLoad(async (loads) => {
+      await master.kill9();
+      // The shards of the other masters go on; those of this one say that they cannot.
+      await Promise.all(
+        loads.map((load, shard) =>
+          load.more(20, affected.has(shard) ? { outcomes: ['overloaded', 'unknown'] } : {}),
+        ),
+      );
+      await master.restart();
+      await cluster.untilOk();
+    });
+    for (const shard of affected) {
+      const counts = countOutcomes((producers[shard] as Producer).settled.slice(before[shard]));
+      // What is sent to nobody is not stored: only what was under way at the kill may be unknown, and where a busy
+      // machine stood still, twice at most. If it were not told apart, all of the 20 and more would be.
+      assert.ok(counts.overloaded > 0 && counts.unknown <= 3 * clients, JSON.stringify(counts));
+    }
+  });
+}
+
+test('deletes users from the environments of every shard, and leaves no trace on any master', async () => {
+  const names = ['Main Production', ...Array.from({ length: 11 }, (_, i) => `Environment ${i}`)];
+  const account = await createTestAccount(sluice, 'Deletions', names);
+  const spread = new Set(account.appIds.map((appId) => shardOf(appId, shards)));
+  assert.ok(spread.size > 1, 'the environments lie in several shards');
+  const token = await getToken(sluice, account);
+  for (const appId of account.appIds) {
+    await sendEvents(sluice, appId, 'go', [{ identity: 'gone@example.com' }, { user_id: '77' }]);
+    await sendEvents(sluice, appId, 'stay', [{ identity: 'other@example.com' }, { user_id: '770' }]);
+    await sendIdentify(sluice, appId, '77', 'gone@example.com');
+  }
+  const forks = () =>
+    Promise.all(
+      cluster.masters.map(async ({ port }) =>
+        Number(/total_forks:(\d+)/.exec(await ask(port, 'info', 'stats'))?.[1]),
+      ),
+    );
+  const forksBefore = await forks();
+  await untilComplete(sluice, token, await submitAccepted(sluice, token, [{ identity: 'gone@example.com' }]));
+  const rows = await sluice.rows<{ fate: string; rows: string }>(
+    `SELECT properties['fate'] AS fate, toString(count()) AS rows FROM events
+     WHERE app_id IN (${account.appIds.map((appId) => `'${appId}'`).join()}) GROUP BY fate`,
+  );
+  assert.deepEqual(rows, [{ fate: 'stay', rows: String(2 * names.length) }]);
+  await until(async () => (await forks()).every((count, index) => count > (forksBefore[index] ?? 0)), {
+    deadlineMs: 60_000,
+    what: 'every master has written its append-only file anew',
+  });
+});
+
+test('holds rate limits over all processes, and tokens end with their key', async () => {
+  const account = await createTestAccount(sluice, 'Limits');
+  const [appId = ''] = account.appIds;
+  const statuses: number[] = [];
+  for (let request = 0; request < 33; request += 1) {
+    const { baseUrl = '' } = sluice.api[request % 2] ?? {};
+    const body = { app_id: appId, event: 'Limited', identity: 'hot@example.com' };
+    statuses.push((await post(baseUrl, '/api/track', body)).status);
+  }
+  assert.deepEqual(statuses, [...Array(30).fill(200), ...Array(3).fill(429)]);
+  const token = await getToken(sluice, account);
+  await sluice.admin('keys', 'rotate', appId);
+  assert.equal((await submit(sluice, token, [{ user_id: 1 }])).status, 401);
+  const accounts = (await sluice.admin('accounts', 'list')) as { account_id: string }[];
+  assert.ok(accounts.some(({ account_id }) => account_id === account.accountId));
+});
+
+test('shows what a device sends, also when the master that passed it on is away', async () => {
+  const [one, two] = sluice.api as [ApiHandle, ApiHandle];
+  const { pairing, code } = await beginPairing(one.baseUrl, sluice.appId);
+  const page = openLivePage(two.adminUrl, { token: sluice.adminToken, code });
+  try {
+    await page.heard('paired');
+    // The page's process listens to the first master, and to the next one when that is gone.
+    await (cluster.masters[0] as RedisHandle).kill9();
+    await page.heard('gap');
+    await (cluster.masters[0] as RedisHandle).restart();
+    await cluster.untilOk();
+    await until(
+      async () => {
+        const message = { type: 'event', id: randomUUID(), user_id: '7', session_id: 's', event: 'Shown' };
+        await collect(one.baseUrl, sluice.appId, [message], pairing);
+        return page.said.some(({ type }) => type === 'batch');
+      },
+      { deadlineMs: 20_000, what: 'the page shows what the device sends', everyMs: 200 },
+    );
+  } finally {
+    page.socket.terminate();
+  }
+});
+
+test('notices that one master was emptied, goes on with the others, and is mended by a restore', async () => {
+  const emptied = await cluster.masterOf(shardKeys.state(3));
+  assert.deepEqual(await shardsOf(emptied), [3]);
+  await untilDrained();
+  await ask(emptied.port, 'flushall');
+  const send = (shard: number) => {
+    const body = { app_id: producers[shard]?.appId, event: 'Emptied', identity: 'emptied@example.com' };
+    return post(sluice.baseUrl, '/api/track', body);
+  };
+  // The script refuses at once, but a machine that stands still may leave it unknown whether it did.
+  const { status, code } = await until(
+    async () => {
+      const answer = await send(3);
+      return answer.code !== 'unknown' && answer;
+    },
+    { deadlineMs: 20_000, what: 'the shard says what it lacks' },
+  );
+  assert.deepEqual([status, code], [503, 'overloaded']);
+  for (const shard of [0, 1, 2]) assert.equal((await send(shard)).status, 200);
+  const readiness = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).json();
+  await until(async () => JSON.stringify(await readiness()).includes('state of shard 3'), {
+    deadlineMs: 30_000,
+    what: 'the health says which shard lacks its state',
+  });
+  assert.equal(((await readiness()) as { ready: boolean }).ready, true, 'the others are served');
+  const account = await createTestAccount(sluice, 'While a shard is away');
+  const refused = await submit(sluice, await getToken(sluice, account), [{ user_id: 1 }]);
+  assert.equal(refused.status, 503, `${deletionPaths.submit}: the fence of every shard must be known`);
+
+  await sluice.admin('restore');
+  await until(async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}', {
+    deadlineMs: 30_000,
+    what: 'nothing is missing',
+  });
+  assert.equal((await send(3)).status, 200);
+  await untilDrained();
+});
+
+test('a cluster is said by several URLs, or by REDIS_CLUSTER with one of its nodes', () => {
+  const two = 'redis://a:1,redis://b:2';
+  assert.equal(readConfig({ REDIS_URL: two }).redisCluster, true);
+  assert.equal(readConfig({ REDIS_URL: 'redis://a:1', REDIS_CLUSTER: '1' }).redisCluster, true);
+  assert.equal(readConfig({ REDIS_URL: 'redis://a:1' }).redisCluster, false);
+  for (const env of [
+    { REDIS_CLUSTER: '1' },
+    { REDIS_CLUSTER: 'yes', REDIS_URL: 'redis://a:1' },
+    { REDIS_CLUSTER: '0', REDIS_URL: two },
+    { REDIS_URL: 'redis://a:1,rediss://b:2' },
+    { REDIS_URL: 'redis://a:1,' },
+    { REDIS_URL: 'redis://a:1/3', REDIS_CLUSTER: '1' },
+  ]) {
+    assert.throws(() => readConfig(env), ConfigError, JSON.stringify(env));
+  }
+});

@@ -1,0 +1,58 @@
+// Room for bodies: who gets it, who waits, and who is sent away, by a clock of the test.
+
+import assert from 'node:assert/strict';
+import { describe, mock, test } from 'node:test';
+import { createRoom } from '../../src/http/protocol/body-room.js';
+
+const limits = { bytesMax: 100, bytesPerAddressMax: 60, waitMsMax: 5_000 };
+
+describe('room for bodies', () => {
+  test('is taken and given back by the byte', () => {
+    const room = createRoom(limits);
+    assert.ok(room.take('a', 60));
+    assert.ok(!room.take('a', 1), 'its address has its share');
+    assert.ok(room.take('b', 40));
+    assert.ok(!room.take('c', 1), 'there is no more');
+    room.give('a', 1);
+    assert.ok(room.take('c', 1));
+    assert.ok(!room.take('c', 1));
+  });
+
+  test('goes to those who wait in the order in which they asked, past those whose address has its share', () => {
+    const room = createRoom(limits);
+    const settled: string[] = [];
+    const ask = (address: string, bytes: number) =>
+      room.ask(address, bytes, (isTaken) => settled.push(`${address} ${bytes} ${isTaken}`));
+    ask('a', 60);
+    ask('b', 40);
+    ask('a', 10);
+    ask('b', 20);
+    ask('c', 30);
+    assert.deepEqual(settled, ['a 60 true', 'b 40 true']);
+    room.give('b', 40);
+    assert.deepEqual(settled.slice(2), ['b 20 true']);
+    room.give('a', 60);
+    assert.deepEqual(settled.slice(3), ['a 10 true', 'c 30 true']);
+  });
+
+  test('is waited for only so long, and by nobody who has left', () => {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    try {
+      const room = createRoom(limits);
+      const settled: string[] = [];
+      room.take('a', 60);
+      room.ask('a', 1, (isTaken) => settled.push(`first ${isTaken}`));
+      const leave = room.ask('a', 2, (isTaken) => settled.push(`second ${isTaken}`));
+      mock.timers.tick(limits.waitMsMax - 1);
+      assert.deepEqual(settled, []);
+      leave();
+      mock.timers.tick(1);
+      assert.deepEqual(settled, ['first false']);
+      room.give('a', 60);
+      assert.deepEqual(settled, ['first false']);
+      assert.ok(room.take('a', 60), 'nothing is held for those who left');
+    } finally {
+      mock.timers.reset();
+    }
+  });
+});

@@ -1,0 +1,187 @@
+// Clients that cost much and send little: slow ones, silent ones, short ones, bodies that inflate. Beside them
+// a well-behaved client is served; memory stays bounded, and every file descriptor comes back.
+
+import assert from 'node:assert/strict';
+import { connect, type Socket } from 'node:net';
+import { after, before, beforeEach, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { createEnvironments } from '../../harness/accounts.js';
+import { askRaw, openRaw, type RawConnection } from '../../harness/raw-http.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { bodies } from '../../src/contract/limits.js';
+import { type Neighbour, startNeighbour } from '../fuzz/neighbour.js';
+import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.js';
+
+/** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
+const timerMsMax = 60_000;
+/** It fires no earlier. */
+const timerMsMin = 8_000;
+const slowClients = 200;
+
+let sluice: SluiceHandle;
+let api: ApiHandle;
+let neighbour: Neighbour;
+let pid: number;
+let descriptorsBefore: number;
+
+before(async () => {
+  sluice = await startSluice({ workers: 0 });
+  const [appId = ''] = await createEnvironments(sluice, [['--limit', 'track=none']]);
+  api = sluice.api[0] as ApiHandle;
+  pid = api.pid;
+  neighbour = startNeighbour({ baseUrl: api.baseUrl, appId });
+  await pause(1_000);
+  await neighbour.report();
+});
+after(async () => {
+  await neighbour?.stop();
+  await sluice?.stop();
+});
+beforeEach(() => {
+  descriptorsBefore = openDescriptors(pid);
+});
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/**
+ * Runs `work` and then asserts that the client beside it was served as it is alone on this machine, that memory
+ * grew by no more than `growthMibMax` meanwhile, and that all descriptors are back.
+ */
+async function beside(growthMibMax: number, work: () => Promise<void>): Promise<void> {
+  await neighbour.report();
+  await pause(1_000);
+  const alone = await neighbour.report();
+  const residentBefore = residentMib(pid);
+  let highest = 0;
+  const timer = setInterval(() => {
+    highest = Math.max(highest, residentMib(pid));
+  }, 50);
+  try {
+    await work();
+  } finally {
+    clearInterval(timer);
+  }
+  const { tookMs, faults } = await neighbour.report();
+  assert.deepEqual(faults, []);
+  // Some of few requests may meet a pause of the machine or a busy processor. One that a slow client holds up waits
+  // for the parser's timer.
+  const [p75, p75Alone] = [quantile(tookMs, 0.75), quantile(alone.tookMs, 0.75)];
+  assert.ok(p75 <= Math.max(250, 4 * p75Alone), `p75 ${p75} ms of ${tookMs.length}, alone ${p75Alone} ms`);
+  assert.ok(Math.max(...tookMs) < timerMsMin, `one took ${Math.max(...tookMs)} ms`);
+  const growth = highest - residentBefore;
+  assert.ok(growth <= growthMibMax, `memory grew by ${growth} MiB`);
+  await until(() => openDescriptors(pid) <= descriptorsBefore, {
+    deadlineMs: timerMsMax,
+    what: `the descriptors are ${descriptorsBefore} again; now ${openDescriptors(pid)}`,
+    everyMs: 100,
+  });
+  assert.equal(api.running && api.pid, pid);
+}
+
+const head = `POST /api/track HTTP/1.1\r\nHost: sluice.test\r\nContent-Type: application/json\r\n`;
+
+/** Opens connections that send `first` and then `drip` every second; settles when the server has closed all. */
+async function untilDrippersClosed(first: string, drip: string): Promise<void> {
+  const connections = await openMany(slowClients);
+  const dripping = setInterval(() => {
+    for (const connection of connections) if (!connection.closed) void connection.send(drip);
+  }, 1_000);
+  try {
+    for (const connection of connections) void connection.send(first);
+    await until(() => connections.every(({ closed }) => closed), {
+      deadlineMs: timerMsMax,
+      what: 'the server has closed every slow connection',
+      everyMs: 200,
+    });
+    assert.ok(connections.every(({ replies }) => replies.length === 0));
+  } finally {
+    clearInterval(dripping);
+    for (const connection of connections) connection.destroy();
+  }
+}
+
+function openMany(count: number): Promise<RawConnection[]> {
+  return Promise.all(Array.from({ length: count }, () => openRaw(api.baseUrl)));
+}
+
+test('is not held by slow heads and slow bodies, and closes them', async () => {
+  await beside(64, async () => {
+    await Promise.all([
+      untilDrippersClosed(`${head}X-A: `, 'a'),
+      untilDrippersClosed(`${head}Content-Length: ${bodies.singleBytesMax}\r\n\r\n{`, ' '.repeat(500)),
+      untilDrippersClosed(`${head}Transfer-Encoding: chunked\r\n\r\n`, '1\r\n \r\n'),
+    ]);
+  });
+});
+
+test('is not held by clients that do not read what they asked for', async () => {
+  const { hostname, port } = new URL(api.baseUrl);
+  const sockets: Socket[] = [];
+  await beside(128, async () => {
+    for (let index = 0; index < slowClients; index += 1) {
+      const socket = connect({ host: hostname, port: Number(port) });
+      socket.on('error', () => undefined);
+      // Nobody reads: the kernel's buffers fill, and then the server's.
+      socket.pause();
+      socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
+      sockets.push(socket);
+    }
+    await pause(3_000);
+    // One more behind an answer that is not read.
+    for (const socket of sockets) socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
+    await pause(1_000);
+    for (const socket of sockets) socket.destroy();
+  });
+});
+
+test('serves others while 2,000 connections say nothing', async () => {
+  await beside(64, async () => {
+    const connections = await openMany(2_000);
+    await pause(2_000);
+    for (const connection of connections) connection.destroy();
+  });
+});
+
+test('serves 10,000 short connections, some of which break off', async () => {
+  const body = JSON.stringify({ app_id: sluice.appId });
+  const request = `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
+  await beside(64, async () => {
+    let left = 10_000;
+    let answered = 0;
+    const client = async () => {
+      while (left > 0) {
+        left -= 1;
+        const breaksOff = left % 10 === 0;
+        const connection = await openRaw(api.baseUrl);
+        await connection.send(breaksOff ? request.slice(0, left % request.length) : request);
+        if (!breaksOff) {
+          assert.equal((await connection.reply(0)).status, 400);
+          answered += 1;
+        }
+        connection.destroy();
+      }
+    };
+    await Promise.all(Array.from({ length: 50 }, client));
+    assert.equal(answered, 9_000);
+  });
+});
+
+test('refuses what inflates to a gibibyte, at the cost of what it may inflate to', async () => {
+  const bomb = gzipSync(Buffer.alloc(1024 ** 3));
+  const request = Buffer.concat([
+    Buffer.from(`${head}Content-Encoding: gzip\r\nContent-Length: ${bomb.length}\r\n\r\n`),
+    bomb,
+  ]);
+  const bombs = 4;
+  const capMib = bodies.bulkBytesMax / 1024 ** 2;
+  await beside(64 + 4 * bombs * capMib, async () => {
+    const replies = await Promise.all(Array.from({ length: bombs }, () => askRaw(api.baseUrl, request)));
+    assert.deepEqual(
+      replies.map(({ status }) => status),
+      Array(bombs).fill(413),
+    );
+  });
+});

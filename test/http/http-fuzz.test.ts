@@ -1,0 +1,21 @@
+// Ten thousands of mutated requests, beside a well-behaved client; `npm run fuzz` runs any number of them.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { faultsOf, fuzzDeployment } from '../fuzz/deployment.js';
+import { describeFault } from '../fuzz/run.js';
+
+let sluice: SluiceHandle;
+
+before(async () => {
+  sluice = await startSluice();
+});
+after(() => sluice?.stop());
+
+test('answers 20,000 mutated requests correctly, and stores only what it acknowledged', async () => {
+  const report = await fuzzDeployment(sluice, { seed: 1, count: 20_000 });
+  const { fault } = report;
+  assert.equal(fault, undefined, fault && describeFault(fault));
+  assert.deepEqual(faultsOf(report), []);
+});

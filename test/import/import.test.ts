@@ -1,0 +1,770 @@
+// `npm run import`: what becomes of files of every format, of rows that are refused, of an import that is killed, and of input
+// that is wrong.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { createEnvironment, createEnvironments, unlimited } from '../../harness/accounts.js';
+import { credentials } from '../../harness/clickhouse.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { untilStored } from '../../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { type Input, openInputs } from '../../src/import/inputs.js';
+import { ImportError, readOptions } from '../../src/import/options.js';
+import { type Row, readRows } from '../../src/import/rows.js';
+import { utc } from '../../src/import/zones.js';
+
+let sluice: SluiceHandle;
+let folder: string;
+let appIds: string[];
+const newAppId = () => appIds.pop() as string;
+
+before(async () => {
+  folder = tempDir('import');
+  sluice = await startSluice();
+  appIds = await createEnvironments(
+    sluice,
+    Array.from({ length: 24 }, () => unlimited),
+  );
+});
+after(async () => {
+  await sluice?.stop();
+  removeTempDir(folder);
+});
+
+const main = fileURLToPath(new URL('../../src/import/main.js', import.meta.url));
+
+function start(args: readonly string[]) {
+  return spawn(process.execPath, [main, ...args], { cwd: folder, env: plainEnvironment() });
+}
+
+type Ran = {
+  readonly code: number | null;
+  readonly out: string;
+  readonly words: string;
+  readonly counts: Counts;
+};
+type Counts = { read: number; stored: number; repeats: number; refused: number };
+
+async function run(args: readonly string[], input = ''): Promise<Ran> {
+  const child = start(args);
+  let out = '';
+  let words = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    out += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    words += text;
+  });
+  child.stdin.end(input);
+  const [code] = (await once(child, 'close')) as [number | null];
+  const last = out.trim().split('\n').at(-1) ?? '';
+  return { code, out, words, counts: last.startsWith('{"read"') ? JSON.parse(last) : undefined };
+}
+
+let imports = 0;
+/** An import into the environment, with a state and rejects of its own. */
+function into(appId: string, ...args: readonly string[]): Promise<Ran> {
+  imports += 1;
+  return run([
+    ...args,
+    '--app-id',
+    appId,
+    '--url',
+    sluice.baseUrl,
+    '--state',
+    `s${imports}`,
+    '--rejects',
+    `r${imports}`,
+  ]);
+}
+
+function put(name: string, content: string | Uint8Array): string {
+  writeFileSync(join(folder, name), content);
+  return name;
+}
+
+type Stored = {
+  readonly event: string;
+  readonly identity: string;
+  readonly user_id: string | null;
+  readonly time: string;
+  readonly properties: Record<string, string>;
+};
+
+async function stored(appId: string): Promise<Stored[]> {
+  await untilStored(sluice);
+  return sluice.rows<Stored>(
+    `SELECT event, identity, toString(user_id) AS user_id, toString(time) AS time, properties FROM events
+     WHERE app_id = '${appId}' ORDER BY time, event`,
+  );
+}
+
+/** What ClickHouse writes in one of its formats, as it is or compressed. */
+async function written(sql: string, format: string, encoding?: string): Promise<Uint8Array> {
+  const parameters = new URLSearchParams({
+    query: `${sql} FORMAT ${format}`,
+    ...(encoding === undefined ? {} : { enable_http_compression: '1' }),
+  });
+  // fetch would inflate what it asks for.
+  const { request } = await import('node:http');
+  return new Promise((resolve, reject) => {
+    const headers = {
+      ...credentials(sluice.clickhouse.tester),
+      ...(encoding && { 'accept-encoding': encoding }),
+    };
+    request(`${sluice.clickhouse.origin}/?${parameters}`, { headers }, (reply) => {
+      const parts: Buffer[] = [];
+      reply.on('data', (part: Buffer) => parts.push(part));
+      reply.on('end', () =>
+        reply.statusCode === 200
+          ? resolve(Buffer.concat(parts))
+          : reject(new Error(Buffer.concat(parts).toString('utf8'))),
+      );
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+const flights = (count: number) =>
+  `SELECT number AS id, 'LAX' AS origin, number % 7 AS delay, toDateTime64(1700000000 + number, 3, 'UTC') AS date
+   FROM numbers(${count})`;
+const asText = (count: number) =>
+  `SELECT id, origin, delay, formatDateTime(date, '%Y-%m-%d %H:%i:%S', 'UTC') AS date FROM (${flights(count)})`;
+const mapping = ['--event', 'Flight', '--identity', 'origin', '--timestamp', 'date', '--time-zone', 'UTC'];
+
+describe('a file', () => {
+  const count = 1_234;
+  const formats: Readonly<Record<string, () => Promise<Uint8Array>>> = {
+    'a.csv': () => written(asText(count), 'CSVWithNames'),
+    'a.ndjson': () => written(asText(count), 'JSONEachRow'),
+    'a.json': async () => {
+      const lines = Buffer.from(await written(asText(count), 'JSONEachRow')).toString('utf8');
+      return Buffer.from(`\ufeff [ ${lines.trim().replaceAll('\n', ' ,\n')}\n] `);
+    },
+    'a.parquet': () => written(flights(count), 'Parquet'),
+    'b.csv.gz': async () => gzipSync(await written(asText(count), 'CSVWithNames')),
+    'b.ndjson.zst': () => written(asText(count), 'JSONEachRow', 'zstd'),
+  };
+  for (const [name, content] of Object.entries(formats)) {
+    test(`of the form ${name} is stored row by row`, async () => {
+      const appId = newAppId();
+      put(name, await content());
+      const { code, counts, words } = await into(appId, name, ...mapping);
+      assert.equal(code, 0, words);
+      assert.deepEqual(counts, { read: count, stored: count, repeats: 0, refused: 0 });
+      const rows = await stored(appId);
+      assert.equal(rows.length, count);
+      assert.deepEqual(rows[8], {
+        event: 'Flight',
+        identity: 'LAX',
+        user_id: null,
+        time: '2023-11-14 22:13:28.000',
+        properties: { id: '8', delay: '1' },
+      });
+      rmSync(join(folder, name));
+    });
+  }
+
+  test('of the form Parquet has the same rows at the same places, wherever an import goes on', async () => {
+    const sql = `SELECT toInt64(id + 9007199254740000) AS big, toString(id % 3) AS text, [id] AS list,
+      CAST((id, 'x'), 'Tuple(n Int64, t String)') AS pair,
+      if(id % 4 = 0, NULL, id / 8) AS part, date FROM (${flights(2_500)})
+      SETTINGS output_format_parquet_row_group_size = 700`;
+    put('parts.parquet', await written(sql, 'Parquet'));
+    const [input] = await openInputs([join(folder, 'parts.parquet')], undefined);
+    const readAfter = async (place: number) => {
+      const rows: Row[] = [];
+      const options = { columns: [], timeColumn: 'date', zone: utc, onShare: () => undefined };
+      for await (const some of readRows(input as Input, { ...options, after: place })) rows.push(...some);
+      return rows;
+    };
+    const all = await readAfter(0);
+    assert.deepEqual(
+      all.map(({ place }) => place),
+      Array.from({ length: 2_500 }, (_, at) => at + 1),
+    );
+    assert.deepEqual(all[997]?.value, {
+      big: '9007199254740997',
+      text: '1',
+      list: ['997'],
+      pair: { n: '997', t: 'x' },
+      part: 997 / 8,
+      date: new Date((1_700_000_000 + 997) * 1000),
+    });
+    assert.deepEqual([all[3]?.value?.big, all[4]?.value?.part], [9_007_199_254_740_003, null]);
+    for (const place of [1, 699, 700, 701, 1_234, 2_499, 2_500])
+      assert.deepEqual(await readAfter(place), all.slice(place), `after ${place}`);
+  });
+
+  test('that is imported again under another name, or through stdin, is stored once', async () => {
+    const appId = newAppId();
+    const content = Buffer.from(await written(asText(count), 'CSVWithNames'));
+    put('first.csv', content);
+    assert.equal((await into(appId, 'first.csv', ...mapping)).code, 0);
+    renameSync(join(folder, 'first.csv'), join(folder, 'second.csv'));
+    const again = await into(appId, 'sec?nd.c*', ...mapping);
+    assert.deepEqual(again.counts, { read: count, stored: 0, repeats: count, refused: 0 });
+    assert.equal(again.code, 0);
+    const args = [
+      '-',
+      ...mapping,
+      '--app-id',
+      appId,
+      '--url',
+      sluice.baseUrl,
+      '--state',
+      'stdin',
+      '--rejects',
+      'stdin-r',
+    ];
+    assert.deepEqual((await run(args, content.toString('utf8'))).counts.repeats, count);
+    const asAnother = await into(appId, 'second.csv', ...mapping, '--event', 'Landing');
+    assert.equal(asAnother.counts.stored, count, 'another event of the same rows is not a repeat');
+    assert.equal((await stored(appId)).length, 2 * count);
+  });
+
+  test('may name users, keys, sessions and properties by columns and paths', async () => {
+    const appId = newAppId();
+    const lines = [
+      {
+        type: 'Opened',
+        user: { id: 7 },
+        at: 1700000000,
+        k: 'one',
+        tags: ['a', 1],
+        deep: { x: true },
+        no: null,
+      },
+      { type: 'Closed', device: 'tv', at: 1700000001, k: 'two', tags: [], deep: {} },
+      { type: 'Again', device: 'tv', at: 1700000002, k: 'two' },
+    ];
+    put('paths.ndjson', lines.map((line) => JSON.stringify(line)).join('\n'));
+    put(
+      'mapping.json',
+      JSON.stringify({
+        'event-column': 'type',
+        identity: 'user.id',
+        'anonymous-id': 'device',
+        timestamp: 'at',
+      }),
+    );
+    const { code, counts, words } = await into(
+      appId,
+      ...['paths.ndjson', '--mapping', 'mapping.json', '--timestamp-format', 's', '--key', 'k'],
+      ...['--properties', 'tags,deep.x=x'],
+    );
+    assert.equal(code, 0, words);
+    assert.deepEqual(counts, { read: 3, stored: 2, repeats: 1, refused: 0 });
+    assert.deepEqual(await stored(appId), [
+      {
+        event: 'Opened',
+        identity: '7',
+        user_id: null,
+        time: '2023-11-14 22:13:20.000',
+        properties: { tags: 'a||1', x: 'true' },
+      },
+      {
+        event: 'Closed',
+        identity: '',
+        user_id: userIdOfAnonymousId('tv'),
+        time: '2023-11-14 22:13:21.000',
+        properties: { tags: '' },
+      },
+    ]);
+  });
+});
+
+describe('an import that is killed', () => {
+  test('twice on its way stores every row once, and its counts and rejects are exact', async () => {
+    const appId = newAppId();
+    const count = 30_000;
+    const rows = Buffer.from(await written(asText(count), 'JSONEachRow'))
+      .toString('utf8')
+      .trim()
+      .split('\n');
+    for (let at = 0; at < count; at += 1_000) rows[at] = `{"broken": ${at}`;
+    put('large.ndjson', rows.join('\n'));
+    const args = [
+      'large.ndjson',
+      ...mapping,
+      '--app-id',
+      appId,
+      '--url',
+      sluice.baseUrl,
+      '--state',
+      'killed',
+      '--rejects',
+      'killed-r',
+    ];
+    const place = () => {
+      if (!existsSync(join(folder, 'killed'))) return 0;
+      const state = JSON.parse(readFileSync(join(folder, 'killed'), 'utf8')) as {
+        files: Record<string, { place: number }>;
+      };
+      return Object.values(state.files)[0]?.place ?? 0;
+    };
+    for (let kill = 0; kill < 2; kill++) {
+      const before = place();
+      // Slow enough to be killed on its way.
+      const child = start([...args, '--rate', '12000']);
+      await until(() => place() > before, { deadlineMs: 60_000, everyMs: 5, what: 'the state has moved' });
+      child.kill('SIGKILL');
+      await once(child, 'close');
+    }
+    // As if rows had been refused after the last state was written, of which the service takes some now.
+    appendFileSync(join(folder, 'killed-r'), `${'x'.repeat(100_000)}\n`);
+    const reached = place();
+    assert.ok(reached > 0 && reached < count, `killed at row ${reached} of ${count}`);
+    const { code, counts, words } = await run(args);
+    assert.equal(code, 1, words);
+    assert.deepEqual(
+      { read: counts.read, kept: counts.stored + counts.repeats, refused: counts.refused },
+      { read: count, kept: count - 30, refused: 30 },
+    );
+    const rejected = readFileSync(join(folder, 'killed-r'), 'utf8').trim().split('\n');
+    assert.deepEqual(
+      rejected.map((line) => (JSON.parse(line) as { _sluice_row: string })._sluice_row),
+      Array.from({ length: 30 }, (_, i) => `large.ndjson:${i * 1_000 + 1}`),
+    );
+    await untilStored(sluice);
+    const [found] = await sluice.rows<{ rows: string; ids: string }>(
+      `SELECT toString(count()) AS rows, toString(uniqExact(properties['id'])) AS ids FROM events WHERE app_id = '${appId}'`,
+    );
+    assert.deepEqual(found, { rows: String(count - 30), ids: String(count - 30) });
+    const [again, others] = [await run(args), await run([...args, '--event', 'Other'])];
+    assert.deepEqual(again.counts, counts, 'there is nothing left to do');
+    assert.match(others.words, /--state killed: it is that of an import .* with other options/);
+  });
+
+  test('by a signal ends at a place from which it goes on', async () => {
+    const appId = newAppId();
+    put('signal.csv', await written(asText(10_000), 'CSVWithNames'));
+    const args = [
+      'signal.csv',
+      ...mapping,
+      '--app-id',
+      appId,
+      '--url',
+      sluice.baseUrl,
+      '--state',
+      'sig',
+      '--rejects',
+      'sig-r',
+    ];
+    const child = start([...args, '--rate', '4000']);
+    await until(() => existsSync(join(folder, 'sig')), {
+      deadlineMs: 60_000,
+      everyMs: 5,
+      what: 'a state is written',
+    });
+    child.kill('SIGTERM');
+    assert.deepEqual(await once(child, 'close'), [130, null]);
+    const { counts } = await run(args);
+    assert.deepEqual(counts, { read: 10_000, stored: 10_000, repeats: 0, refused: 0 });
+  });
+});
+
+describe('rows that are refused', () => {
+  const lines = [
+    'name,user,when,seats',
+    'Opened,ada,2024-01-01T00:00:00Z,1',
+    ',ada,2024-01-01T00:00:01Z,2',
+    'Opened,,2024-01-01T00:00:02Z,3',
+    'Opened,ada,2024-01-01 00:00:03,4',
+    'Opened,ada,2024-02-30T00:00:04Z,5',
+    'Opened,ada,1704067205,6',
+    'Opened,ada,2024-01-01T00:00:06Z',
+    `Opened,${'x'.repeat(256)},2024-01-01T00:00:07Z,8`,
+    '"Op""ened",ada,2024-01-01T00:00:08Z,"9\n9"',
+  ];
+  const columns = ['--event-column', 'name', '--identity', 'user', '--timestamp', 'when'];
+  const reasons = [
+    /event is required/,
+    /Exactly one of identity and user_id must be given/,
+    /column when that names no time zone; --time-zone must say which/,
+    /column when that is not RFC 3339, or not a real date/,
+    /as milliseconds; if these are seconds, say --timestamp-format s/,
+    /has 3 fields, but the header has 4/,
+    /identity is too long/,
+  ];
+
+  test('are written to a file with their reasons, and stored under the same keys once they are mended', async () => {
+    const appId = newAppId();
+    put('bad.csv', lines.join('\n'));
+    const { code, counts, words } = await into(appId, 'bad.csv', ...columns);
+    assert.equal(code, 1);
+    assert.deepEqual(counts, { read: 9, stored: 2, repeats: 0, refused: 7 });
+    const file = /refused rows are in (\S+),/.exec(words)?.[1] as string;
+    const rejected = readFileSync(join(folder, file), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, string>);
+    for (const [index, reason] of reasons.entries())
+      assert.match(rejected[index]?._sluice_reason ?? '', reason);
+    assert.equal(rejected[1]?._sluice_row, 'bad.csv:4');
+    const mended = rejected
+      .filter(({ _sluice_text }) => _sluice_text === undefined)
+      .map((row) => ({ ...row, name: 'Mended', user: 'grace', when: '2024-01-02T00:00:00Z' }));
+    put('mended.ndjson', mended.map((row) => JSON.stringify(row)).join('\n'));
+    assert.deepEqual((await into(appId, 'mended.ndjson', ...columns)).counts.stored, 6);
+    assert.deepEqual((await into(appId, 'mended.ndjson', ...columns)).counts.repeats, 6);
+    const rows = await stored(appId);
+    assert.deepEqual(
+      rows.map(({ event, properties }) => [event, properties]),
+      [
+        ['Opened', { seats: '1' }],
+        ['Op"ened', { seats: '9\n9' }],
+        ...['2', '3', '4', '5', '6', '8'].map((seats) => ['Mended', { seats }]),
+      ],
+    );
+  });
+
+  test('are named by a dry run, by kind and row, which shows the first records and sends nothing', async () => {
+    const appId = newAppId();
+    put('dry.csv', lines.join('\n'));
+    const { code, out, words } = await into(appId, 'dry.csv', ...columns, '--dry-run');
+    assert.equal(code, 1);
+    for (const reason of reasons) assert.match(words, reason);
+    assert.match(words, /1 × event is required\. \(dry\.csv:3\)/);
+    assert.match(words, /dry run: 9 rows read, 7 would be refused; nothing was sent/);
+    const records = out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { event: string; identity: string; idempotency_key: string });
+    assert.deepEqual(
+      records.map(({ event, identity }) => [event, identity]),
+      [
+        ['Opened', 'ada'],
+        ['Op"ened', 'ada'],
+      ],
+    );
+    assert.deepEqual(await stored(appId), []);
+  });
+
+  test('include those whose time is farther away than any date', async () => {
+    const appId = newAppId();
+    put('far.ndjson', '{"event": "x", "a": "ada", "t": 1e300, "properties": {"time": 1e300}}\n');
+    const seconds = ['--event', 'x', '--identity', 'a', '--timestamp', 't', '--timestamp-format', 's'];
+    for (const args of [seconds, ['--preset', 'mixpanel']]) {
+      const { code, words } = await into(appId, 'far.ndjson', ...args);
+      assert.equal(code, 1);
+      assert.match(words, /1 rows read, 0 stored, 1 refused/);
+    }
+    assert.match(readFileSync(join(folder, `r${imports}`), 'utf8'), /is farther away than any date/);
+    assert.deepEqual(await stored(appId), []);
+  });
+
+  test('never include those of a batch that is too large for a request: it is sent in parts', async () => {
+    const appId = newAppId();
+    const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
+    put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));
+    const { code, counts } = await into(appId, 'wide.ndjson', '--event', 'x', '--identity', 'user');
+    assert.deepEqual([code, counts.stored], [0, 1_000]);
+  });
+});
+
+test('a file of rejects is never emptied by another import, nor left behind without rows', async () => {
+  const appId = newAppId();
+  const rejects = put('kept.ndjson', '{"user":"ada","_sluice_key":"k"}\n');
+  const args = [
+    '--event',
+    'x',
+    '--identity',
+    'user',
+    '--app-id',
+    appId,
+    '--url',
+    sluice.baseUrl,
+    '--state',
+    'kept-s',
+  ];
+  const refused = await run([rejects, ...args, '--rejects', rejects]);
+  assert.match(
+    refused.words,
+    /--rejects kept\.ndjson: it holds the rows of another import; name another file/,
+  );
+  assert.equal((await run([rejects, ...args, '--rejects', 'kept-r'])).counts.stored, 1);
+  assert.equal(existsSync(join(folder, 'kept-r')), false);
+});
+
+describe('a command line that is wrong', () => {
+  const cases: Readonly<Record<string, { args: readonly string[]; words: RegExp }>> = {
+    'no app_id': {
+      args: ['x.csv', '--event', 'x', '--identity', 'y'],
+      words: /^--app-id is missing: the environment to import into$/,
+    },
+    'an unknown option': {
+      args: ['x.csv', '--app-id', '1', '--evnt', 'x'],
+      words: /^Unknown option '--evnt'/,
+    },
+    'no column of users': {
+      args: ['x.csv', '--app-id', '1', '--event', 'x'],
+      words: /^--identity, --user-id or --anonymous-id must say which column holds the user$/,
+    },
+    'a pattern of times without a zone': {
+      args: [
+        ...'x.csv --app-id 7 --event x --identity a --timestamp t --timestamp-format'.split(' '),
+        'DD.MM.YYYY',
+      ],
+      words:
+        /^--timestamp-format: DD\.MM\.YYYY holds no zone \(Z\), so --time-zone must say which: UTC, \+02:00 or a name such as Europe\/Berlin$/,
+    },
+  };
+  for (const [name, { args, words }] of Object.entries(cases)) {
+    test(`such as ${name} is one clear line`, () => {
+      assert.throws(
+        () => readOptions(args, {}),
+        (error) => error instanceof ImportError && words.test(error.message),
+      );
+    });
+  }
+});
+
+describe('input that is wrong', () => {
+  const cases: Readonly<Record<string, { args: () => string[]; words: RegExp }>> = {
+    'a file that is not there': {
+      args: () => ['nowhere.csv', ...mapping, '--app-id', sluice.appId, '--url', sluice.baseUrl],
+      words: /^import: nowhere\.csv: there is no such file\n$/,
+    },
+    'a pattern without files': {
+      args: () => ['nowhere-*.csv', ...mapping, '--app-id', sluice.appId],
+      words: /^import: nowhere-\*\.csv: no file matches\n$/,
+    },
+    'an unknown app_id': {
+      args: () => [
+        put('x.csv', 'a\n1\n'),
+        '--event',
+        'x',
+        '--identity',
+        'a',
+        '--app-id',
+        '7',
+        '--url',
+        sluice.baseUrl,
+      ],
+      words: /^import: --app-id 7: No environment has this app_id\.\n$/,
+    },
+    'a service that is away': {
+      args: () => [
+        put('x.csv', 'a\n1\n'),
+        '--event',
+        'x',
+        '--identity',
+        'a',
+        '--app-id',
+        '7',
+        '--url',
+        'http://127.0.0.1:1',
+      ],
+      words: /^import: --url http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED 127\.0\.0\.1:1\n$/,
+    },
+    'a column that is not there': {
+      args: () => [
+        put('x.csv', 'a,b\n1,2\n'),
+        '--event',
+        'x',
+        '--identity',
+        'c',
+        '--app-id',
+        sluice.appId,
+        '--url',
+        sluice.baseUrl,
+      ],
+      words: /import: x\.csv: there is no column c; there are a, b\n$/,
+    },
+    'a file of another format': {
+      args: () => [
+        put('x.parquet', 'no'),
+        '--event',
+        'x',
+        '--identity',
+        'c',
+        '--app-id',
+        sluice.appId,
+        '--url',
+        sluice.baseUrl,
+      ],
+      words: /import: x\.parquet: it cannot be read as parquet: /,
+    },
+    'gzip that ends too early': {
+      args: () => [
+        put('x.csv.gz', gzipSync('a\n'.repeat(1_000)).subarray(0, 25)),
+        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
+      ],
+      words: /import: x\.csv\.gz: it cannot be read as csv: unexpected end of file\n$/,
+    },
+  };
+  for (const [name, { args, words }] of Object.entries(cases)) {
+    test(`such as ${name} is one clear line`, async () => {
+      const ran = await run(args());
+      assert.equal(ran.code, 1);
+      assert.match(ran.words, words);
+    });
+  }
+});
+
+describe('the allowance for imports', () => {
+  const limited = ['--limit', 'bulk_app=2', '--limit', 'bulk_identity=1'];
+  const sendTwo = (appId: string, token?: string) =>
+    fetch(`${sluice.baseUrl}/api/track`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...(token && { 'sluice-import': token }) },
+      body: JSON.stringify({ app_id: appId, events: Array(2).fill({ event: 'x', identity: 'ada' }) }),
+    });
+
+  test('lifts the limits of bulk requests for whoever carries its token, until it ends', async () => {
+    const appId = await createEnvironment(sluice, ...limited);
+    const set = (until: string) => sluice.admin('environments', 'set', appId, '--import-until', until);
+    const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
+    const { import_token: token, ...environment } = (await set(tomorrow)) as Record<string, string>;
+    assert.deepEqual([environment.import_until, environment.import_token_hash], [tomorrow, undefined]);
+    put('allowed.csv', `user\n${'ada\n'.repeat(1_500)}`);
+    const columns = ['--event', 'x', '--identity', 'user'];
+    const { code, counts, words } = await into(
+      appId,
+      'allowed.csv',
+      ...columns,
+      '--import-token',
+      String(token),
+    );
+    assert.equal(code, 0, words);
+    assert.equal(counts.stored, 1_500);
+    assert.equal((await sendTwo(appId)).status, 400, 'nobody else passes');
+    assert.equal((await sendTwo(appId, token)).status, 200);
+    assert.equal((await sendTwo(appId, `${token}x`)).status, 401);
+    const wrong = await into(appId, 'allowed.csv', ...columns, '--import-token', 'sli_x');
+    assert.match(wrong.words, /Unauthorized: the token for imports is wrong, or its time is over\./);
+    await set('none');
+    await until(async () => (await sendTwo(appId, token)).status === 401, {
+      deadlineMs: 20_000,
+      what: 'the allowance has ended',
+    });
+    for (const until of ['2020-01-01', 'soon', '2999-01-01'])
+      await assert.rejects(set(until), /import_until must be none, or a date/);
+  });
+});
+
+describe('exports of other systems', () => {
+  const shown = async (appId: string) =>
+    (await stored(appId)).map(({ event, identity, user_id, time, properties }) => [
+      event,
+      identity || user_id,
+      time,
+      properties,
+    ]);
+  const users = (appId: string) =>
+    sluice.rows<{ identity: string; user_ids: string[]; properties: object }>(
+      `SELECT identity, arrayMap(x -> toString(x), user_ids) AS user_ids, properties FROM users WHERE app_id = '${appId}'`,
+    );
+  const ndjson = (name: string, rows: readonly object[]) =>
+    put(name, rows.map((row) => JSON.stringify(row)).join('\n'));
+
+  test('of Segment: messages with the times of the archive', async () => {
+    const appId = newAppId();
+    const common = { sentAt: '2023-05-05T00:00:09Z', receivedAt: '2023-05-05T00:00:10Z', anonymousId: 'tv' };
+    ndjson('segment.json', [
+      {
+        ...common,
+        type: 'track',
+        event: 'Opened',
+        messageId: '1',
+        timestamp: '2023-05-05T00:00:00.000Z',
+        properties: { a: { b: 1 } },
+      },
+      { ...common, type: 'identify', userId: 'ada', messageId: '2', traits: { plan: 'pro' } },
+      { ...common, type: 'delete', messageId: '3' },
+    ]);
+    const { counts } = await into(appId, 'segment.json', '--preset', 'segment', '--format', 'ndjson');
+    assert.deepEqual(counts, { read: 3, stored: 2, repeats: 0, refused: 1 });
+    assert.deepEqual(await shown(appId), [
+      ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.000', { 'a.b': '1' }],
+    ]);
+    assert.deepEqual(await users(appId), [
+      { identity: 'ada', user_ids: [userIdOfAnonymousId('tv')], properties: { plan: 'pro' } },
+    ]);
+    const again = await into(appId, 'segment.json', '--preset', 'segment', '--format', 'ndjson');
+    assert.equal(again.counts.repeats, 2);
+  });
+
+  test('of Mixpanel', async () => {
+    const appId = newAppId();
+    ndjson('mixpanel.ndjson', [
+      {
+        event: 'Opened',
+        properties: { time: 1683244800, distinct_id: '$device:tv', $insert_id: 'a', $city: 'Rome' },
+      },
+      {
+        event: 'Paid',
+        properties: {
+          time: 1683244801,
+          distinct_id: 'ada',
+          $user_id: 'ada',
+          $device_id: 'tv',
+          $insert_id: 'b',
+        },
+      },
+    ]);
+    assert.equal((await into(appId, 'mixpanel.ndjson', '--preset', 'mixpanel')).code, 0);
+    assert.deepEqual(await shown(appId), [
+      ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.000', { $city: 'Rome' }],
+      ['Paid', 'ada', '2023-05-05 00:00:01.000', {}],
+    ]);
+  });
+
+  test('of Amplitude, with the identifications that its events hold', async () => {
+    const appId = newAppId();
+    const common = { device_id: 'tv', platform: 'iOS', session_id: 5, user_properties: { plan: 'pro' } };
+    ndjson('amplitude.ndjson', [
+      {
+        ...common,
+        event_type: 'Opened',
+        event_time: '2023-05-05 00:00:00.123456',
+        uuid: 'u1',
+        user_id: null,
+        user_properties: {},
+      },
+      {
+        ...common,
+        event_type: 'Paid',
+        event_time: '2023-05-05 00:00:01.000000',
+        uuid: 'u2',
+        user_id: 'ada',
+        event_properties: { n: 1 },
+      },
+      { ...common, event_type: 'Paid', event_time: '2023-05-05 00:00:02.000000', uuid: 'u3', user_id: 'ada' },
+    ]);
+    const { counts } = await into(appId, 'amplitude.ndjson', '--preset', 'amplitude');
+    assert.deepEqual(counts, { read: 3, stored: 3, repeats: 0, refused: 0 });
+    assert.deepEqual(await shown(appId), [
+      ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.123', { platform: 'iOS' }],
+      ['Paid', 'ada', '2023-05-05 00:00:01.000', { platform: 'iOS', n: '1' }],
+      ['Paid', 'ada', '2023-05-05 00:00:02.000', { platform: 'iOS' }],
+    ]);
+    assert.deepEqual(await users(appId), [
+      { identity: 'ada', user_ids: [userIdOfAnonymousId('tv')], properties: { plan: 'pro' } },
+    ]);
+  });
+
+  test('of Heap', async () => {
+    const appId = newAppId();
+    put(
+      'heap.csv',
+      'event_table_name,user_id,identity,event_id,session_id,time,path\npageviews,123,,9,8,2023-05-05 00:00:00.5,/a\nsigned_up,123,ada,10,8,2023-05-05 00:00:01,\n',
+    );
+    assert.equal((await into(appId, 'heap.csv', '--preset', 'heap')).code, 0);
+    assert.deepEqual(await shown(appId), [
+      ['pageviews', '123', '2023-05-05 00:00:00.500', { path: '/a' }],
+      ['signed_up', 'ada', '2023-05-05 00:00:01.000', {}],
+    ]);
+  });
+});

@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
+import { dirname, join, normalize, relative } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+
+/** Layers from the top; a file belongs to the first whose form it has. */
+const layers: readonly (readonly [name: string, form: RegExp])[] = [
+  ['wiring', /^(src\/(main|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/],
+  ['edges', /^(src\/http\/|src\/import\/|src\/admin\/command-line\.ts$|workers\/)/],
+  ['administration', /^src\/admin\//],
+  ['exports', /^src\/export\//],
+  [
+    'subjects',
+    /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|visualizer)\//,
+  ],
+  ['adapters', /^src\/(redis|clickhouse)\//],
+  ['process', /^src\/(config|log|metrics|process-metrics|hot-histogram|crash-point)\.ts$/],
+  ['libraries', /^src\/(client|console|producer)\//],
+  ['packages', /^src\/packages\//],
+  ['contract', /^src\/contract\//],
+];
+
+function layerOf(file: string): number {
+  const layer = layers.findIndex(([, form]) => form.test(file));
+  assert.notEqual(layer, -1, `${file} belongs to no layer`);
+  return layer;
+}
+
+function listFiles(folders: readonly string[]): string[] {
+  return folders.flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => /\.tsx?$/.test(file))
+      .map((file) => join(folder, file)),
+  );
+}
+
+/** Every import of a project file by another one, of these folders. */
+function imports(folders: readonly string[] = ['src', 'workers']): { from: string; to: string }[] {
+  return listFiles(folders).flatMap((from) => {
+    const text = readFileSync(join(root, from), 'utf8');
+    return [...text.matchAll(/from '(\.[^']+)'/g)].map(([, path]) => ({
+      from,
+      to: sourceOf(normalize(join(dirname(from), String(path)))),
+    }));
+  });
+}
+
+function sourceOf(path: string): string {
+  const source = path.replace(/\.js$/, '.ts');
+  return existsSync(join(root, source)) ? source : `${source}x`;
+}
+
+test('imports point down the layers', () => {
+  const upward = imports().filter(({ from, to }) => layerOf(from) > layerOf(to));
+  assert.deepEqual(upward, []);
+  assert.ok(imports().length > 100, 'the imports were found');
+});
+
+test('the service knows neither the harness nor what uses it, and the harness neither tests nor the bench', () => {
+  const known = (from: string) =>
+    from.startsWith('harness/') ? /^(harness|src|workers|deploy)\// : /^(src|workers|deploy)\//;
+  for (const { from, to } of imports(['src', 'workers', 'deploy', 'harness'])) {
+    assert.match(to, known(from), `${from} imports ${to}`);
+  }
+});
+
+test('tests, the bench and the harness have no circles of imports', () => {
+  const importedBy = new Map<string, string[]>();
+  for (const { from, to } of imports(['harness', 'test', 'bench', 'workers', 'deploy'])) {
+    importedBy.set(from, [...(importedBy.get(from) ?? []), to]);
+  }
+  const done = new Set<string>();
+  const visit = (file: string, way: readonly string[]): void => {
+    assert.ok(!way.includes(file), `a circle: ${[...way, file].join(' → ')}`);
+    if (done.has(file)) return;
+    for (const to of importedBy.get(file) ?? []) visit(to, [...way, file]);
+    done.add(file);
+  };
+  for (const file of importedBy.keys()) visit(file, []);
+});
+
+test('packages are loaded as the one file that the build makes of each, and by no other way', () => {
+  const bundled = /^src\/(packages\/|contract\/typebox\.ts)/;
+  const files = listFiles(['src', 'workers']);
+  const loaded = files.flatMap((file) =>
+    packagesLoadedBy(readFileSync(join(root, file), 'utf8'))
+      .filter((name) => !bundled.test(file) && !isLoadedAsItIs(file, name))
+      .map((name) => `${file} loads ${name}`),
+  );
+  assert.deepEqual(loaded, []);
+  for (const file of files.filter((name) => bundled.test(name))) {
+    const built = readFileSync(join(root, 'dist', file.replace(/\.ts$/, '.js')), 'utf8');
+    assert.deepEqual(packagesLoadedBy(built), [], file);
+  }
+});
+
+/** The packages whose values, not only types, a file imports or passes on. */
+function packagesLoadedBy(text: string): string[] {
+  return [...text.matchAll(/\b(?:import|export)\s*(?!type\b)[{*\w][^;]*?from ?['"]([^'"]+)['"]/g)]
+    .map(([, name]) => String(name))
+    .filter((name) => !name.startsWith('.') && !name.startsWith('node:') && !isBuiltin(name));
+}
+
+/**
+ * A native module, what only the program for imports loads, what the caller of the library for React has, and the console,
+ * which is built as one file with its packages.
+ */
+function isLoadedAsItIs(file: string, name: string): boolean {
+  return name === 'uWebSockets.js' || /^src\/(import|console)\//.test(file) || file === 'src/client/react.ts';
+}
+
+test('Redis and ClickHouse do not know each other', () => {
+  const between = imports().filter(
+    ({ from, to }) =>
+      (from.startsWith('src/redis/') && to.startsWith('src/clickhouse/')) ||
+      (from.startsWith('src/clickhouse/') && to.startsWith('src/redis/')),
+  );
+  assert.deepEqual(between, []);
+});
+
+test('of HTTP, endpoints, the OpenAPI document and pages know the protocol but not each other', () => {
+  const roomOf = (file: string) => /^src\/http\/([^/]+)\//.exec(file)?.[1];
+  const rooms = new Set(imports().map(({ from }) => roomOf(from)));
+  rooms.delete(undefined);
+  assert.deepEqual([...rooms].sort(), ['endpoints', 'openapi', 'pages', 'protocol']);
+  const across = imports().filter(
+    ({ from, to }) =>
+      from.startsWith('src/http/') &&
+      to.startsWith('src/http/') &&
+      ![roomOf(from), 'protocol'].includes(roomOf(to)),
+  );
+  assert.deepEqual(across, []);
+});
+
+test('taking records in does not depend on how administrators see what was refused or mended', () => {
+  const upward = imports().filter(
+    ({ from, to }) => from.startsWith('src/ingest/') && to.startsWith('src/data-quality/'),
+  );
+  assert.deepEqual(upward, []);
+});
+
+test('lengths, outcomes, identities and roles import nothing, so that a browser can have them', () => {
+  for (const file of ['lengths', 'outcomes', 'identities', 'roles']) {
+    const text = readFileSync(join(root, `src/contract/${file}.ts`), 'utf8');
+    assert.doesNotMatch(text, /^import /m, relative(root, file));
+  }
+});
+
+test('the client library knows only itself and what is promised, and the server only its snippet, for the demo', () => {
+  const known = /^src\/(client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
+  for (const { from, to } of imports()) {
+    if (from.startsWith('src/client/')) assert.match(to, known, from);
+    else if (from !== 'src/http/pages/demo.ts') assert.doesNotMatch(to, /^src\/client\//, from);
+    else if (to.startsWith('src/client/')) assert.equal(to, 'src/client/web/snippet.ts');
+  }
+});
+
+test('the console knows only itself and what is promised, and nobody knows it', () => {
+  const known = /^src\/(console\/.*|contract\/(lengths|roles)\.ts)$/;
+  for (const { from, to } of imports()) {
+    if (from.startsWith('src/console/')) assert.match(to, known, from);
+    else assert.doesNotMatch(to, /^src\/console\//, from);
+  }
+});
+
+test('the library for servers knows only itself, what is promised, and Node', () => {
+  const known = /^src\/(producer\/.*|contract\/(deletion-states|lengths|limits|outcomes)\.ts)$/;
+  for (const { from, to } of imports()) {
+    if (from.startsWith('src/producer/')) assert.match(to, known, from);
+    else assert.doesNotMatch(to, /^src\/producer\//, from);
+  }
+  for (const file of readdirSync(join(root, 'src/producer'))) {
+    const text = readFileSync(join(root, 'src/producer', file), 'utf8');
+    if (file.endsWith('.ts')) assert.doesNotMatch(text, / from '(?!\.|node:)/, file);
+  }
+});
+
+test('the client library needs no package, but React where it is for React', () => {
+  const files = readdirSync(join(root, 'src/client'), { recursive: true, encoding: 'utf8' });
+  for (const file of files.filter((name) => name.endsWith('.ts') && name !== 'react.ts')) {
+    const text = readFileSync(join(root, 'src/client', file), 'utf8');
+    assert.doesNotMatch(text, /from '[^.']|import\('|import '[^.]/, file);
+  }
+});
+
+test('HTTP, accounts and data-quality have no bounds of their own: those that callers meet are in the contract', () => {
+  const bound = /^(const|\s+) *\w+(Max|Min|Seconds)\b[^=:\n]*[=:] *[\d(].*/gm;
+  const found = [...new Set(imports().map(({ from }) => from))]
+    .filter((file) => /^src\/(http|accounts|data-quality)\//.test(file))
+    .flatMap((file) =>
+      [...readFileSync(join(root, file), 'utf8').matchAll(bound)].map(([line]) => `${file}: ${line}`),
+    );
+  assert.deepEqual(found, []);
+});
+
+test('only the protocol of HTTP uses uWebSockets.js, endpoints and pages only its types, and only the configuration reads the environment', () => {
+  for (const { from } of imports()) {
+    const text = readFileSync(join(root, from), 'utf8');
+    if (!from.startsWith('src/http/')) assert.doesNotMatch(text, /from 'uWebSockets\.js'/, from);
+    if (!from.startsWith('src/http/protocol/')) {
+      assert.doesNotMatch(text, /import (?!type)[^;]*from 'uWebSockets\.js'/, from);
+    }
+    // The importer is a program of producers, with two secrets that must not stand on a command line.
+    if (from !== 'src/config.ts' && from !== 'src/import/main.ts')
+      assert.doesNotMatch(text, /process\.env/, from);
+  }
+});

@@ -1,0 +1,367 @@
+// The end of what environments retain for some days only: exactly what is over goes, whatever is beside it, and nothing comes
+// back. The clock is passed in; rows of the past are stored as workers store them.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
+import type { Redis } from 'ioredis';
+import { pino } from 'pino';
+import { createEnvironment } from '../../harness/accounts.js';
+import { administer } from '../../harness/deletion.js';
+import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
+import { retention } from '../../src/contract/limits.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import {
+  earliestClock,
+  expireRows,
+  expireRowsIfDue,
+  type RetentionContext,
+} from '../../workers/retention.js';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+let sluice: SluiceHandle;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+let context: RetentionContext;
+/** Environments that retain 30 days, 100 days, and for ever. */
+let appIds: readonly [string, string, string];
+const daysOf = [30, 100, Number.POSITIVE_INFINITY] as const;
+const lines: string[] = [];
+
+before(async () => {
+  sluice = await startSluice();
+  appIds = [
+    await createEnvironment(sluice, '--retain-days', '30'),
+    await createEnvironment(sluice, '--retain-days', '100'),
+    await createEnvironment(sluice),
+  ];
+  redis = connectTestRedis(sluice.redisUrl);
+  clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+  const epoch = (await redis.get(registryKeys.epoch)) ?? '';
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const config = { clickhouseDatabase: sluice.database } as RetentionContext['config'];
+  context = { redis, clickhouse, config, shards: 1, epoch, log };
+});
+after(async () => {
+  redis?.disconnect();
+  await clickhouse?.close();
+  await sluice?.stop();
+});
+
+/** What a row of a table has besides the stamps. */
+type Row = {
+  readonly app_id: string;
+  readonly identity: string;
+  readonly user_id: number | null;
+  readonly name: string;
+};
+type Table = 'stored_events' | 'stored_user_properties' | 'stored_user_identities';
+
+const columnsOf = {
+  stored_events: ({ name }: Row) => ({ event: name, properties: {} }),
+  stored_user_properties: ({ name }: Row) => ({ properties: { name } }),
+  stored_user_identities: () => ({}),
+};
+
+/** The number of a segment that was opened at a time. */
+function segmentAt(ms: number): string {
+  return (BigInt(Math.floor(ms)) * 1000n - ((BigInt(Math.floor(ms)) * 1000n) % 64n)).toString();
+}
+
+/** Stores rows as one segment that was accepted at a time, under its marker. */
+async function storeAt(ms: number, table: Table, rows: readonly Row[]): Promise<void> {
+  const segment = segmentAt(ms);
+  const received_at = (ms / 1000).toFixed(3);
+  const marker = {
+    app_id: '',
+    identity: '',
+    user_id: table === 'stored_user_identities' ? 0 : null,
+    name: '',
+  };
+  await clickhouse.insert({
+    table,
+    values: [marker, ...rows].map((row, index) => ({
+      app_id: row.app_id,
+      identity: row.identity,
+      user_id: row.user_id,
+      event_id: row.app_id === '' ? '00000000-0000-0000-0000-000000000000' : randomUUID(),
+      ...columnsOf[table](row),
+      segment,
+      commit_number: index === 0 ? 0 : 1,
+      row_number: index,
+      received_at,
+    })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0, log_comment: 'store asked by a test' },
+  });
+}
+
+async function storedRows(): Promise<string[]> {
+  const rows = await sluice.rows<{ row: string }>(`
+    SELECT concat('e ', app_id, ' ', event) AS row FROM stored_events WHERE app_id != ''
+    UNION ALL SELECT concat('p ', app_id, ' ', properties['name']) FROM stored_user_properties WHERE app_id != ''
+    UNION ALL SELECT concat('i ', app_id, ' ', toString(user_id), ' ', identity) FROM stored_user_identities WHERE app_id != ''
+    UNION ALL SELECT concat('f ', app_id, ' ', row) FROM failed_events WHERE app_id != ''`);
+  return rows.map(({ row }) => row).sort();
+}
+
+async function emptyTables(): Promise<void> {
+  for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
+    await clickhouse.command({ query: `TRUNCATE TABLE ${table}` });
+}
+
+test('takes events that are over and users without events since, and nothing younger, of nobody else', async () => {
+  const ages = [0, 5, 29, 31, 60, 99, 101, 400];
+  const user = fc.constantFrom('i0', 'i1', 'i2', 'u0', 'u1', 'u2', 'u3');
+  const record = fc.oneof(
+    {
+      weight: 4,
+      arbitrary: fc.record({ kind: fc.constant('e' as const), age: fc.nat(7), env: fc.nat(2), user }),
+    },
+    {
+      weight: 4,
+      arbitrary: fc.record({ kind: fc.constant('p' as const), age: fc.nat(7), env: fc.nat(2), user }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        kind: fc.constant('i' as const),
+        age: fc.nat(7),
+        env: fc.nat(2),
+        userId: fc.nat(3),
+        identity: fc.nat(2),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({ kind: fc.constant('f' as const), age: fc.nat(7), env: fc.nat(2), user }),
+    },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(record, { minLength: 60, maxLength: 140 }), async (records) => {
+      await emptyTables();
+      const nowMs = Date.now();
+      const dayOf = (age: number) => ages[age] as number;
+      const rows = records.map((each, index) => {
+        const app_id = appIds[each.env] as string;
+        const name = `n${index}`;
+        if (each.kind === 'i')
+          return { ...each, app_id, user_id: each.userId, identity: `i${each.identity}`, name, index };
+        const isIdentity = each.user.startsWith('i');
+        const identity = isIdentity ? each.user : '';
+        return {
+          ...each,
+          app_id,
+          user_id: isIdentity ? null : Number(each.user.slice(1)),
+          identity,
+          name,
+          index,
+        };
+      });
+
+      // The model.
+      const isOver = (row: (typeof rows)[number]) => dayOf(row.age) > (daysOf[row.env] as number);
+      const identifications = rows.filter(({ kind }) => kind === 'i');
+      const inOrder = identifications.toSorted((a, b) => dayOf(b.age) - dayOf(a.age) || a.index - b.index);
+      const userOf = (env: number, identity: string, userId: number | null) => {
+        if (identity !== '') return identity;
+        return inOrder.find((row) => row.env === env && row.user_id === userId)?.identity ?? `u${userId}`;
+      };
+      const active = new Set(
+        rows
+          .filter((row) => row.kind === 'e' && !isOver(row))
+          .map((row) => `${row.env} ${userOf(row.env, row.identity, row.user_id)}`),
+      );
+      const present = new Set(
+        rows
+          .filter((row) => !isOver(row))
+          .map((row) => `${row.env} ${userOf(row.env, row.kind === 'i' ? '' : row.identity, row.user_id)}`),
+      );
+      const goes = (row: (typeof rows)[number]) => {
+        if (!isOver(row)) return false;
+        if (row.kind === 'e' || row.kind === 'f') return true;
+        if (row.kind === 'p') return !active.has(`${row.env} ${userOf(row.env, row.identity, row.user_id)}`);
+        return !present.has(`${row.env} ${userOf(row.env, '', row.user_id)}`);
+      };
+      const textOf = (row: (typeof rows)[number]) =>
+        row.kind === 'i'
+          ? `i ${row.app_id} ${row.user_id} ${row.identity}`
+          : `${row.kind} ${row.app_id} ${row.name}`;
+
+      for (const [age, days] of ages.entries()) {
+        const ms = nowMs - days * dayMs;
+        const of = (kind: string) => rows.filter((row) => row.age === age && row.kind === kind);
+        await storeAt(ms, 'stored_events', of('e'));
+        await storeAt(ms, 'stored_user_properties', of('p'));
+        await storeAt(ms, 'stored_user_identities', of('i'));
+        const failed = of('f').map(({ app_id, identity, user_id, name, index }) => ({
+          table_name: 'events',
+          segment: segmentAt(ms),
+          line: index,
+          app_id,
+          identity,
+          user_id,
+          row: name,
+          error_code: 1,
+          error: '',
+          failed_at: (ms / 1000).toFixed(3),
+        }));
+        await clickhouse.insert({
+          table: 'failed_events',
+          values: failed,
+          format: 'JSONEachRow',
+          clickhouse_settings: { async_insert: 0, log_comment: 'store asked by a test' },
+        });
+      }
+      assert.deepEqual(await storedRows(), rows.map(textOf).sort());
+      const expected = rows
+        .filter((row) => !goes(row))
+        .map(textOf)
+        .sort();
+      // By a clock at which nothing is over, nothing goes.
+      assert.equal(await expireRows(context, nowMs - 400 * dayMs), 'done');
+      assert.deepEqual(await storedRows(), rows.map(textOf).sort());
+      assert.equal(await expireRows(context, nowMs), 'done');
+      assert.deepEqual(await storedRows(), expected);
+      assert.equal(await expireRows(context, nowMs), 'done', 'again changes nothing');
+      assert.deepEqual(await storedRows(), expected);
+    }),
+    { numRuns: 4, endOnFailure: true },
+  );
+  const tables = await sluice.rows(
+    `SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE 'retention%'`,
+  );
+  assert.deepEqual(tables, [], 'no names of users are left');
+});
+
+test('drops whole months, keeps the markers and rows of others, and no worker brings a dropped segment back', async () => {
+  await emptyTables();
+  lines.length = 0;
+  const [retained, , forEver] = appIds;
+  const nowMs = Date.now();
+  const [shared, own] = [nowMs - 400 * dayMs, nowMs - 200 * dayMs];
+  const row = (app_id: string, name: string): Row => ({ app_id, identity: 'ada', user_id: null, name });
+  await storeAt(shared, 'stored_events', [row(retained, 'old'), row(forEver, 'old')]);
+  await storeAt(own, 'stored_events', [row(retained, 'middle'), row(retained, 'middle 2')]);
+  await storeAt(nowMs, 'stored_events', [row(retained, 'new')]);
+  const [kept] = await sluice.rows<{ keys: string }>('SELECT toString(count()) AS keys FROM stored_keys');
+  assert.equal(await expireRows(context, nowMs), 'done');
+  assert.deepEqual(await storedRows(), [`e ${forEver} old`, `e ${retained} new`].sort());
+  const markers = await sluice.rows<{ segment: string }>(
+    `SELECT toString(segment) AS segment FROM stored_events WHERE app_id = '' ORDER BY segment`,
+  );
+  assert.deepEqual(
+    markers.map(({ segment }) => segment),
+    [segmentAt(shared), segmentAt(nowMs)],
+  );
+  const [after] = await sluice.rows<{ keys: string }>('SELECT toString(count()) AS keys FROM stored_keys');
+  assert.equal(Number(after?.keys) - Number(kept?.keys), 3, 'their keys stay');
+  const bytes = Buffer.from(
+    `["${retained}","${randomUUID()}","zombie",null,"ada","",null,{},1,"${segmentAt(own)}",1,"${(own / 1000).toFixed(3)}"]\n`,
+  );
+  const late = insertSegment(clickhouse, { table: 'events', number: segmentAt(own) }, bytes, 'token');
+  await assert.rejects(late, isRefusedSegment);
+  const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  const line = said.find(({ environment }) => environment === retained);
+  assert.deepEqual([line?.rows, line?.retainDays], [{ stored_events: 3 }, 30]);
+  assert.ok(said.some(({ partition }) => partition !== undefined));
+  assert.ok(!lines.join().includes('ada'));
+  // What is accepted now is stored as ever.
+  const answer = await post(sluice.baseUrl, paths.track, {
+    app_id: retained,
+    event: 'next',
+    identity: 'ada',
+  });
+  assert.ok(isAccepted(answer), answer.text);
+  await untilStored(sluice);
+  assert.ok((await storedRows()).includes(`e ${retained} next`));
+});
+
+test('waits for what is accepted and not stored: its user may have come back', async () => {
+  await emptyTables();
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  const old = { app_id: retained, identity: 'ada', user_id: null, name: 'plan' };
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [old]);
+  const worker = sluice.workers[0];
+  worker?.sigstop();
+  const sent = await post(sluice.baseUrl, paths.track, { app_id: retained, event: 'back', identity: 'ada' });
+  assert.ok(isAccepted(sent), sent.text);
+  const done = expireRows(context, nowMs);
+  const first = await Promise.race([done, new Promise((settle) => setTimeout(settle, 1_500, 'waits'))]);
+  assert.equal(first, 'waits');
+  assert.deepEqual(await storedRows(), [`p ${retained} plan`]);
+  worker?.sigcont();
+  assert.equal(await done, 'done');
+  await untilStored(sluice);
+  assert.deepEqual(await storedRows(), [`e ${retained} back`, `p ${retained} plan`].sort());
+  assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
+});
+
+test('keeps what identifies users while a deletion waits, which may have to find them by it', async () => {
+  await emptyTables();
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  const bob = { app_id: retained, identity: 'bob', name: 'old' };
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', [{ ...bob, user_id: 7 }]);
+  await storeAt(nowMs - 50 * dayMs, 'stored_events', [{ ...bob, user_id: null }]);
+  // No round takes a request that does not exist.
+  await redis.zadd(registryKeys.pendingDeletions, 1, 'nobody none');
+  assert.equal(await expireRows(context, nowMs), 'busy');
+  assert.deepEqual(await storedRows(), [`i ${retained} 7 bob`]);
+  await redis.zrem(registryKeys.pendingDeletions, 'nobody none');
+  assert.equal(await expireRows(context, nowMs), 'done');
+  assert.deepEqual(await storedRows(), []);
+});
+
+test('a worker looks some times a day, by the clock that is behind', async () => {
+  await emptyTables();
+  const [retained] = appIds;
+  const old = () =>
+    storeAt(Date.now() - 50 * dayMs, 'stored_events', [
+      { app_id: retained, identity: 'ada', user_id: null, name: 'old' },
+    ]);
+  await old();
+  await redis.del(registryKeys.retentionRun);
+  await expireRowsIfDue(context);
+  assert.deepEqual(await storedRows(), []);
+  await old();
+  await expireRowsIfDue(context);
+  assert.deepEqual(await storedRows(), [`e ${retained} old`], 'not yet again');
+  const leftMs = await redis.pttl(registryKeys.retentionRun);
+  assert.ok(leftMs > 0 && leftMs <= retention.runEveryMs);
+
+  const withClock = (ms: number) => ({
+    clickhouse,
+    redis: { time: async () => [ms / 1000, 0] } as unknown as Redis,
+  });
+  const nowMs = Math.floor(Date.now() / 1000) * 1000;
+  const [ahead, behind] = [nowMs + 400 * dayMs, nowMs - 400 * dayMs];
+  assert.ok((await earliestClock(withClock(ahead))) <= Date.now());
+  assert.equal(await earliestClock(withClock(behind)), behind);
+});
+
+test('retain-days is a number of days or none, on the command line and over HTTP', async () => {
+  const appId = await createEnvironment(sluice);
+  const set = async (value: string) =>
+    (await sluice.admin('environments', 'set', appId, '--retain-days', value)) as { retain_days?: number };
+  assert.equal((await set('1')).retain_days, 1);
+  assert.equal((await set(String(retention.daysMax))).retain_days, retention.daysMax);
+  for (const bad of ['0', '-1', '1.5', 'x', '', String(retention.daysMax + 1)])
+    await assert.rejects(set(bad), /retain_days must be none/);
+  const changed = await administer<{ retain_days?: number }>(sluice, 'PATCH', `/environments/${appId}`, {
+    retain_days: 7,
+  });
+  assert.equal(changed.retain_days, 7);
+  const other = (await sluice.admin('environments', 'set', appId, '--validation', 'lenient')) as {
+    retain_days?: number;
+  };
+  assert.equal(other.retain_days, 7, 'other settings leave it');
+  assert.equal((await set('none')).retain_days, undefined);
+});

@@ -1,0 +1,108 @@
+// Which test files run side by side, and which belong to the quick run. This is the only place that says it: a file
+// that is not named here runs beside two others.
+
+/** How many files run at most while one of the lane does, itself included. */
+export const filesAtOnce = { beside: 3, pair: 2, alone: 1 } as const;
+
+export type Lane = keyof typeof filesAtOnce;
+
+const lanes: Readonly<Record<Exclude<Lane, 'beside'>, readonly string[]>> = {
+  // Each keeps a core busy, with a browser or with load during faults. (The crash points do too, but they take minutes: they
+  // begin with the first files.)
+  pair: [
+    'bench-lost-event',
+    'chaos-rounds',
+    'client-browser',
+    'client-browser-hostile',
+    'client-browser-life',
+    'client-browser-page',
+    'client-browser-sending',
+    'demo',
+    'faults-clickhouse',
+    'faults-disk',
+    'faults-emptied-redis',
+    'faults-processes',
+    'faults-redis',
+    'faults-redis-contents',
+    'faults-redis-silence',
+    'faults-shards',
+    'faults-traces',
+    'packages',
+    'redis-cluster',
+    'visualizer-page',
+  ],
+  // What they find is a latency or a rate.
+  alone: ['bench-load', 'body-attacks', 'http-clients', 'http-fuzz'],
+};
+
+/** Without a deployment, and half a minute all together. */
+const quick: readonly string[] = [
+  'bench-compare',
+  'bench-histogram',
+  'bench-report',
+  'caller-address',
+  'chaos-checker',
+  'claim-window',
+  'client-faults',
+  'client-first-visit',
+  'client-hostile-page',
+  'client-life',
+  'client-mobile',
+  'client-mobile-pairing',
+  'client-mobile-storage',
+  'client-operations',
+  'client-sanitize',
+  'client-script',
+  'client-sending',
+  'client-types',
+  'client-web',
+  'commit-pause',
+  'commit-script',
+  'deletion-round-choice',
+  'deploy-compose',
+  'deploy-kubernetes',
+  'deploy-systemd',
+  'faults-checker',
+  'free-port',
+  'hot-histogram',
+  'imports',
+  'local-log',
+  'local-setup',
+  'local-unpack',
+  'plain-events',
+  'print',
+  'queues',
+  'request-faults',
+  'soak-tool',
+  'stamps',
+  'tcp-proxy',
+  'test-runner',
+  'tool-options',
+  'visualizer-pairings',
+  'zones',
+];
+
+export function laneOf(path: string): Lane {
+  const name = nameOf(path);
+  if (lanes.alone.includes(name)) return 'alone';
+  return lanes.pair.includes(name) ? 'pair' : 'beside';
+}
+
+/** How many seconds a file may take: several times what it takes on a quiet machine. */
+export function secondsMaxOf(path: string): number {
+  return nameOf(path) === 'chaos-crash-points' ? 3_600 : 900;
+}
+
+export function isQuick(path: string): boolean {
+  return quick.includes(nameOf(path));
+}
+
+/** All that are named here, for the test that they exist. */
+export function namedFiles(): string[] {
+  return [...lanes.pair, ...lanes.alone, ...quick];
+}
+
+/** Without folders and endings, so that a file keeps its lane when it moves. */
+export function nameOf(path: string): string {
+  return path.replace(/^.*\//, '').replace(/\.test\.[jt]s$/, '');
+}

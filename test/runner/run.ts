@@ -1,0 +1,120 @@
+// Runs test files, some of them side by side, and reports them as one run. `deploy/local/test.mjs` calls it.
+
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { laneOf, nameOf, secondsMaxOf } from './lanes.js';
+import { createReport } from './report.js';
+import { inOrder, nextFile, type Planned } from './schedule.js';
+import { type FileResult, removeDir, runFile } from './test-file.js';
+
+export { isQuick } from './lanes.js';
+
+const secondsOfUnknown = 60;
+const stillRunningEveryMs = 60_000;
+
+export type RunOptions = {
+  readonly root: string;
+  /** Compiled files, relative to the root. */
+  readonly files: readonly string[];
+  /** Records how long each file took, for the order of later runs. */
+  readonly record: boolean;
+  /** For tests of the runner itself. */
+  readonly secondsMax?: number;
+};
+
+/** Settles when all files and everything they started have ended, with the exit code: 0, 1, or 130 after a signal. */
+export async function runFiles(options: RunOptions): Promise<number> {
+  const { root, files } = options;
+  const dir = mkdtempSync(join(tmpdir(), 'sluice-tests-'));
+  // With the permissions of the system's own folder for temporary files: some tests start programs as another user.
+  chmodSync(dir, 0o755);
+  const interrupted = new AbortController();
+  const interrupt = () => interrupted.abort();
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  for (const signal of signals) process.on(signal, interrupt);
+  const report = createReport((text) => process.stdout.write(text));
+  const startedAt = performance.now();
+  const results: FileResult[] = [];
+  try {
+    await inLanes(planned(root, files), interrupted.signal, async ({ path }, number) => {
+      const result = await runFile(path, {
+        root,
+        dir: join(dir, String(number)),
+        secondsMax: options.secondsMax ?? secondsMaxOf(path),
+        stopping: interrupted.signal,
+      });
+      results.push(result);
+      report.add(result);
+    });
+  } finally {
+    for (const signal of signals) process.off(signal, interrupt);
+    removeDir(dir);
+  }
+  const well = await report.end((performance.now() - startedAt) / 1_000);
+  if (interrupted.signal.aborted) return 130;
+  if (well && options.record) record(root, results);
+  return well ? 0 : 1;
+}
+
+/**
+ * Starts each file as soon as it may run beside the others; settles when all have ended, or, after a stop, those that
+ * were running.
+ */
+async function inLanes(
+  files: readonly Planned[],
+  stopping: AbortSignal,
+  run: (file: Planned, number: number) => Promise<void>,
+): Promise<void> {
+  const waiting = inOrder(files);
+  const running = new Map<Planned, { readonly since: number; readonly ended: Promise<void> }>();
+  const progress = setInterval(() => printRunning(running), stillRunningEveryMs);
+  try {
+    for (let number = 1; ; ) {
+      const file = stopping.aborted ? undefined : nextFile(waiting, [...running.keys()]);
+      if (file !== undefined) {
+        waiting.splice(waiting.indexOf(file), 1);
+        const ended = run(file, number).finally(() => running.delete(file));
+        running.set(file, { since: performance.now(), ended });
+        number += 1;
+      } else if (running.size > 0) await Promise.race([...running.values()].map(({ ended }) => ended));
+      else return;
+    }
+  } finally {
+    clearInterval(progress);
+  }
+}
+
+function printRunning(running: ReadonlyMap<Planned, { readonly since: number }>): void {
+  const names = [...running].map(
+    ([{ path }, { since }]) => `${nameOf(path)} (${Math.round((performance.now() - since) / 1_000)} s)`,
+  );
+  process.stderr.write(`sluice: running ${names.join(', ')}\n`);
+}
+
+function planned(root: string, files: readonly string[]): Planned[] {
+  const seconds = readSeconds(root);
+  return files.map((path) => ({
+    path,
+    lane: laneOf(path),
+    seconds: seconds[nameOf(path)] ?? secondsOfUnknown,
+  }));
+}
+
+/** How long each file took when it was recorded, by name. */
+function readSeconds(root: string): Record<string, number> {
+  return JSON.parse(readFileSync(secondsFile(root), 'utf8')) as Record<string, number>;
+}
+
+function record(root: string, results: readonly FileResult[]): void {
+  const seconds = {
+    ...readSeconds(root),
+    ...Object.fromEntries(results.map((result) => [nameOf(result.path), Math.ceil(result.seconds)])),
+  };
+  const names = Object.keys(seconds).sort();
+  writeFileSync(secondsFile(root), `${JSON.stringify(seconds, names, 2)}\n`);
+}
+
+function secondsFile(root: string): string {
+  return join(root, 'test/runner/seconds.json');
+}

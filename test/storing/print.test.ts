@@ -1,0 +1,60 @@
+// Prints of records: what shows that a repeat says something else than the first record with its key.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { printOfRow, printWithoutTime } from '../../src/ingest/print.js';
+
+/** The print of a row that stands somewhere in a commit, under a number. */
+function printOf(row: string, number = 0, before = 0): number {
+  const bytes = Buffer.concat([
+    Buffer.alloc(before, 0x2c),
+    Buffer.from(`${row}${number}\n`),
+    Buffer.alloc(9),
+  ]);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  return printOfRow(view, before, bytes.length - 9);
+}
+
+const rowOf = (event: string, properties: object = {}, time: string | null = null) =>
+  `${JSON.stringify(['1', 'id', event, null, 'ada', '', time, properties]).slice(0, -1)},`;
+
+test('the print of a row is the same wherever the row stands in a commit, and never 0', () => {
+  fc.assert(
+    fc.property(fc.string(), fc.nat(9_999), fc.nat(9), (event, number, before) => {
+      const row = rowOf(event);
+      const print = printOf(row);
+      assert.ok(print >= 1 && print <= 255);
+      assert.equal(printOf(row, number, before), print);
+    }),
+  );
+});
+
+test('rows that differ anywhere have other prints, but for one in 255', () => {
+  const row = rowOf('Order Completed', { amount: '12.5', currency: 'EUR' });
+  const print = printOf(row);
+  let same = 0;
+  let tried = 0;
+  for (let at = 0; at < row.length; at += 1) {
+    for (let code = 0x30; code < 0x7b; code += 1) {
+      const other = row.slice(0, at) + String.fromCharCode(code) + row.slice(at + 1);
+      if (other === row || code === 0x2c || row[at] === ',') continue;
+      tried += 1;
+      if (printOf(other) === print) same += 1;
+    }
+  }
+  assert.ok(tried > 4_000 && same / tried < 2 / 255, `${same} of ${tried}`);
+  const swapped = rowOf('Order Completed', { currency: 'EUR', amount: '12.5' });
+  assert.notEqual(printOf(swapped), print);
+});
+
+test('the print of a message is the same for any time, though the same text stands elsewhere in it', () => {
+  const [one, two] = ['2026-03-01 12:30:00.250', '2026-03-01 12:30:07.001'];
+  const of = (time: string, event = 'Opened', properties = {}) =>
+    printWithoutTime(rowOf(event, properties, time), time);
+  assert.equal(of(one), of(two));
+  const quoted = `,"${one}",`;
+  assert.equal(of(one, quoted, { a: quoted }), of(two, quoted, { a: quoted }));
+  assert.notEqual(of(one, 'Opened', { at: one }), of(one, 'Opened', { at: two }));
+  assert.notEqual(of(one, 'Opened'), of(one, 'Closed'));
+});

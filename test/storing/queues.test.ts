@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { createLog } from '../../src/log.js';
+import { Worker } from '../../src/packages/bullmq.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { connectForQueue } from '../../src/redis/client.js';
+import { shardKeys } from '../../src/redis/keys.js';
+import { takeTurn } from '../../src/redis/turn.js';
+import {
+  hasTickedLately,
+  noteTick,
+  openQueue,
+  queueOptions,
+  storeJobOptions,
+  storeQueueName,
+  undoEffectsOfWrongClocks,
+} from '../../workers/queues.js';
+
+let server: RedisHandle;
+let redis: Redis;
+
+before(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url, { maxRetriesPerRequest: null });
+});
+
+after(async () => {
+  redis.disconnect();
+  await server.remove();
+});
+
+const hourMs = 3_600_000;
+
+test('a job that failed on a worker whose clock is hours ahead does not wait for hours', async () => {
+  const queue = openQueue(storeQueueName, 0, redis);
+  const realNow = Date.now;
+  let failures = 0;
+  const worker = new Worker(
+    storeQueueName,
+    async () => {
+      failures += 1;
+      Date.now = () => realNow() + hourMs;
+      throw new Error('as ClickHouse does');
+    },
+    { ...queueOptions(0, redis), settings: { backoffStrategy: () => 1_000 } },
+  );
+  try {
+    await queue.add('store', {}, { ...storeJobOptions, jobId: 'far' });
+    await until(async () => (await queue.getDelayedCount()) === 1, {
+      deadlineMs: 30_000,
+      what: 'the job is delayed',
+    });
+  } finally {
+    Date.now = realNow;
+    await worker.close();
+  }
+  assert.equal(failures, 1);
+  await queue.add('store', {}, { ...storeJobOptions, jobId: 'near', delay: 5_000 });
+  await undoEffectsOfWrongClocks(redis, queue, 5_000, Date.now());
+  assert.deepEqual(
+    (await queue.getWaiting()).map(({ id }) => id),
+    ['far'],
+  );
+  assert.deepEqual(
+    (await queue.getDelayed()).map(({ id }) => id),
+    ['near'],
+    'a wait of ours is kept',
+  );
+  await queue.close();
+});
+
+test('a killed worker’s job is given to another one although Redis’s clock was a day ahead meanwhile', async () => {
+  const queue = openQueue(storeQueueName, 1, redis);
+  const options = {
+    ...queueOptions(1, redis),
+    lockDuration: 5_000,
+    stalledInterval: 200,
+    maxStalledCount: 100,
+  };
+  const ran: string[] = [];
+  const killed = new Worker(storeQueueName, undefined, { ...options, autorun: false });
+  const survivor = new Worker(storeQueueName, async ({ id }) => void ran.push(String(id)), {
+    ...options,
+    autorun: false,
+  });
+  try {
+    await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
+    assert.equal((await killed.getNextJob('token'))?.id, 'held');
+    // As they are when the clock was a day ahead as they were set, and is right again.
+    assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
+    await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
+    await undoEffectsOfWrongClocks(redis, queue, 500, Date.now());
+    void survivor.run();
+    await until(() => ran.length > 0, { deadlineMs: 30_000, what: 'another worker runs the job' });
+    assert.deepEqual(ran, ['held']);
+  } finally {
+    await Promise.all([killed.close(true), survivor.close()]);
+    await queue.close();
+  }
+});
+
+test('a command of the queues settles even if its answer never comes', async () => {
+  const queueRedis = connectForQueue(
+    { redisUrl: server.url, redisCluster: false },
+    createLog('test', 'silent'),
+    // Long enough that the first command, which waits for the connection, is answered on a busy machine.
+    5_000,
+  );
+  await queueRedis.ping();
+  server.sigstop();
+  try {
+    const settled = queueRedis.ping().then(
+      () => 'answered',
+      () => 'given up',
+    );
+    assert.equal(await settled, 'given up');
+  } finally {
+    server.sigcont();
+    queueRedis.disconnect();
+  }
+});
+
+test('ticks and turns that were noted before the clock was set back by a day do not count for longer than others', async () => {
+  assert.equal(await hasTickedLately(redis, 0), false);
+  await noteTick(redis, 0);
+  assert.equal(await hasTickedLately(redis, 0), true);
+  assert.equal(await takeTurn(redis, 'turn', 4_000), true);
+  assert.equal(await takeTurn(redis, 'turn', 4_000), false);
+  for (const key of [shardKeys.ticked(0), 'turn']) await redis.pexpire(key, 24 * hourMs);
+  assert.equal(await hasTickedLately(redis, 0), false, 'so they are started again');
+  assert.equal(await takeTurn(redis, 'turn', 4_000), false);
+  assert.ok((await redis.pttl('turn')) <= 4_000, 'the next turn is not a day away');
+});

@@ -1,0 +1,854 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import {
+  type ClickHouseHandle,
+  type RedisHandle,
+  startClickHouse,
+  startRedis,
+} from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { loadDeployment } from '../../src/accounts/deployment.js';
+import { listFailed, retryFailed } from '../../src/admin/failed.js';
+import { type ClickHouseClient, classifyFault, connectClickHouse } from '../../src/clickhouse/client.js';
+import { migrate, readMigrations, renderSql } from '../../src/clickhouse/migrate.js';
+import { stampRows } from '../../src/clickhouse/stamps.js';
+import {
+  insertFailedRow,
+  insertSegment,
+  isRefusedSegment,
+  refuseSegments,
+  tokenOf,
+} from '../../src/clickhouse/store.js';
+import { columns, markerRows, stampTypes, storedTable } from '../../src/clickhouse/tables.js';
+import { readConfig } from '../../src/config.js';
+import { commits } from '../../src/contract/limits.js';
+import {
+  type ColumnType,
+  columnTypes,
+  currentVersionOf,
+  eventFields,
+  recordColumns,
+  type TableName,
+  tables,
+} from '../../src/contract/records.js';
+import { noCrash } from '../../src/crash-point.js';
+import { noEventId } from '../../src/ingest/event-id.js';
+import { createLog } from '../../src/log.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { readBacklog } from '../../src/redis/backlog.js';
+import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
+import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+
+const database = 'store_test';
+const log = createLog('test', 'silent');
+let redisServer: RedisHandle;
+let clickhouseServer: ClickHouseHandle;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+/** Between a worker of `gated` and ClickHouse. */
+let gate: ClickHouseGate;
+let gated: ClickHouseClient;
+
+before(async () => {
+  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
+  redis = new Redis(redisServer.url);
+  await migrate({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  gate = await startClickHouseGate(clickhouseServer.testerUrl);
+  gated = connectClickHouse({ url: gate.url, database });
+});
+
+after(async () => {
+  await gated?.close();
+  await gate?.close();
+  await clickhouse?.close();
+  redis?.disconnect();
+  await redisServer?.remove();
+  await clickhouseServer?.remove();
+});
+
+beforeEach(async () => {
+  await redis.flushall();
+  await loadShard(redis);
+  for (const table of tables) await run(`TRUNCATE TABLE ${storedTable(table)}`);
+  await run('TRUNCATE TABLE failed_events');
+  gate.pass();
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    await run(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS not_before_restore_of_shard_0`);
+  }
+});
+
+async function run(query: string): Promise<void> {
+  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
+}
+
+async function rowsOf(query: string): Promise<unknown[]> {
+  const result = await clickhouse.query({ query, format: 'JSONCompactEachRow' });
+  return result.json();
+}
+
+async function names(): Promise<unknown[]> {
+  return (await rowsOf('SELECT event FROM events ORDER BY segment, commit_number, row_number')).flat();
+}
+
+/** Seals what is open; settles with the segment that was opened last. */
+async function sealNewest(): Promise<Segment> {
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  return segmentOfMember(String(members.at(-1)));
+}
+
+/** Commits events of these names, seals them and returns their segment, its bytes and its rows. */
+async function sealedSegment(
+  ...events: string[]
+): Promise<{ segment: Segment; bytes: Buffer; rows: Buffer; name: { table: TableName; number: string } }> {
+  await commit(redis, [group(events.map((event) => eventRecord(event)))]);
+  const segment = await sealNewest();
+  const bytes = (await redis.getBuffer(shardKeys.segment(0, segment))) ?? Buffer.alloc(0);
+  return { segment, bytes, rows: stampRows(bytes).bytes, name: { table: 'events', number: segment.number } };
+}
+
+/** Makes ClickHouse know the segment's first token without having its rows, as a crash can. */
+async function burn(name: { table: TableName; number: string }, bytes: Buffer): Promise<void> {
+  const another = BigInt(name.number) + 1n;
+  const stranger = Buffer.from(`${markerRows.events},${another},0,"1795255200.123"]\n`);
+  await insertSegment(clickhouse, name, stranger, tokenOf(name, bytes, 0));
+}
+
+const store = (segment: Segment, fresh = false) =>
+  storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment, fresh);
+
+test('migrations make the tables that the description of records says', async () => {
+  for (const table of tables) {
+    const described = Object.entries(recordColumns[table]).map(([name, type]) => [
+      name,
+      columnTypes[type].clickhouse,
+    ]);
+    const found = await rowsOf(
+      `SELECT name, type FROM system.columns WHERE database = '${database}' AND table = '${storedTable(table)}' ORDER BY position`,
+    );
+    assert.deepEqual([...found].sort(), [...described, ...Object.entries(stampTypes)].sort(), table);
+  }
+});
+
+test('each text of an event is a field of it, with a length', () => {
+  for (const [name, type] of Object.entries(recordColumns.events)) {
+    if (type !== 'text' || name === 'app_id') continue;
+    const field: object | undefined = eventFields[name as keyof typeof eventFields];
+    assert.ok(field !== undefined && 'maxLength' in field, name);
+  }
+});
+
+test('stores a segment, proves it by its marker, and forgets it', async () => {
+  const { segment } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+  assert.equal(await redis.exists(shardKeys.segment(0, segment)), 0);
+  assert.equal(await store(segment), 'gone');
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('marker rows show in no view and no count', async () => {
+  const identity = { table: 2, row: `["1000000001","${noEventId}",7,"ada",`, claim: undefined };
+  const properties = {
+    table: 1,
+    row: `["1000000001","${noEventId}",null,"ada",{"email":"ada@example.com"},`,
+    claim: undefined,
+  };
+  const others = tables.slice(3).map((table, i) => {
+    const values = Object.entries(recordColumns[table]).map(([name, type]) =>
+      name === 'app_id' ? '"1000000001"' : columnTypes[type].empty,
+    );
+    return { table: 3 + i, row: `[${values.join(',')},`, claim: undefined };
+  });
+  await commit(redis, [group([eventRecord('a'), identity, properties, ...others])]);
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  for (const member of members) assert.equal(await store(segmentOfMember(member)), 'stored');
+  for (const table of tables) {
+    assert.deepEqual(await rowsOf(`SELECT count(), countIf(app_id = '') FROM ${table}`), [[1, 0]]);
+    assert.deepEqual(await rowsOf(`SELECT count() FROM ${storedTable(table)}`), [[2]]);
+  }
+  assert.deepEqual(await rowsOf('SELECT identity, user_ids, email FROM users'), [
+    ['ada', [7], 'ada@example.com'],
+  ]);
+  assert.deepEqual(await rowsOf("SELECT identity, user_properties['email'] FROM user_events"), [
+    ['ada', 'ada@example.com'],
+  ]);
+});
+
+test('finds a segment stored whose insert was never confirmed, and inserts nothing', async () => {
+  const { segment, rows, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, rows, 'a token that nobody knows');
+  assert.equal(await store(segment), 'found');
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('the first try of a young segment, which does not look before its insert, stores nothing twice either', async () => {
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
+  assert.equal(await store(segment, true), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+
+  const second = await sealedSegment('c');
+  await burn(second.name, second.bytes);
+  assert.equal(await store(second.segment, true), 'stored');
+  assert.deepEqual(await names(), ['a', 'b', 'c'], 'nor does it lose what lies under a burnt token');
+});
+
+test('only the first try of a segment that is not overdue may spare the look before its insert', () => {
+  const openedMs = 1_700_000_000_000;
+  const segment: Segment = { table: 'events', number: String(openedMs * 1000) };
+  const isFreshAt = (nowMs: number, triesStarted = 1) =>
+    maySkipMarkerCheck(segment, triesStarted, nowMs, 200);
+  const overdueMs = openedMs + 200 + commits.overdueSegmentMsMax;
+  assert.equal(isFreshAt(openedMs), true);
+  assert.equal(isFreshAt(overdueMs - 1), true);
+  assert.equal(isFreshAt(overdueMs), false);
+  assert.equal(isFreshAt(openedMs - 1), false, 'by a clock that is behind');
+  assert.equal(isFreshAt(openedMs, 2), false);
+});
+
+test('two workers with the same segment at once store it once', async () => {
+  for (let round = 0; round < 6; round++) {
+    const { segment } = await sealedSegment(`a${round}`, `b${round}`);
+    const fresh = round % 2 === 0;
+    const results = await Promise.allSettled([
+      store(segment, fresh),
+      store(segment, fresh),
+      store(segment, fresh),
+    ]);
+    assert.ok(results.some(({ status }) => status === 'fulfilled'));
+    if ((await redis.zcard(shardKeys.segments(0))) > 0) await store(segment);
+  }
+  assert.equal((await names()).length, 12);
+});
+
+test('goes on to the next token when ClickHouse knows a token but not its rows', async () => {
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
+  await burn(name, bytes);
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), [], 'the burnt token swallows the rows without a word');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a', 'b']);
+  assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'forgotten with its segment');
+});
+
+test('takes no token for burnt while an insert of the segment is running', async () => {
+  const { segment, bytes, name } = await sealedSegment('a');
+  await burn(name, bytes);
+  const running = clickhouse.command({
+    query: "INSERT INTO FUNCTION null('x UInt8') SELECT sleepEachRow(0.25) FROM numbers(1000)",
+    clickhouse_settings: { log_comment: `store events ${segment.number}`, max_block_size: '1' },
+  });
+  await until(
+    async () =>
+      (await rowsOf("SELECT 1 FROM system.processes WHERE Settings['log_comment'] LIKE 'store events%'"))
+        .length > 0,
+    { deadlineMs: 20_000, what: 'the insert is running' },
+  );
+  await assert.rejects(store(segment), /another insert of this segment is running/);
+  assert.deepEqual(await names(), []);
+  const killed = assert.rejects(running);
+  await run("KILL QUERY WHERE Settings['log_comment'] LIKE 'store events%' SYNC");
+  await killed;
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['a']);
+});
+
+test('a worker that wakes up after the segment was stored and its users deleted brings nothing back', async () => {
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' AND identity = 'ada'");
+  assert.deepEqual(await names(), []);
+  // What the stopped worker had decided to do before: its insert, with its token.
+  await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), []);
+});
+
+test('without its marker row a part that was emptied would let the same insert back in', async () => {
+  const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
+  assert.equal(await store(segment), 'stored');
+  await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' OR app_id = ''");
+  await until(
+    async () => {
+      await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
+      return (await names()).length > 0;
+    },
+    { deadlineMs: 30_000, what: 'the token of the emptied part is erased', everyMs: 200 },
+  );
+  assert.deepEqual(await names(), ['a', 'b'], 'this is what the marker row prevents');
+});
+
+test('a token lets the same bytes in once, and other bytes have another token', async () => {
+  const { bytes, rows, name } = await sealedSegment('a', 'b');
+  const other = Buffer.concat([bytes, Buffer.from(bytes.subarray(bytes.lastIndexOf('\n[') + 1))]);
+  assert.notEqual(tokenOf(name, other, 0), tokenOf(name, bytes, 0));
+  for (let i = 0; i < 3; i++) await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
+  assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('puts rows that ClickHouse refuses into failed_events and stores the others', async () => {
+  const records = Array.from({ length: 500 }, (_, i) => eventRecord(`e${i}`));
+  const poison = (at: number, row: string) => records.splice(at, 1, { table: 0, row, claim: undefined });
+  poison(123, '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},');
+  poison(377, '["1000000001","00000000000000000000000000000002","bad",null,"eve","","no time",{},');
+  await commit(redis, [group(records)]);
+  const members = (await runScript(
+    redis,
+    scripts.seal,
+    [shardKeys.state(0), shardKeys.segments(0)],
+    [epoch, 0, 100, ...tables],
+  )) as string[];
+  assert.equal(await store(segmentOfMember(String(members[0]))), 'stored');
+  const stored = await names();
+  assert.equal(stored.length, 498);
+  assert.ok(!stored.includes('bad'));
+  const failed = await rowsOf(
+    "SELECT line, app_id, identity, error_code > 0, length(error) > 0 FROM failed_events WHERE table_name != '' ORDER BY line",
+  );
+  assert.deepEqual(failed, [
+    [124, '1000000001', '', 1, 1],
+    [378, '1000000001', 'eve', 1, 1],
+  ]);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+});
+
+test('the rows that stay when others are taken out keep the stamps of their commits', async () => {
+  const bad = {
+    table: 0,
+    row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
+    claim: undefined,
+  };
+  await commit(redis, [group([eventRecord('a'), bad]), group([eventRecord('b')])]);
+  await commit(redis, [group([bad])]);
+  await commit(redis, [group([bad, eventRecord('c')])]);
+  const { segment } = await sealedSegment('d');
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await rowsOf('SELECT event, commit_number, row_number FROM events ORDER BY event'), [
+    ['a', 1, 0],
+    ['b', 1, 2],
+    ['c', 3, 1],
+    ['d', 4, 0],
+  ]);
+  assert.deepEqual(await rowsOf("SELECT line FROM failed_events WHERE table_name != '' ORDER BY line"), [
+    [2],
+    [4],
+    [5],
+  ]);
+  const failed = await rowsOf("SELECT row FROM failed_events WHERE table_name != '' AND line = 4");
+  assert.match(String(failed), new RegExp(`,0,${segment.number},2,"[0-9.]+"\\]\n$`), 'kept with its stamps');
+});
+
+test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
+  const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;
+  const bad = mended.replace('"mended",null', '"bad",-1').replace(',7,"', ',8,"');
+  const failed = [mended, bad].map((row, line) => ({
+    table_name: 'events',
+    segment: '1795255200123456',
+    line,
+    app_id: '1000000001',
+    user_id: null,
+    identity: 'ada',
+    row,
+    error_code: 1,
+    error: 'x',
+  }));
+  await clickhouse.insert({
+    table: 'failed_events',
+    values: failed,
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  const context = { redis, clickhouse, config, log };
+  assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
+  assert.deepEqual(await retryFailed(context), { retried: 0, left: 1 }, 'what is still bad stays');
+  assert.deepEqual(await rowsOf('SELECT event, segment, commit_number FROM events'), [
+    ['mended', 1795255200123456, 7],
+  ]);
+  // As if the first retry had been cut off before it removed the row.
+  await clickhouse.insert({
+    table: 'failed_events',
+    values: failed.slice(0, 1),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
+  assert.deepEqual(await names(), ['mended']);
+});
+
+/** A row of the table events that ClickHouse refuses for its data. */
+const badRecord = {
+  table: 0,
+  row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
+  claim: undefined,
+};
+
+test('forgets a segment of which ClickHouse refuses every row, and leaves nothing of it in Redis', async () => {
+  await commit(redis, [group([badRecord])]);
+  const [member = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const segment = segmentOfMember(member);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await rowsOf("SELECT line FROM failed_events WHERE table_name != ''"), [[1]]);
+  const backlog = await readBacklog(redis, 0);
+  assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
+  const left = [shardKeys.segment(0, segment), shardKeys.segmentRows(0)];
+  assert.equal(await redis.exists(...left), 0);
+});
+
+/** Commits an event and one that ClickHouse refuses, and returns their segment. */
+async function segmentWithBadRow(): Promise<Segment> {
+  await commit(redis, [group([eventRecord('a'), badRecord])]);
+  return (await sealedSegment('b')).segment;
+}
+
+const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_name != '' ORDER BY line");
+
+/** A worker behind the gate stores the segment, and is held at a statement; settles with what comes of it. */
+async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
+  gate.hold(({ sql }) => statement.test(sql));
+  const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  return { result };
+}
+
+test('keeps a failed row of every table under its user, so that a deletion finds it', async () => {
+  const user: Readonly<Record<string, string>> = {
+    app_id: '"1000000001"',
+    user_id: '4503599627370496',
+    identity: '"eve@example.com"',
+  };
+  for (const table of tables) {
+    const described = Object.entries(recordColumns[table]);
+    const values = described.map(([name, type]) => user[name] ?? columnTypes[type].empty);
+    // A value too many stands where the number of the row is expected.
+    const lines = [...values, '"no number"'];
+    const record = { table: tables.indexOf(table), row: `[${lines.join(',')},`, claim: undefined };
+    await commit(redis, [group([record])]);
+    assert.equal(await store(await sealNewest()), 'stored', table);
+    assert.deepEqual(
+      await rowsOf(
+        `SELECT toString(user_id), identity FROM failed_events WHERE table_name = '${currentVersionOf(table)}' AND line = 1`,
+      ),
+      [['4503599627370496', 'eve@example.com']],
+      table,
+    );
+  }
+});
+
+/** Deletes every user's failed rows, as a deletion does; settles when nothing of a part that got empty is left. */
+async function deleteFailedRows(): Promise<void> {
+  await run("ALTER TABLE failed_events DELETE WHERE app_id IN ('1000000001')");
+  const emptied = `SELECT 1 FROM system.parts WHERE database = '${database}' AND table = 'failed_events' AND active AND rows = 0`;
+  await until(async () => (await rowsOf(emptied)).length === 0, {
+    deadlineMs: 30_000,
+    what: 'parts that got empty are gone',
+  });
+}
+
+test('a worker that stood still before it looked for failed rows brings none back after a deletion', async () => {
+  const segment = await segmentWithBadRow();
+  const { result } = await storeHeldAt(segment, /FROM failed_events/);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await failedLines(), [[2]]);
+  await deleteFailedRows();
+  gate.release();
+  assert.equal(await result, 'gone');
+  assert.deepEqual(await failedLines(), []);
+});
+
+test('an insert of failed rows that arrives after a deletion brings none back, and bears the name of its segment', async () => {
+  const segment = await segmentWithBadRow();
+  const { result } = await storeHeldAt(segment, /^INSERT INTO failed_events/);
+  assert.equal(gate.held[0]?.parameters.get('log_comment'), `store events ${segment.number}`);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await failedLines(), [[2]]);
+  await deleteFailedRows();
+  gate.release();
+  assert.equal(await result, 'gone');
+  assert.deepEqual(await failedLines(), []);
+});
+
+test('keeps no failed rows of a segment that Redis has no more, also when ClickHouse has forgotten them whole', async () => {
+  const segment = await segmentWithBadRow();
+  const { result } = await storeHeldAt(segment, /FROM failed_events/);
+  assert.equal(await store(segment), 'stored');
+  await run('TRUNCATE TABLE failed_events');
+  gate.release();
+  assert.equal(await result, 'gone');
+  assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[0]]);
+});
+
+test('keeps failed rows under the next token when ClickHouse knows their token but not the rows', async () => {
+  const segment = await segmentWithBadRow();
+  gate.pretend(
+    ({ sql, parameters }) =>
+      sql.startsWith('INSERT INTO failed_events') &&
+      (parameters.get('insert_deduplication_token') ?? '').endsWith(' 0'),
+  );
+  const result = await storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
+  assert.equal(result, 'stored');
+  assert.equal(gate.faked.length, 1);
+  assert.deepEqual(await failedLines(), [[2]]);
+});
+
+test('two workers at once keep a failed row once, and its marker is neither shown nor sent again', async () => {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  await loadShard(redis);
+  const segment = await segmentWithBadRow();
+  await Promise.allSettled([store(segment), store(segment), store(segment)]);
+  if ((await redis.zcard(shardKeys.segments(0))) > 0) await store(segment);
+  assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[2]]);
+  assert.deepEqual(
+    (await listFailed(clickhouse, 10)).map((row) => (row as { line: number }).line),
+    [2],
+  );
+  assert.deepEqual(await failedLines(), [[2]]);
+});
+
+/** Values as JSON for columns of each type; the first is a usual one, and the first few are tried in every column. */
+const oddValues: Readonly<Record<ColumnType, readonly string[]>> = {
+  text: [
+    '"ada"',
+    'null',
+    '"\\u0000"',
+    '""',
+    '"\u00fc\u{1f600}"',
+    '"\\ud83d\\ude00"',
+    '"\\ud800"',
+    'true',
+    'false',
+    '1',
+    '12.50',
+    '1e400',
+    '"null"',
+    '"\'\\\\\\"\\n\\t"',
+    '"{a:String} ? \\\\N"',
+    '[1]',
+    '{"a":1}',
+  ],
+  event_id: [
+    '"00000000000000000000000000000009"',
+    '"00000000-0000-0000-0000-000000000009"',
+    'null',
+    '""',
+    '"x"',
+    '9',
+  ],
+  user_id: ['7', '0', 'null', '"7"', '18446744073709551615', '-1', '""', '7.0'],
+  optional_user_id: [
+    'null',
+    '7',
+    '"7"',
+    '-1',
+    '0',
+    '18446744073709551615',
+    '18446744073709551616',
+    '""',
+    '1.5',
+    'true',
+    '"null"',
+  ],
+  time: [
+    'null',
+    '"1795255200.123"',
+    '"1795255200"',
+    '1795255200.123',
+    '1795255200',
+    '0',
+    '-1',
+    '""',
+    '"2026-11-21 10:00:00.123"',
+    '"2026-11-21T10:00:00.123Z"',
+    '"no time"',
+    '"1.123456789"',
+  ],
+  properties: [
+    '{}',
+    '{"a":null,"b":[1]}',
+    '{"a":1.10}',
+    'null',
+    '{"a":1}',
+    '{"a":"1","a":"2"}',
+    '{"a":null}',
+    '{"a":true,"b":1.50,"c":-0}',
+    '{"a":123456789012345678901234567890}',
+    '{"a":{"b":[1,"x",null]}}',
+    '{"a":[]}',
+    '{"":""}',
+    '{"\'":"\\u0000\\\\"}',
+    '[]',
+    '"{}"',
+  ],
+};
+const triedEverywhere = 4;
+
+/** The first column of each type, in which all odd values of the type are tried. */
+const firstOfType = new Map<ColumnType, string>();
+for (const table of tables) {
+  for (const [column, type] of Object.entries(recordColumns[table])) {
+    if (column !== 'app_id' && !firstOfType.has(type)) firstOfType.set(type, `${table} ${column}`);
+  }
+}
+
+/** Rows of a table, each with at most one odd value, in their order. */
+function oddRows(table: TableName): string[] {
+  const described = Object.entries(recordColumns[table]);
+  const usual = described.map(([, type]) => oddValues[type][0] as string);
+  const rows = described.flatMap(([column, type], i) => {
+    const isFirst = firstOfType.get(type) === `${table} ${column}`;
+    const values = isFirst ? oddValues[type] : oddValues[type].slice(0, triedEverywhere);
+    return values.map((value) => usual.with(i, value));
+  });
+  return rows.map((row, i) => `[${row.join(',')},${i},1795255200123456,${i},"1795255200.${100 + i}"]\n`);
+}
+
+const everything = async () =>
+  Promise.all(tables.map((table) => rowsOf(`SELECT * FROM ${storedTable(table)} ORDER BY commit_number`)));
+
+test('a failed row of a version whose messages had no ids is stored when it is sent again', async () => {
+  const row = `["1000000001",7,"",{"plan":"old"},0,1795255200123456,0,"1795255200.100"]\n`;
+  const failed = failedRow(row, 0, 'user_properties');
+  await insertFailed([failed]);
+  await insertFailedRow(clickhouse, failed, 0);
+  assert.deepEqual(await rowsOf("SELECT user_id, properties['plan'] FROM user_properties"), [[7, 'old']]);
+});
+
+test('a retry stores exactly what the bytes of a row would store, whatever they are', async (context) => {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  let refused = 0;
+  for (const table of tables) {
+    for (const [i, row] of oddRows(table).entries()) {
+      const name = { table, number: `${i}` };
+      await insertSegment(clickhouse, name, Buffer.from(row), `sent ${table} ${i}`, true).catch(
+        (error: unknown) => {
+          assert.equal(classifyFault(error), 'poison', row);
+          refused += 1;
+        },
+      );
+    }
+  }
+  const sent = await everything();
+  for (const table of tables) await run(`TRUNCATE TABLE ${storedTable(table)}`);
+  const values = tables.flatMap((table) => oddRows(table).map((row, line) => failedRow(row, line, table)));
+  await insertFailed(values);
+  for (const value of values) {
+    await insertFailedRow(clickhouse, value, 0).catch((error: unknown) => {
+      assert.equal(classifyFault(error), 'poison', value.row);
+      refused -= 1;
+    });
+  }
+  assert.deepEqual(await everything(), sent);
+  assert.equal(refused, 0);
+  context.diagnostic(`${values.length} rows, ${sent.flat().length} of them stored either way`);
+});
+
+function failedRow(row: string, line: number, table_name: TableName = 'events') {
+  return {
+    table_name,
+    segment: '1795255200123456',
+    line,
+    app_id: '1000000001',
+    identity: 'ada',
+    row,
+  };
+}
+
+// As from before: loading the deployment once more is a restore, after which others are refused.
+const insertFailed = (values: readonly object[]) =>
+  clickhouse.insert({
+    table: 'failed_events',
+    values,
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0, log_comment: 'store asked test' },
+  });
+
+function retryContext(through: ClickHouseClient = clickhouse) {
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  return { redis, clickhouse: through, config, log };
+}
+
+/** Two failed rows that ClickHouse would take by now. */
+async function failedRowsToRetry(): Promise<void> {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  const rowOf = (line: number) =>
+    `["1000000001","0000000000000000000000000000000${line}","mended",null,"ada","",null,{},0,1795255200123456,${line},"1795255200.123"]\n`;
+  await insertFailed([1, 2].map((line) => failedRow(rowOf(line), line)));
+}
+
+test('a retry whose insert arrives when the row is deleted stores nothing', async () => {
+  await failedRowsToRetry();
+  gate.hold(({ sql }) => sql.startsWith('INSERT INTO stored_events'));
+  const retried = retryFailed(retryContext(gated));
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry sends a row' });
+  await deleteFailedRows();
+  gate.release();
+  assert.deepEqual(await retried, { retried: 0, left: 2 });
+  assert.deepEqual(await names(), []);
+});
+
+test('a retry that has lost its lock sends no further row, and leaves the lock to whoever has it', async () => {
+  await failedRowsToRetry();
+  gate.hold(({ sql }) => sql.includes('AS rows FROM stored_events'));
+  const retried = retryFailed(retryContext(gated));
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry looks for its first row' });
+  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 5_000);
+  gate.release();
+  await assert.rejects(retried, /has taken over the failed rows/);
+  assert.deepEqual((await names()).length, 1);
+  assert.equal(await redis.get(registryKeys.failedRowsLock), 'round another');
+  const leftMs = await redis.pttl(registryKeys.failedRowsLock);
+  assert.ok(leftMs <= 5_000, `the lock of another lasts ${leftMs} ms`);
+});
+
+/** What happens to Redis between a worker's reading of a segment and its statement, and what is to come of it. */
+const restores = [
+  { what: 'Redis has it no more', isOutstanding: false, result: 'gone' },
+  { what: 'Redis still has it outstanding', isOutstanding: true, result: 'stored' },
+] as const;
+
+/** Stores a segment, with a restore while its worker is about to send a statement. */
+async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
+  gate.hold(({ sql }) => sql.startsWith(statement));
+  const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
+  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  if (!isOutstanding) await redis.flushall();
+  await refuseSegments(clickhouse, 0, segment.number);
+  gate.release();
+  return stored;
+}
+
+for (const { what, isOutstanding, result } of restores) {
+  test(`a segment that was read before a restore is ${result} when ${what}`, async () => {
+    const { segment } = await sealedSegment('a', 'b');
+    const insert = 'INSERT INTO stored_events';
+    assert.equal(await storeOverRestore(segment, insert, isOutstanding), result);
+    assert.deepEqual(await names(), isOutstanding ? ['a', 'b'] : []);
+    assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
+  });
+
+  test(`rows that ClickHouse refuses, of a segment read before a restore, are ${result} when ${what}`, async () => {
+    await commit(redis, [group([eventRecord('a'), badRecord])]);
+    const { segment } = await sealedSegment('b');
+    const insert = 'INSERT INTO failed_events';
+    assert.equal(await storeOverRestore(segment, insert, isOutstanding), result);
+    assert.deepEqual(await names(), isOutstanding ? ['a', 'b'] : []);
+    assert.deepEqual(
+      await rowsOf("SELECT line FROM failed_events WHERE table_name != ''"),
+      isOutstanding ? [[2]] : [],
+    );
+  });
+}
+
+/** Inserts a segment with nothing but its marker row, as a worker does that has not asked Redis again. */
+async function insertMarker(number: bigint): Promise<void> {
+  const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
+  await insertSegment(clickhouse, { table: 'events', number: String(number) }, rows, `token of ${number}`);
+}
+
+test('a restore refuses segments of its own shard up to its number, and a later one replaces it', async () => {
+  const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
+  await refuseSegments(clickhouse, 0, String(number));
+  await assert.rejects(insertMarker(number), isRefusedSegment);
+  await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
+  await insertMarker(number + 64n);
+  await insertMarker(number - 1n);
+  await insertMarker(number - 64n + 1n);
+
+  await refuseSegments(clickhouse, 0, String(number + 128n));
+  await assert.rejects(insertMarker(number + 128n), isRefusedSegment);
+  await insertMarker(number + 192n);
+  await refuseSegments(clickhouse, 0, String(number - 64n));
+  await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
+  await insertMarker(number);
+  await refuseSegments(clickhouse, 0, String(number - 64n));
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    const [[created]] = (await rowsOf(`SHOW CREATE TABLE ${table}`)) as [[string]];
+    assert.equal(created.split('not_before_restore').length - 1, 1, `${table} has one constraint a shard`);
+  }
+});
+
+test('a row that failed before a restore can still be retried after it', async () => {
+  const { deployment } = await loadDeployment({
+    redis,
+    clickhouse,
+    shards: 1,
+    claimBytesMax: 1e6,
+    crash: noCrash,
+  });
+  await commit(redis, [group([badRecord])], { epoch: deployment.epoch });
+  const [member = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const segment = segmentOfMember(member);
+  assert.equal(await store(segment), 'stored');
+  await refuseSegments(clickhouse, 0, segment.number);
+  const mended = `replaceOne(row, '"bad",-1', '"mended",7')`;
+  await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
+  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
+  assert.deepEqual(await rowsOf('SELECT event, user_id FROM events'), [['mended', 7]]);
+});
+
+test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {
+  const { segment } = await sealedSegment('a', 'b');
+  await run('RENAME TABLE stored_events TO stored_events_kept');
+  await run('CREATE TABLE stored_events AS stored_events_kept ENGINE = Null');
+  await run('ALTER TABLE stored_events MODIFY COLUMN app_id UInt64');
+  try {
+    await assert.rejects(store(segment));
+    assert.deepEqual(await rowsOf('SELECT count() FROM failed_events'), [[0]]);
+    assert.equal(await redis.exists(shardKeys.segment(0, segment)), 1);
+  } finally {
+    await run('DROP TABLE stored_events SYNC');
+    await run('RENAME TABLE stored_events_kept TO stored_events');
+  }
+  assert.equal(await store(segment), 'stored');
+});
+
+test('migrations can be run again, and refuse edited and newer ones', async () => {
+  const options = { url: clickhouseServer.testerUrl, database };
+  assert.deepEqual(await migrate(options), []);
+  const migrations = readMigrations();
+  const edited = migrations.map((migration, i) =>
+    i === 2 ? { ...migration, checksum: 'other' } : migration,
+  );
+  await assert.rejects(migrate(options, edited), /0003_create_stored_user_identities was edited/);
+  await assert.rejects(migrate(options, migrations.slice(0, -1)), /of a newer version/);
+});
+
+test('the columns of the encoders are those of the tables', async () => {
+  for (const table of tables) {
+    const stored = await rowsOf(
+      `SELECT name FROM system.columns WHERE database = '${database}' AND table = '${storedTable(table)}' ORDER BY position`,
+    );
+    assert.deepEqual(stored.flat(), [...columns[table]]);
+  }
+});
+
+test('with a cluster every migration is replicated and the engine parses it', async () => {
+  for (const { name, sql } of readMigrations()) {
+    const rendered = renderSql(sql, 'main');
+    assert.match(rendered, /ON CLUSTER main/, name);
+    assert.doesNotMatch(rendered, /\{\{/, name);
+    if (/CREATE TABLE/.test(rendered)) assert.match(rendered, /ENGINE = Replicated\w*MergeTree\('/, name);
+    const statement = rendered.replace(/^(?:--.*\n)+/, '');
+    const parsed = await clickhouse.query({ query: `EXPLAIN AST ${statement}`, format: 'TabSeparated' });
+    assert.match(await parsed.text(), /Create|Alter/, name);
+  }
+});

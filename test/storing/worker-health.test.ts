@@ -1,0 +1,110 @@
+// What a worker reports over HTTP to the probes of a container and to the scraper of metrics.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { freePort } from '../../harness/free-port.js';
+import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { track } from '../../harness/track.js';
+import { until } from '../../harness/wait.js';
+
+let sluice: SluiceHandle;
+let worker: Child;
+let url: string;
+
+before(async () => {
+  sluice = await startSluice({ workers: 0 });
+  const port = await freePort();
+  url = `http://127.0.0.1:${port}`;
+  worker = await sluice.addWorker({ WORKER_ADMIN_PORT: String(port) });
+  await until(async () => (await get('/health/ready')).status === 200, {
+    deadlineMs: 60_000,
+    what: 'the worker is ready',
+  });
+});
+
+after(() => sluice?.stop());
+
+async function get(path: string, from = url): Promise<{ status: number; text: string }> {
+  const reply = await fetch(`${from}${path}`, { signal: AbortSignal.timeout(15_000) });
+  return { status: reply.status, text: await reply.text() };
+}
+
+test('shows its own metrics, which the API process then leaves out', async () => {
+  await track(sluice.baseUrl, { body: { app_id: sluice.appId, event: 'Told', identity: 'ada' } });
+  await until(
+    async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
+    {
+      deadlineMs: 30_000,
+      what: 'the worker tells of the row that it stored',
+    },
+  );
+  // By the time that a worker without a port has left its metrics, so would this one have.
+  const sharing = await sluice.addWorker();
+  const shared = /^sluice_rows_quarantined_total\{table="events"\} 0$/m;
+  await until(async () => shared.test((await get('/metrics', sluice.adminUrl)).text), {
+    deadlineMs: 60_000,
+    what: 'the API process tells the metrics of the worker without a port',
+  });
+  const { text } = await get('/metrics', sluice.adminUrl);
+  assert.match(text, /^sluice_records_accepted_total\{endpoint="track"\} 1$/m);
+  assert.doesNotMatch(text, /^sluice_insert_rows_total\{/m);
+  await sharing.stop();
+});
+
+test('counts quarantined rows of every table from 0', async () => {
+  const { text } = await get('/metrics');
+  for (const table of ['events', 'user_properties', 'user_identities']) {
+    assert.match(text, new RegExp(`^sluice_rows_quarantined_total\\{table="${table}"\\} 0$`, 'm'));
+  }
+});
+
+test('answers other paths with 404 and other methods with 405', async () => {
+  assert.equal((await get('/admin/v1/accounts')).status, 404);
+  assert.equal((await fetch(`${url}/metrics`, { method: 'POST' })).status, 405);
+});
+
+test('is not ready, but live, while Redis is away', async () => {
+  await sluice.redis.stop();
+  await until(async () => (await get('/health/ready')).status === 503, {
+    deadlineMs: 30_000,
+    what: 'the worker is not ready',
+  });
+  assert.equal((await get('/health/ready')).text, '{"ready":false,"missing":["redis"]}');
+  assert.equal((await get('/health/live')).status, 200);
+  await sluice.redis.restart();
+  await until(async () => (await get('/health/ready')).status === 200, {
+    deadlineMs: 30_000,
+    what: 'the worker is ready again',
+  });
+});
+
+test('is live, but not ready, while the state is not loaded', async () => {
+  const port = await freePort();
+  // Another database number is another, empty Redis.
+  const waiting = await sluice.addWorker({
+    WORKER_ADMIN_PORT: String(port),
+    REDIS_URL: `${sluice.redisUrl}/9`,
+  });
+  const other = `http://127.0.0.1:${port}`;
+  await until(async () => (await get('/health/ready', other)).text.includes('"state:'), {
+    deadlineMs: 60_000,
+    what: 'it says that the state is missing',
+  });
+  assert.equal((await get('/health/ready', other)).status, 503);
+  assert.equal((await get('/health/live', other)).status, 200);
+  assert.equal((await waiting.sigterm()).code, 0);
+});
+
+test('names the variable when its port is taken', async () => {
+  const refusal = async () => {
+    const worker = await sluice.addWorker({ WORKER_ADMIN_PORT: new URL(url).port });
+    await worker.exited;
+    return worker.output();
+  };
+  const output = await refusal().catch((error: Error) => error.message);
+  assert.match(output, /^sluice: WORKER_ADMIN_PORT: cannot listen on 127\.0\.0\.1:\d+; is it in use\?$/m);
+});
+
+test('ends with code 0 when it is asked to', async () => {
+  assert.deepEqual(await worker.sigterm(), { code: 0, signal: null });
+});

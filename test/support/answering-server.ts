@@ -1,0 +1,60 @@
+// Stands in for the service in tests of what is sent, when, and after which answer: it keeps the requests and answers as
+// the test says.
+
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { gunzipSync } from 'node:zlib';
+
+export type Arrived = {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  /** Of its JSON. */
+  readonly body: {
+    readonly app_id?: string;
+    readonly events?: readonly { readonly [field: string]: unknown }[];
+    readonly users?: readonly { readonly [field: string]: unknown }[];
+  };
+  readonly atMs: number;
+};
+
+export type ToAnswer = {
+  readonly status: number;
+  readonly body?: object | string;
+  readonly headers?: Readonly<Record<string, string>>;
+};
+
+export type AnsweringServer = {
+  readonly baseUrl: string;
+  readonly arrived: Arrived[];
+  /** Called for each whole request; answers 200 `{}` by default. */
+  answer: (request: Arrived) => ToAnswer | Promise<ToAnswer>;
+  close(): void;
+};
+
+export async function startAnsweringServer(): Promise<AnsweringServer> {
+  const arrived: Arrived[] = [];
+  const server = createServer((request, reply) => {
+    const pieces: Buffer[] = [];
+    request.on('data', (piece: Buffer) => pieces.push(piece));
+    request.once('end', async () => {
+      const { url = '', headers } = request;
+      const bytes = Buffer.concat(pieces);
+      const text = headers['content-encoding'] === 'gzip' ? gunzipSync(bytes) : bytes;
+      const one = { path: url, headers, body: JSON.parse(text.toString() || '{}'), atMs: performance.now() };
+      arrived.push(one);
+      const { status, body = {}, headers: more = {} } = await handle.answer(one);
+      reply.writeHead(status, more).end(typeof body === 'string' ? body : JSON.stringify(body));
+    });
+  });
+  await new Promise<void>((settle) => server.listen(0, '127.0.0.1', settle));
+  const handle: AnsweringServer = {
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    arrived,
+    answer: () => ({ status: 200 }),
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+  return handle;
+}

@@ -1,0 +1,47 @@
+// The console in a real browser, as tests use it.
+
+import type { Browser, Page } from 'playwright-core';
+import { faultsOf } from '../../harness/browser.js';
+import type { SluiceHandle } from '../../harness/sluice.js';
+import type { Role } from '../../src/contract/roles.js';
+import { password } from './console.js';
+
+export type ConsoleBrowserPage = { readonly page: Page; readonly faults: readonly string[] };
+
+/** An empty page of a browser of its own, which may use the clipboard. */
+export async function openConsole(
+  browser: Browser,
+  { adminUrl }: Pick<SluiceHandle, 'adminUrl'>,
+  width = 1280,
+): Promise<ConsoleBrowserPage> {
+  const context = await browser.newContext({ viewport: { width, height: 800 } });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: adminUrl });
+  const page = await context.newPage();
+  page.setDefaultTimeout(40_000);
+  const faults = faultsOf(page);
+  page.on('dialog', (dialog) => faults.push(`dialog: ${dialog.message()}`));
+  return { page, faults };
+}
+
+/** Opens an invitation's link and chooses a password there. */
+export async function enter(
+  page: Page,
+  sluice: Pick<SluiceHandle, 'admin' | 'adminUrl'>,
+  email: string,
+  role: Role,
+  accountId?: string,
+): Promise<void> {
+  const of = accountId === undefined ? [] : ['--account', accountId];
+  const { url } = (await sluice.admin('people', 'invite', email, '--role', role, ...of)) as { url: string };
+  const { pathname, hash } = new URL(url);
+  await page.goto(`${sluice.adminUrl}${pathname}${hash}`);
+  await page.getByText(email).waitFor();
+  await page.getByLabel('Password').fill(password);
+  await page.keyboard.press('Enter');
+  await page.getByRole('navigation').waitFor();
+}
+
+/** Follows a link of the navigation. */
+export function openPage(page: Page, name: string): Promise<void> {
+  return page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
+}

@@ -1,0 +1,84 @@
+// People of the console as programs play them: with real requests, cookies and the headers of a browser's page.
+
+import type { SluiceHandle } from '../../harness/sluice.js';
+import type { Role } from '../../src/contract/roles.js';
+
+export type Answer = {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+  readonly headers: Headers;
+};
+
+export const password = 'correct horse battery staple';
+
+/** A browser's page of the console: it keeps cookies, and sends what a page sends. */
+export class ConsolePage {
+  readonly cookies = new Map<string, string>();
+  readonly #origin: string;
+
+  constructor(origin: string) {
+    this.#origin = origin;
+  }
+
+  async ask(
+    method: string,
+    path: string,
+    body?: object,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> {
+    const response = await fetch(`${this.#origin}/admin/v1${path}`, {
+      method,
+      headers: {
+        cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; '),
+        origin: this.#origin,
+        'sec-fetch-site': 'same-origin',
+        'sluice-console': '1',
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    for (const cookie of response.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
+      if (value === '') this.cookies.delete(name);
+      else this.cookies.set(name, value);
+    }
+    return {
+      status: response.status,
+      body: (await response.json()) as Record<string, unknown>,
+      headers: response.headers,
+    };
+  }
+
+  signIn(email: string, more: object = {}): Promise<Answer> {
+    return this.ask('POST', '/session', { email, password, ...more });
+  }
+}
+
+/** The secret of an invitation made on the command line. */
+export async function invite(
+  sluice: Pick<SluiceHandle, 'admin'>,
+  email: string,
+  role: Role,
+  accountId?: string,
+): Promise<string> {
+  const account = accountId === undefined ? [] : ['--account', accountId];
+  const { url } = (await sluice.admin('people', 'invite', email, '--role', role, ...account)) as {
+    url: string;
+  };
+  return new URL(url).hash.slice(1);
+}
+
+/** Invites a person who then chooses the password; settles with their page, which is signed in. */
+export async function signedIn(
+  sluice: Pick<SluiceHandle, 'admin' | 'adminUrl'>,
+  email: string,
+  role: Role,
+  accountId?: string,
+): Promise<ConsolePage> {
+  const page = new ConsolePage(sluice.adminUrl);
+  const invitation = await invite(sluice, email, role, accountId);
+  const { status, body } = await page.ask('POST', '/invitation/accept', { invitation, password });
+  if (status !== 200) throw new Error(`not accepted: ${status} ${JSON.stringify(body)}`);
+  return page;
+}

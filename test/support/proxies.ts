@@ -1,0 +1,133 @@
+// The proxies of deploy/proxy, as Debian has them, in front of an API process of a test.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { delimiter, join } from 'node:path';
+import { type Child, startChild } from '../../harness/child.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { freePort } from '../../harness/free-port.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { readDeployFile, root } from './deploy-file.js';
+
+export type StartedProxy = Child & { readonly origin: string; readonly adminOrigin?: string };
+export type Upstream = { readonly apiPort: string; readonly adminPort: string };
+
+/** Starts nginx with deploy/proxy/nginx.conf. */
+export async function startNginx({ apiPort }: Upstream): Promise<StartedProxy> {
+  const dir = tempDir('nginx');
+  const port = await freePort();
+  const site = replaced(readDeployFile('proxy', 'nginx.conf'), [
+    ['server 127.0.0.1:8080;', `server 127.0.0.1:${apiPort};`],
+    ['listen 443 ssl;', `listen 127.0.0.1:${port} ssl;`],
+    ['/etc/ssl/sluice/fullchain.pem', join(dir, 'certificate.pem')],
+    ['/etc/ssl/sluice/privkey.pem', join(dir, 'key.pem')],
+  ]);
+  makeCertificate(dir);
+  const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (name) => `${name}_temp_path ${join(dir, name)};`,
+  );
+  writeFileSync(join(dir, 'site.conf'), site);
+  writeFileSync(
+    join(dir, 'nginx.conf'),
+    `${process.getuid?.() === 0 ? 'user root;' : ''}
+    worker_processes 1; daemon off; pid ${join(dir, 'pid')}; error_log stderr;
+    events { worker_connections 256; }
+    http { access_log off; ${paths.join(' ')} include ${join(dir, 'site.conf')}; }`,
+  );
+  const args = ['-p', dir, '-c', join(dir, 'nginx.conf')];
+  return start('nginx', args, plainEnvironment(), port, {});
+}
+
+/** Starts Caddy with deploy/proxy/Caddyfile, and with certificates of its own instead of public ones. */
+export async function startCaddy({ apiPort, adminPort }: Upstream): Promise<StartedProxy> {
+  const dir = tempDir('caddy');
+  const [port, ownAdminPort, redirectPort] = [await freePort(), await freePort(), await freePort()];
+  const file = replaced(readDeployFile('proxy', 'Caddyfile'), [
+    ['admin off', `admin off\n\tskip_install_trust\n\thttp_port ${redirectPort}`],
+    ['dynamic a api 8080', `to 127.0.0.1:${apiPort}`],
+    ['dynamic a api 8081', `to 127.0.0.1:${adminPort}`],
+    ['http://:8081', `http://127.0.0.1:${ownAdminPort}`],
+  ]);
+  mkdirSync(join(dir, 'home'));
+  writeFileSync(join(dir, 'Caddyfile'), file);
+  const env = {
+    ...plainEnvironment(),
+    HOME: join(dir, 'home'),
+    XDG_DATA_HOME: join(dir, 'home'),
+    PUBLIC_BASE_URL: `https://localhost:${port}`,
+  };
+  const args = ['run', '--adapter', 'caddyfile', '--config', join(dir, 'Caddyfile')];
+  return start('caddy', args, env, port, { adminOrigin: `http://127.0.0.1:${ownAdminPort}` });
+}
+
+/** What Caddy says of the file as it stands; empty if it is content. */
+export function checkCaddyfile(): string {
+  const { status, stdout, stderr } = spawnSync(
+    programPath('caddy'),
+    ['validate', '--adapter', 'caddyfile', '--config', join(root, 'deploy/proxy/Caddyfile')],
+    {
+      env: { ...plainEnvironment(), HOME: tempDir('caddy'), PUBLIC_BASE_URL: 'https://events.example.com' },
+      encoding: 'utf8',
+    },
+  );
+  return status === 0 ? '' : `${stdout}${stderr}`;
+}
+
+async function start(
+  name: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  port: number,
+  more: object,
+): Promise<StartedProxy> {
+  const child = await startChild({
+    name,
+    program: { command: programPath(name), args, env },
+    healthy: () => accepts(port),
+    healthyDeadlineMs: 30_000,
+  });
+  return Object.assign(child as StartedProxy, { origin: `https://localhost:${port}`, ...more });
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((settle) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy();
+      settle(true);
+    }).once('error', () => settle(false));
+  });
+}
+
+/** On the PATH, or where deploy/local/unpack.mjs puts it. */
+export function programPath(program: string): string {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), join(root, 'node_modules/.cache/sluice')];
+  const path = folders.map((folder) => join(folder, program)).find((each) => existsSync(each));
+  if (path === undefined) throw new Error(`${program} is missing: "npm test -- deploy" fetches it`);
+  return path;
+}
+
+function replaced(text: string, replacements: readonly (readonly [string, string])[]): string {
+  return replacements.reduce((before, [from, to]) => {
+    if (!before.includes(from)) throw new Error(`the file does not hold ${from}`);
+    return before.replaceAll(from, to);
+  }, text);
+}
+
+/** A key and a certificate that it signs itself. */
+function makeCertificate(dir: string): void {
+  const { status, stderr } = spawnSync(
+    'openssl',
+    [
+      ...'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost'.split(
+        ' ',
+      ),
+      '-keyout',
+      join(dir, 'key.pem'),
+      '-out',
+      join(dir, 'certificate.pem'),
+    ],
+    { encoding: 'utf8' },
+  );
+  if (status !== 0) throw new Error(stderr);
+}

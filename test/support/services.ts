@@ -1,7 +1,0 @@
-// What tests start: one name for each private service, whatever file makes it.
-
-export type { Child } from './child.js';
-export { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
-export { type RedisHandle, startRedis } from './redis.js';
-export { type ApiHandle, type Bootstrap, type SluiceHandle, startSluice } from './sluice.js';
-export { startTcpProxy, type TcpProxy } from './tcp-proxy.js';

@@ -1,0 +1,500 @@
+// Keeping users out: what is sent about a suppressed user is answered 200 and in no table, from the answer to the submission
+// on, in whichever API process and environment, and whatever was merged.
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { collect, event, identify, request, userProperties } from '../../harness/collect.js';
+import { getToken, submit, untilComplete } from '../../harness/deletion.js';
+import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { lookUp, setSuppressed, submitSuppression } from '../../harness/suppression.js';
+import { until } from '../../harness/wait.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { counts, suppressions } from '../../src/contract/limits.js';
+import { noCrash } from '../../src/crash-point.js';
+import { placesInOrder } from '../../src/deletion/places.js';
+import type { Redis } from '../../src/redis/client.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { ChangeLost, freeUsers, suppressUsers } from '../../src/suppression/submit.js';
+
+let sluice: SluiceHandle;
+let account: TestAccount;
+let other: TestAccount;
+let token: string;
+let main: string;
+let staging: string;
+let urls: readonly string[];
+
+before(async () => {
+  sluice = await startSluice({ apiProcesses: 2 });
+  account = await createTestAccount(sluice, 'Suppressing');
+  other = await createTestAccount(sluice, 'Another');
+  [main = '', staging = ''] = account.appIds;
+  token = await getToken(sluice, account);
+  urls = sluice.api.map(({ baseUrl }) => baseUrl);
+});
+after(() => sluice?.stop());
+
+/** Gives the token room for another submission in this second. */
+async function forgetSubmissions(): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    for (const key of await redis.keys('{registry}:suppression_requests:*')) await redis.del(key);
+  });
+}
+
+beforeEach(forgetSubmissions);
+
+let users = 0;
+/** Two names that nobody has. */
+function newUser(): { identity: string; userId: string } {
+  users += 1;
+  return { identity: `user-${users}@example.com`, userId: String(9_000_000 + users) };
+}
+
+async function send(url: string, path: string, body: object): Promise<void> {
+  const answer = await post(url, path, body);
+  assert.ok(isAccepted(answer), answer.text);
+}
+
+/** Sends a record of a user by every endpoint that takes one; each is answered as if it was stored. */
+async function sendAllKinds(url: string, appId: string, { identity, userId }: ReturnType<typeof newUser>) {
+  const app_id = appId;
+  await send(url, paths.track, { app_id, event: 'Single', identity });
+  await send(url, paths.track, { app_id, event: 'Single', user_id: userId });
+  await send(url, paths.track, { app_id, event: 'Full', identity, properties: { list: ['a', 'b'] } });
+  await send(url, paths.track, {
+    app_id,
+    events: [
+      { event: 'Bulk', identity },
+      { event: 'Bulk', user_id: userId },
+    ],
+  });
+  await send(url, paths.track, { app_id, events: [{ event: 'Bulk', identity, properties: { list: [1] } }] });
+  await send(url, paths.userProperties, { app_id, identity, properties: { plan: 'pro' } });
+  await send(url, paths.userProperties, { app_id, users: [{ identity, properties: { plan: 'pro' } }] });
+  const messages = [
+    event({ user_id: userId }),
+    event({ user_id: userId, identity }),
+    userProperties({ plan: 'free' }, { user_id: userId }),
+    identify(userId, identity),
+  ];
+  const collected = await collect(url, request(appId, messages));
+  assert.deepEqual(
+    collected.json.messages?.map(({ status }) => status),
+    ['stored', 'stored', 'stored', 'stored'],
+    collected.text,
+  );
+  await send(url, paths.identify, { app_id, user_id: userId, identity });
+  const batch = [
+    { type: 'track', event: 'Segment', userId: identity, messageId: `${identity} 1` },
+    { type: 'identify', userId: identity, traits: { plan: 'x' }, messageId: `${identity} 2` },
+    { type: 'track', event: 'Segment', anonymousId: `device of ${identity}`, messageId: `${identity} 3` },
+  ];
+  const segment = await post(url, '/v1/batch', { batch, writeKey: appId });
+  assert.deepEqual([segment.status, segment.text], [200, '{"success":true}']);
+}
+
+/** Rows of a user in all tables, by identity or user_id. */
+async function rowsOf(identity: string, ...userIds: readonly string[]): Promise<number> {
+  await untilStored(sluice);
+  const ids = ['-1', ...userIds].join(', ');
+  const counts = placesInOrder.map(
+    (place) =>
+      `SELECT count() AS rows FROM ${place} WHERE identity = '${identity}' OR toInt64(user_id) IN (${ids})`,
+  );
+  const rows = await sluice.rows<{ rows: string }>(
+    `SELECT toString(sum(rows)) AS rows FROM (${counts.join(' UNION ALL ')})`,
+  );
+  return Number(rows[0]?.rows);
+}
+
+test('stores nothing of a suppressed user by any endpoint, process and environment, and everything of the neighbours', async () => {
+  const [user, neighbour] = [newUser(), newUser()];
+  const device = `device of ${user.identity}`;
+  await setSuppressed(
+    urls[0] as string,
+    token,
+    [{ identity: user.identity }, { user_id: Number(user.userId) }, { anonymous_id: device }],
+    true,
+  );
+  for (const url of urls) {
+    for (const appId of [main, staging]) await sendAllKinds(url, appId, user);
+  }
+  await sendAllKinds(urls[1] as string, main, neighbour);
+  for (const appId of other.appIds)
+    await send(urls[1] as string, paths.track, {
+      app_id: appId,
+      event: 'Other account',
+      identity: user.identity,
+    });
+  const userIdOfDevice = userIdOfAnonymousId(device);
+  assert.equal(await rowsOf(user.identity, user.userId, userIdOfDevice), 2, 'those of the other account');
+  assert.equal(
+    await rowsOf(
+      neighbour.identity,
+      neighbour.userId,
+      userIdOfAnonymousId(`device of ${neighbour.identity}`),
+    ),
+    16,
+  );
+});
+
+test('holds in the next request to another process, which has not looked meanwhile, and ends as suddenly', async () => {
+  // Each process looks twice a second by itself; what decides is that the commit tells it.
+  for (let round = 0; round < 12; round++) {
+    const { identity } = newUser();
+    const [one, two] = round % 2 === 0 ? urls : [...urls].reverse();
+    await send(two as string, paths.track, { app_id: main, event: 'Before', identity });
+    await setSuppressed(one as string, token, [{ identity }], true);
+    await send(two as string, paths.track, { app_id: main, event: 'Suppressed', identity });
+    await setSuppressed(one as string, token, [{ identity }], false);
+    await send(two as string, paths.track, { app_id: main, event: 'After', identity });
+    await untilStored(sluice);
+    const events = await sluice.rows<{ event: string }>(
+      `SELECT event FROM stored_events WHERE identity = '${identity}' ORDER BY received_at, segment`,
+    );
+    assert.deepEqual(
+      events.map(({ event }) => event),
+      ['Before', 'After'],
+    );
+  }
+});
+
+test('claims no key and uses up no limit for what it leaves out', async () => {
+  const { identity } = newUser();
+  const record = { app_id: main, event: 'Keyed', identity, idempotency_key: `key of ${identity}` };
+  const [one, two] = urls as [string, string];
+  await setSuppressed(one, token, [{ identity }], true);
+  for (let i = 0; i < 40; i++)
+    await send(two, paths.track, { ...record, idempotency_key: `${identity} ${i % 2}` });
+  await send(two, paths.track, record);
+  await setSuppressed(two, token, [{ identity }], false);
+  const answer = await post(one, paths.track, record);
+  assert.ok(isAccepted(answer) && answer.headers.get('sluice-repeats') === null, answer.text);
+  assert.equal(await rowsOf(identity), 1);
+});
+
+test('leaves out some records of a request and takes the others, with their keys, answers and limits', async () => {
+  const [user, neighbour] = [newUser(), newUser()];
+  await setSuppressed(urls[0] as string, token, [{ identity: user.identity }], true);
+  const events = [user, neighbour, user, neighbour].map(({ identity }, i) => ({
+    event: 'Mixed',
+    identity,
+    idempotency_key: `${user.identity} ${i}`,
+    ...(i > 1 ? { properties: { list: [i] } } : {}),
+  }));
+  for (const some of [events.slice(0, 2), events])
+    await send(urls[1] as string, paths.track, { app_id: main, events: some });
+  const reply = await post(urls[1] as string, paths.track, {
+    app_id: main,
+    events: [...events, { event: 'Bad' }],
+  });
+  const { accepted, rejected } = JSON.parse(reply.text) as { accepted: number; rejected: number };
+  assert.deepEqual([reply.status, accepted, rejected], [200, 4, 1]);
+  assert.equal(reply.headers.get('sluice-repeats'), '2');
+  const messages = [
+    event({ user_id: '77', identity: user.identity }),
+    event({ user_id: '78', identity: neighbour.identity }),
+    { type: 'event' },
+    event({ user_id: '77', identity: user.identity }),
+  ];
+  const collected = await collect(urls[1] as string, request(main, messages));
+  assert.deepEqual(
+    collected.json.messages?.map(({ id, status }) => [id, status]),
+    messages.map((message) => [
+      'id' in message ? message.id : undefined,
+      'id' in message ? 'stored' : 'rejected',
+    ]),
+  );
+  assert.equal(await rowsOf(user.identity), 0);
+  assert.equal(await rowsOf(neighbour.identity), 3);
+});
+
+test('takes the whole merged user: the identity of a user_id, and the other user_ids of that identity, where they are merged', async () => {
+  const { identity, userId } = newUser();
+  const second = newUser().userId;
+  const [one, two] = urls as [string, string];
+  for (const id of [userId, second]) await send(two, paths.identify, { app_id: main, user_id: id, identity });
+  // What was accepted a moment ago is not in ClickHouse yet.
+  await setSuppressed(one, token, [{ user_id: userId }], true);
+  const before = await rowsOf(identity, userId, second);
+  assert.equal(before, 2);
+  for (const id of [userId, second]) await send(two, paths.track, { app_id: main, event: 'No', user_id: id });
+  await send(two, paths.track, { app_id: main, event: 'No', identity });
+  await send(two, paths.track, { app_id: staging, event: 'No', user_id: userId });
+  assert.equal(await rowsOf(identity, userId, second), before);
+  await send(two, paths.track, { app_id: staging, event: 'Yes', identity });
+  await send(two, paths.track, { app_id: staging, event: 'Yes', user_id: second });
+  assert.equal(
+    await rowsOf(identity, userId, second),
+    before + 2,
+    'in Staging nobody is merged with that user_id',
+  );
+  assert.deepEqual(JSON.parse((await lookUp(one, token, `?identity=${identity}`)).text).app_ids, [main]);
+  // By whichever name.
+  await setSuppressed(one, token, [{ identity }], false);
+  for (const id of [userId, second])
+    await send(two, paths.track, { app_id: main, event: 'Again', user_id: id });
+  assert.equal(await rowsOf(identity, userId, second), before + 4);
+});
+
+test('suppresses an anonymous user who is identified as a suppressed one, from the answer on', async () => {
+  const [one, two] = urls as [string, string];
+  const { identity } = newUser();
+  await setSuppressed(one, token, [{ identity }], true);
+  const devices = ['collect', 'identify', 'segment'].map((by) => ({ by, device: `${by} ${identity}` }));
+  for (const { by, device } of devices) {
+    const userId = userIdOfAnonymousId(device);
+    await send(one, paths.track, { app_id: main, event: 'Anonymous', user_id: userId });
+    if (by === 'identify') await send(two, paths.identify, { app_id: main, user_id: userId, identity });
+    if (by === 'collect') await collect(two, request(main, [identify(userId, identity)]));
+    if (by === 'segment')
+      await post(two, '/v1/identify', {
+        writeKey: main,
+        anonymousId: device,
+        userId: identity,
+        traits: { a: 'b' },
+        messageId: device,
+      });
+    for (const url of urls)
+      await send(url, paths.track, { app_id: main, event: 'Identified', user_id: userId });
+    await send(one, paths.track, { app_id: staging, event: 'Elsewhere', user_id: userId });
+    assert.equal(await rowsOf(identity, userId), 2, `${by}: one from before, one in another environment`);
+  }
+  await setSuppressed(two, token, [{ identity }], false);
+  for (const { device } of devices) {
+    const userId = userIdOfAnonymousId(device);
+    await send(one, paths.track, { app_id: main, event: 'Freed', user_id: userId });
+    assert.equal(await rowsOf(identity, userId), 3);
+  }
+});
+
+test('a deletion that suppresses leaves nothing, and nothing comes after it', async () => {
+  const { identity, userId } = newUser();
+  const [one, two] = urls as [string, string];
+  await send(one, paths.identify, { app_id: main, user_id: userId, identity });
+  await send(one, paths.track, { app_id: main, event: 'Before', user_id: userId });
+  let stopped = false;
+  const crowd = urls.map(async (url) => {
+    while (!stopped) await send(url, paths.track, { app_id: main, events: [{ event: 'Crowd', identity }] });
+  });
+  const reply = await submit(sluice, token, JSON.stringify({ users: [{ identity }], suppress: true }));
+  assert.equal(reply.status, 201, reply.text);
+  const { deletion_request_id: id } = JSON.parse(reply.text) as { deletion_request_id: string };
+  await send(two, paths.track, { app_id: main, event: 'After', user_id: userId });
+  stopped = true;
+  await Promise.all(crowd);
+  await untilComplete(sluice, token, id);
+  assert.equal(await rowsOf(identity, userId), 0);
+  assert.equal(JSON.parse((await lookUp(two, token, `?user_id=${userId}`)).text).suppressed, true);
+});
+
+test('tells whether a user is suppressed and since when, how many are, and how many records were left out', async () => {
+  const { identity, userId } = newUser();
+  const [one, two] = urls as [string, string];
+  const read = async (url: string, query?: string) => {
+    const reply = await lookUp(url, token, query);
+    assert.equal(reply.status, 200, reply.text);
+    return JSON.parse(reply.text);
+  };
+  assert.deepEqual(await read(one, `?identity=${encodeURIComponent(identity)}`), { suppressed: false });
+  const before = await read(one);
+  await setSuppressed(one, token, [{ identity }, { user_id: userId }, { identity }], true);
+  const sinceOf = async (query: string) => Date.parse((await read(two, query)).since);
+  const since = await sinceOf(`?identity=${encodeURIComponent(identity)}`);
+  assert.ok(Math.abs(since - Date.now()) < 60_000);
+  await setSuppressed(two, token, [{ identity }], true);
+  assert.equal(await sinceOf(`?identity=${encodeURIComponent(identity)}`), since, 'again changes nothing');
+  assert.deepEqual((await read(two, `?user_id=${userId}`)).suppressed, true);
+  assert.deepEqual(await read(two, `?anonymous_id=${userId}`), { suppressed: false });
+  const between = await read(two);
+  assert.deepEqual([between.users - before.users, between.names - before.names], [2, 2]);
+  await send(two, paths.track, { app_id: staging, event: 'No', identity });
+  await until(async () => (await read(one)).records === before.records + 1, {
+    deadlineMs: 10_000,
+    what: 'the record is counted',
+  });
+  const stats = (await sluice.admin('environments', 'stats', staging)) as { suppressed: number };
+  assert.ok(stats.suppressed > 0);
+  const lines = (await sluice.admin('audit', 'list', '--limit', '20')) as {
+    action: string;
+    details: string;
+  }[];
+  const line = lines.find(({ action }) => action === 'suppress_users');
+  assert.ok(line !== undefined && !JSON.stringify(lines).includes(identity), JSON.stringify(lines[0]));
+});
+
+test('refuses what names no user, names too many, or comes without a token', async () => {
+  const url = urls[0] as string;
+  const bad: readonly (readonly [body: object | string, code: string])[] = [
+    ['', 'invalid_json'],
+    ['{', 'invalid_json'],
+    [[], 'invalid_type'],
+    [{ suppress: true }, 'missing_field'],
+    [{ users: [], suppress: true }, 'empty'],
+    [{ users: [{ identity: 'a' }] }, 'missing_field'],
+    [{ users: [{ identity: 'a' }], suppress: 'true' }, 'invalid_type'],
+    [{ users: [{ identity: 'a' }], suppress: null }, 'invalid_type'],
+    [{ users: [{}], suppress: true }, 'missing_user'],
+    [{ users: [{ identity: 'a', user_id: 1 }], suppress: true }, 'ambiguous_user'],
+    [{ users: [{ user_id: 1.5 }], suppress: true }, 'invalid_user_id'],
+    [{ users: [{ identity: 'x'.repeat(256) }], suppress: true }, 'too_long'],
+    ['{"users": [{"identity": "\\ud800"}], "suppress": true}', 'invalid_text'],
+    [
+      {
+        users: Array.from({ length: counts.deletionTargetsMax + 1 }, (_, i) => ({ user_id: i })),
+        suppress: true,
+      },
+      'too_many_records',
+    ],
+  ];
+  const before = (await lookUp(url, token)).text;
+  for (const [body, code] of bad) {
+    await forgetSubmissions();
+    const reply = await submitSuppression(url, token, body);
+    assert.deepEqual(
+      [reply.status, JSON.parse(reply.text).err.code],
+      [400, code],
+      JSON.stringify(body).slice(0, 80),
+    );
+  }
+  for (const [query, code] of [
+    ['?identity=', 'empty'],
+    [`?identity=${'x'.repeat(256)}`, 'too_long'],
+    ['?user_id=x', 'invalid_user_id'],
+    ['?identity=a&user_id=1', 'ambiguous_user'],
+    ['?identity=a&identity=b', 'ambiguous_user'],
+  ] as const) {
+    const reply = await lookUp(url, token, query);
+    assert.deepEqual([reply.status, JSON.parse(reply.text).err.code], [400, code], query);
+  }
+  assert.equal((await lookUp(url, token)).text, before, 'nothing was changed');
+  const [none, wrong] = [await submitSuppression(url, 'wrong', '{'), await lookUp(url, 'wrong')];
+  for (const reply of [none, wrong]) {
+    assert.equal(reply.status, 401);
+    assert.ok('message' in JSON.parse(reply.text).err && reply.headers['www-authenticate'] !== undefined);
+  }
+  const replies = [];
+  for (let i = 0; i <= suppressions.requestsPerSecondMax; i++) replies.push(lookUp(url, token));
+  for (const reply of await Promise.all(replies)) assert.equal(reply.status, 200);
+});
+
+test('takes the largest list in one request, and more than one submission a second only up to the limit', async () => {
+  const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({
+    identity: `many-${i}@example.com`,
+  }));
+  await setSuppressed(urls[0] as string, token, list, true);
+  for (const i of [0, 4_999, 9_999])
+    await send(urls[1] as string, paths.track, {
+      app_id: main,
+      event: 'No',
+      identity: `many-${i}@example.com`,
+    });
+  await send(urls[1] as string, paths.track, {
+    app_id: main,
+    event: 'Yes',
+    identity: 'many-10000@example.com',
+  });
+  await untilStored(sluice);
+  const rows = await sluice.rows(`SELECT 1 FROM stored_events WHERE startsWith(identity, 'many-')`);
+  assert.equal(rows.length, 1);
+  await setSuppressed(urls[0] as string, token, list, false);
+  const flood = Array.from({ length: 3 * suppressions.requestsPerSecondMax }, () =>
+    submitSuppression(urls[0] as string, token, { users: [{ user_id: 1 }], suppress: false }),
+  );
+  const statuses = (await Promise.all(flood)).map(({ status }) => status);
+  assert.ok(statuses.includes(429) && statuses.includes(200), statuses.join());
+});
+
+test('loses no suppression when Redis is emptied, and keeps no name in Redis or ClickHouse', async () => {
+  const { identity, userId } = newUser();
+  const freed = newUser();
+  const [one, two] = urls as [string, string];
+  await send(one, paths.identify, { app_id: main, user_id: userId, identity });
+  await setSuppressed(one, token, [{ identity }, { identity: freed.identity }], true);
+  await setSuppressed(one, token, [{ identity: freed.identity }], false);
+  const places = await withRedis(sluice, async (redis) => {
+    const names = await redis.hgetall(`{registry}:suppressed_names:${account.accountId}`);
+    const changes = await redis.zrange('{registry}:suppression_changes', '0', '-1');
+    return JSON.stringify([names, changes]);
+  });
+  const copy = JSON.stringify(await sluice.rows('SELECT * FROM suppressed_names'));
+  for (const text of [places, copy]) assert.ok(text.length > 100 && !text.includes('example.com'));
+  await withRedis(sluice, (redis) => redis.flushall());
+  await sluice.admin('restore');
+  for (const url of urls) {
+    await until(
+      async () => isAccepted(await post(url, paths.track, { app_id: main, event: 'No', identity })),
+      {
+        deadlineMs: 20_000,
+        what: 'records are taken again',
+      },
+    );
+    await send(url, paths.track, { app_id: main, event: 'No', user_id: userId });
+    await send(url, paths.track, { app_id: main, event: 'Yes', identity: freed.identity });
+  }
+  assert.equal(await rowsOf(identity, userId), 1, 'the identification from before');
+  assert.equal(await rowsOf(freed.identity), 2);
+  token = await getToken(sluice, account);
+  await setSuppressed(two, token, [{ identity }], false);
+  for (const url of urls) await send(url, paths.track, { app_id: main, event: 'Yes', user_id: userId });
+  assert.equal(await rowsOf(identity, userId), 3);
+});
+
+test('is not answered when Redis was emptied before the copy, and came back without the change', async () => {
+  const { identity } = newUser();
+  const deployment = async (redis: Redis) => (await readRegistry(redis)).deployment;
+  await withRedis(sluice, async (redis) => {
+    const { epoch, secret = '' } = (await deployment(redis)) ?? { epoch: '' };
+    const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+    let isDue = true;
+    /** As if Redis was emptied and loaded just before the changes that are not copied are read. */
+    const emptiedOnce = new Proxy(redis, {
+      get(target, name) {
+        const value = Reflect.get(target, name) as unknown;
+        if (name !== 'hget') return typeof value === 'function' ? value.bind(target) : value;
+        return async (key: string, field: string) => {
+          if (field === 'mirrored' && isDue) {
+            isDue = false;
+            await redis.flushall();
+            await sluice.admin('restore');
+          }
+          return target.hget(key, field);
+        };
+      },
+    });
+    const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
+    try {
+      for (const work of [suppressUsers, freeUsers]) {
+        isDue = true;
+        const lost = work({ ...options, redis: emptiedOnce }, account.accountId, [`i${identity}`]);
+        await assert.rejects(lost, ChangeLost);
+        await work({ ...options, redis }, account.accountId, [`i${identity}`]);
+      }
+    } finally {
+      await clickhouse.close();
+    }
+  });
+  token = await getToken(sluice, account);
+});
+
+test('goes on when Redis has lost the latest version of the suppressions and a shard has not', async () => {
+  const [lost, another] = [newUser(), newUser()];
+  await setSuppressed(sluice.baseUrl, token, [{ identity: lost.identity }], true);
+  await withRedis(sluice, async (redis) => {
+    const version = Number(await redis.hget(registryKeys.suppressions, 'version'));
+    await redis.hset(registryKeys.suppressions, 'version', version - 1);
+  });
+  for (const url of urls) {
+    await sluice.api[urls.indexOf(url)]?.restart();
+    await send(url, paths.track, { app_id: main, event: 'Lost version', identity: another.identity });
+    await send(url, paths.track, { app_id: main, event: 'Lost version', identity: lost.identity });
+  }
+  await untilStored(sluice);
+  const rows = await sluice.rows(`SELECT identity FROM events WHERE event = 'Lost version'`);
+  assert.deepEqual(rows, [{ identity: another.identity }, { identity: another.identity }]);
+});

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { BenchError } from '../../bench/failure.js';
+import { compare, compareResults } from '../../bench/report/compare.js';
+import { readResults } from '../../bench/results.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { latenciesOf, levelOf, resultsOf, runOf, wayOf } from '../support/bench-results.js';
+
+function verdictOf(a: readonly number[], b: readonly number[]): string | undefined {
+  const [from, to] = [a, b].map((costs) => resultsOf({ ways: [wayOf('single', ...costs)] }));
+  assert.ok(from !== undefined && to !== undefined);
+  return compare(from, to).find(({ name }) => name === 'single: CPU')?.verdict;
+}
+
+test('compares medians and says by how much they changed', () => {
+  const a = resultsOf({ ways: [wayOf('single', 50, 40, 42)] });
+  const b = resultsOf({ ways: [wayOf('single', 30, 21, 20)] });
+  const cost = compare(a, b).find(({ name }) => name === 'single: CPU');
+  assert.deepEqual(cost, {
+    name: 'single: CPU',
+    unit: 'µs/record',
+    a: 42,
+    b: 21,
+    change: -0.5,
+    verdict: 'better',
+  });
+});
+
+test('calls a change real when no run of one session reaches the other', () => {
+  assert.equal(verdictOf([40, 41, 42], [43, 44, 45]), 'worse');
+  assert.equal(verdictOf([43, 44, 45], [40, 41, 42]), 'better');
+  assert.equal(verdictOf([40, 41, 43], [43, 44, 45]), 'same');
+});
+
+test('a change below 3 % does not count, however little the runs vary', () => {
+  assert.equal(verdictOf([100, 100], [102.9, 102.9]), 'same');
+  assert.equal(verdictOf([100, 100], [103, 103]), 'worse');
+});
+
+test('with one run on a side a change counts from 10 %', () => {
+  assert.equal(verdictOf([100], [109.9, 109.9]), 'same');
+  assert.equal(verdictOf([100], [110, 110]), 'worse');
+  assert.equal(verdictOf([100, 100], [89]), 'better');
+});
+
+test('a higher rate is better, a higher cost is worse', () => {
+  const way = (rate: number) => ({ ...wayOf('single'), runs: [runOf(10, { recordsPerSecond: rate })] });
+  const changes = compare(resultsOf({ ways: [way(1000)] }), resultsOf({ ways: [way(2000)] }));
+  assert.equal(changes.find(({ name }) => name === 'single: rate')?.verdict, 'better');
+});
+
+test('compares only what both sessions have, and says how much only one has', () => {
+  const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
+  const b = resultsOf({ ways: [wayOf('single', 40)], latencies: [latenciesOf('sluice', [5, 6, 7])] });
+  assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single']));
+  const text = compareResults(a, b);
+  assert.match(text, /Only in A: 3 figures; only in B: 3\./);
+  assert.doesNotMatch(text, /different machines/);
+});
+
+test('compares how connections share commits only for the same generator', () => {
+  const of = (name: 'wrk' | 'autocannon', cost: number) =>
+    resultsOf({ connections: { generator: { name, version: '1.0' }, levels: [levelOf(64, true, cost)] } });
+  const changes = compare(of('wrk', 80), of('wrk', 60)).filter(({ verdict }) => verdict !== 'same');
+  assert.deepEqual(
+    changes.map(({ name, a, b }) => [name, a, b]),
+    [
+      ['64 connections, with keys, by wrk: CPU', 80, 60],
+      ['64 connections, with keys, by wrk: CPU of api a commit', 1500, 1000],
+    ],
+  );
+  assert.deepEqual(compare(of('wrk', 80), of('autocannon', 60)), []);
+});
+
+test('says that sessions of different machines cannot be compared directly', () => {
+  const a = resultsOf({ ways: [wayOf('single', 40)] });
+  const b = { ...a, machine: { ...a.machine, cores: 16 } };
+  assert.match(compareResults(a, b), /different machines/);
+});
+
+test('refuses a file that does not exist, is not JSON or contains something else, and names it', () => {
+  const dir = tempDir('bench-compare');
+  const files = {
+    'none.json': undefined,
+    'text.json': 'results',
+    'other.json': '{"machine":{}}',
+    'null.json': 'null',
+  };
+  for (const [name, content] of Object.entries(files)) {
+    const path = join(dir, name);
+    if (content !== undefined) writeFileSync(path, content);
+    assert.throws(
+      () => readResults(path),
+      (error: Error) => error instanceof BenchError && error.message.startsWith(path),
+    );
+  }
+});

@@ -1,0 +1,160 @@
+// The bench against a deployment whose API is behind a server that loses or doubles one acknowledged event: such a run
+// must fail.
+
+import assert from 'node:assert/strict';
+import { Agent, createServer, request as send } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { type Deployment, processNames, startDeployment } from '../../bench/deployment/deployment.js';
+import { assertStored } from '../../bench/deployment/stored.js';
+import { deploymentSubject } from '../../bench/deployment/subject.js';
+import { BenchError } from '../../bench/failure.js';
+import { findWrk } from '../../bench/load/wrk.js';
+import type { Progress } from '../../bench/progress.js';
+import { runThroughput, type ThroughputOptions } from '../../bench/throughput/throughput.js';
+import { sluiceWays } from '../../bench/throughput/ways.js';
+
+type Fault = 'none' | 'swallow' | 'double';
+
+const agent = new Agent({ keepAlive: true });
+/** What happens to the next request; then nothing does. */
+let fault: Fault = 'none';
+let deployment: Deployment;
+const proxy = createServer((incoming, outgoing) => {
+  const parts: Buffer[] = [];
+  incoming.on('data', (part: Buffer) => parts.push(part));
+  incoming.on('end', () => {
+    const body = Buffer.concat(parts);
+    const now = fault;
+    fault = 'none';
+    if (now === 'swallow') return void outgoing.end('{}');
+    const pass = (answer: (status: number, text: string) => void) => {
+      const headers = { 'content-type': 'application/json', 'content-length': body.length };
+      const onward = send(`${deployment.url}${incoming.url}`, { method: 'POST', agent, headers }, (reply) => {
+        let text = '';
+        reply.setEncoding('utf8').on('data', (piece) => {
+          text += piece;
+        });
+        reply.on('end', () => answer(reply.statusCode ?? 0, text));
+      });
+      onward.on('error', () => answer(502, ''));
+      onward.end(body);
+    };
+    const reply = (status: number, text: string) => outgoing.writeHead(status).end(text);
+    if (now === 'double') pass(() => pass(reply));
+    else pass(reply);
+  });
+});
+
+before(async () => {
+  deployment = await startDeployment();
+  await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
+});
+after(async () => {
+  proxy.closeAllConnections();
+  proxy.close();
+  agent.destroy();
+  await deployment?.stop();
+});
+
+/** Of all runs: the kernel counts in steps of 10 ms, and one run may take less. */
+let systemMicroseconds = 0;
+
+/** Runs one way through the proxy, where `next` happens to one request after the warm-up. */
+async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOptions> = {}) {
+  const way = sluiceWays.find((candidate) => candidate.name === name);
+  assert.ok(way !== undefined);
+  const [appId = ''] = await deployment.addEnvironments(1, way.limits);
+  const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  // The measured part says so when it begins.
+  const progress: Progress = {
+    say: () => undefined,
+    watch: () => {
+      fault = next;
+      return { end: () => undefined };
+    },
+  };
+  const run = runThroughput({
+    subject: { ...deploymentSubject(deployment), url },
+    way,
+    appId,
+    seconds: 1,
+    warmUpSeconds: 0.2,
+    connections: 4,
+    threads: 1,
+    // Only where something is swallowed a run waits for so long.
+    stallMs: next === 'swallow' ? 6_000 : 60_000,
+    progress,
+    ...parts,
+  });
+  return { appId, run };
+}
+
+for (const [name, parts] of [
+  ['single', {}],
+  ['bulk-10', {}],
+  ['mixed', {}],
+  ['collect', {}],
+  ['single', { rate: 300 }],
+  ['single-keys', { wrk: findWrk() }],
+] as const) {
+  const how = `${name}${'rate' in parts ? ' at a fixed rate' : ''}${'wrk' in parts ? ' by wrk' : ''}`;
+
+  test(`${how}: a run without a fault counts what is stored`, async () => {
+    const { appId, run } = await runThrough(name, 'none', parts);
+    const { records, cpuSum, cpu, systemCpu, commits } = await run;
+    const stored = await deployment.stored(appId);
+    const all = (stored.events ?? 0) + (stored.user_properties ?? 0) + (stored.user_identities ?? 0);
+    assert.ok(records > 0 && records <= all);
+    assert.ok((cpuSum ?? 0) > 0);
+    for (const process of processNames) assert.ok((systemCpu?.[process] ?? 0) <= (cpu[process] ?? 0));
+    systemMicroseconds += systemCpu?.api ?? 0;
+    // A repeat is in a commit too.
+    assert.ok(commits !== undefined && commits.count > 0 && commits.count <= commits.records);
+    assert.ok(name === 'mixed' ? commits.records >= records : commits.records === records);
+  });
+
+  test(`${how}: fails when an acknowledged request was lost`, { timeout: 180_000 }, async () => {
+    const { run } = await runThrough(name, 'swallow', parts);
+    await assert.rejects(run, (error: Error) => {
+      assert.ok(error instanceof BenchError);
+      assert.match(error.message, /^\d+ records were acknowledged, \d+ are stored$/);
+      const [acknowledged, stored] = [...error.message.matchAll(/\d+/g)].map(Number) as [number, number];
+      assert.ok(acknowledged > stored);
+      return true;
+    });
+  });
+}
+
+test('the kernel’s part of the API’s CPU time is counted', () => {
+  assert.ok(systemMicroseconds > 0);
+});
+
+test('single: fails when an acknowledged request was stored twice', async () => {
+  const { run } = await runThrough('single', 'double');
+  await assert.rejects(run, /^BenchError: acknowledged were (\d+) events|^Error: acknowledged were/);
+});
+
+test('fails when a stored row is gone, and when two events have one id', async () => {
+  const { appId, run } = await runThrough('single', 'none');
+  await run;
+  const { events = 0, ids } = await deployment.stored(appId);
+  assert.equal(events, ids);
+  await assertStored(deployment, appId, { events });
+  // By its value: a mutation asks a subquery again for every part, and gets another event each time.
+  const [one] = await deployment.rows<{ event_id: string }>(
+    `SELECT event_id FROM stored_events WHERE app_id = '${appId}' LIMIT 1`,
+  );
+  await deployment.rows(
+    `ALTER TABLE stored_events DELETE WHERE app_id = '${appId}' AND event_id = '${one?.event_id}' SETTINGS mutations_sync = 1`,
+  );
+  await assert.rejects(assertStored(deployment, appId, { events }), BenchError);
+
+  const columns = 'app_id, event_id, event, user_id, identity, session_id, time, properties, row_number';
+  await deployment.rows(
+    `INSERT INTO stored_events (${columns}, segment, commit_number, received_at)
+      SELECT ${columns}, segment, commit_number, received_at FROM stored_events WHERE app_id = '${appId}' LIMIT 1`,
+  );
+  assert.equal((await deployment.stored(appId)).events, events);
+  await assert.rejects(assertStored(deployment, appId, { events }), /the events under \d+ ids/);
+});

@@ -1,0 +1,398 @@
+// `npm run bench -- SCENARIO --url …`: a deployment that runs already, behind proxies that close connections and servers
+// that fail, as operators meet them.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { readOutsideOptions } from '../../bench/outside/options.js';
+import { searchRate } from '../../bench/outside/search.js';
+import { sendLoad } from '../../bench/outside/sender.js';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
+
+const main = fileURLToPath(new URL('../../bench/main.js', import.meta.url));
+const dir = tempDir('bench-outside');
+
+type Ran = { readonly code: number | null; readonly output: string };
+
+async function bench(...args: readonly string[]): Promise<Ran> {
+  const child = spawn(process.execPath, [main, ...args], {
+    env: plainEnvironment(),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [output, errors, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit'),
+  ]);
+  return { code: code as number | null, output: output + errors };
+}
+
+type Answer = { readonly status: number; readonly afterMs?: number; readonly close?: boolean };
+
+type Stub = {
+  readonly url: string;
+  readonly bodies: Buffer[];
+  readonly atMs: number[];
+  connections(): number;
+  close(): void;
+};
+
+/** A server that answers the n-th request as it is told. */
+async function startStub(answer: (request: number) => Answer): Promise<Stub> {
+  const bodies: Buffer[] = [];
+  const atMs: number[] = [];
+  let most = 0;
+  const server = createServer((incoming, response) => {
+    atMs.push(performance.now());
+    const { status, afterMs = 0, close = false } = answer(atMs.length);
+    const pieces: Buffer[] = [];
+    incoming.on('data', (piece: Buffer) => pieces.push(piece));
+    incoming.on('end', () => {
+      bodies.push(Buffer.concat(pieces));
+      setTimeout(() => {
+        response.writeHead(status, close ? { connection: 'close' } : {}).end('{}');
+      }, afterMs);
+    });
+  });
+  let open = 0;
+  server.on('connection', (socket) => {
+    open += 1;
+    most = Math.max(most, open);
+    socket.once('close', () => {
+      open -= 1;
+    });
+  });
+  const url = await listen(server);
+  return {
+    url,
+    bodies,
+    atMs,
+    connections: () => most,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+async function listen(server: Server): Promise<string> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+type Written = {
+  readonly outcome: { readonly endings: Record<string, number>; readonly requests: number };
+  readonly highestRate?: number;
+  readonly series: readonly { readonly endings: Record<string, number> }[];
+};
+
+const readWritten = (out: string) => JSON.parse(readFileSync(`${out}.json`, 'utf8')) as Written;
+
+describe('on a deployment behind a proxy that ends each connection after ten requests', () => {
+  let sluice: SluiceHandle;
+  let account: TestAccount;
+  let proxy: Server;
+  let url: string;
+
+  before(async () => {
+    sluice = await startSluice();
+    account = await createTestAccount(sluice, 'Load');
+    const served = new WeakMap<object, number>();
+    proxy = createServer((incoming: IncomingMessage, response: ServerResponse) => {
+      const count = (served.get(incoming.socket) ?? 0) + 1;
+      served.set(incoming.socket, count);
+      const forwarded = request(
+        `${sluice.baseUrl}${incoming.url}`,
+        { method: incoming.method, headers: incoming.headers },
+        (reply) => {
+          const { connection: _, ...headers } = reply.headers;
+          response.writeHead(reply.statusCode ?? 0, {
+            ...headers,
+            ...(count === 10 ? { connection: 'close' } : {}),
+          });
+          reply.pipe(response);
+        },
+      );
+      forwarded.once('error', () => response.destroy());
+      incoming.pipe(forwarded);
+    });
+    url = await listen(proxy);
+  });
+  after(async () => {
+    proxy?.closeAllConnections();
+    proxy?.close();
+    await sluice?.stop();
+  });
+
+  test('all is acknowledged and stored, in several environments, and removed when asked', async () => {
+    const out = join(dir, 'proxy');
+    const { code, output } = await bench(
+      ...['single', '--url', url, '--app-id', account.appIds.join(',')],
+      ...['--clickhouse-url', sluice.clickhouse.testerUrl, '--database', sluice.database],
+      // A slow machine needs them all; most are unused otherwise.
+      ...['--rate', '100', '--connections', '200', '--duration', '2', '--out', out],
+      ...['--remove', '--api-key', account.apiKey],
+    );
+    assert.equal(code, 0, output);
+    const { outcome, series } = readWritten(out);
+    assert.deepEqual(outcome.endings, { 200: 200 });
+    assert.equal(
+      series.reduce((sum, { endings }) => sum + (endings[200] ?? 0), 0),
+      200,
+    );
+    const left = await Promise.all(
+      account.appIds.map((id) =>
+        sluice.rows<{ n: number }>(`SELECT toUInt32(count()) AS n FROM events WHERE app_id = '${id}'`),
+      ),
+    );
+    assert.deepEqual(
+      left,
+      account.appIds.map(() => [{ n: 0 }]),
+      'the users of the run are deleted',
+    );
+  });
+});
+
+test('a load at a rate uses no more connections than it may, and begins without a burst', async () => {
+  const stub = await startStub((n) => ({ status: 200, close: n % 7 === 0 }));
+  try {
+    const args = ['--app-id', '1', '--rate', '200', '--connections', '4', '--duration', '2'];
+    // On a slow machine four connections may not be enough for all, which is not the subject.
+    const generous = ['--errors', '100%'];
+    const { code, output } = await bench(
+      ...['single', '--url', stub.url, ...args, ...generous, '--out', join(dir, 'burst')],
+    );
+    assert.equal(code, 0, output);
+    assert.ok(stub.atMs.length > 100 && stub.atMs.length <= 400, String(stub.atMs.length));
+    assert.ok(stub.connections() <= 5, `${stub.connections()} connections`);
+    const first = stub.atMs[0] as number;
+    const early = stub.atMs.filter((at) => at < first + 100).length;
+    assert.ok(early <= 60, `${early} requests in the first 100 ms`);
+  } finally {
+    stub.close();
+  }
+});
+
+test('what is due while the generator itself stands still is sent when it goes on, also at the end', async () => {
+  const stub = await startStub(() => ({ status: 200 }));
+  try {
+    const counted: Record<string, number> = {};
+    const sent = sendLoad(
+      {
+        ...{ url: stub.url, path: '/', headers: {}, nextBody: () => Buffer.from('{}'), answer: null },
+        ...{ connections: 100, rate: 100, seconds: 0.5 },
+      },
+      ({ endings }) => {
+        for (const [ending, count] of Object.entries(endings)) {
+          counted[ending] = (counted[ending] ?? 0) + count;
+        }
+      },
+    );
+    setTimeout(() => {
+      const endsAt = performance.now() + 400;
+      while (performance.now() < endsAt);
+    }, 200);
+    await sent;
+    assert.deepEqual(counted, { 200: 50 });
+  } finally {
+    stub.close();
+  }
+});
+
+test('errors are counted by status, and one more than the budget allows fails the run', async () => {
+  const stub = await startStub((n) => ({ status: n % 20 === 0 ? 503 : 200 }));
+  const args = ['--url', stub.url, '--app-id', '1', '--rate', '100', '--duration', '2'];
+  try {
+    const out = join(dir, 'errors');
+    const strict = await bench('single', ...args, '--out', out);
+    assert.equal(strict.code, 1, strict.output);
+    assert.match(strict.output, /MISSED: errors 5 %, at most 0 %: 10 × 503/);
+    assert.deepEqual(readWritten(out).outcome.endings, { 200: 190, 503: 10 });
+    const csv = readFileSync(`${out}.csv`, 'utf8').trim().split('\n');
+    assert.match(csv[0] ?? '', /^time,requests,200,503,p50_ms,/);
+    assert.equal(
+      csv.slice(1).reduce((sum, line) => sum + Number(line.split(',')[3]), 0),
+      10,
+    );
+    assert.match(
+      readFileSync(`${out}.prom`, 'utf8'),
+      /^sluice_bench_requests_total\{scenario="single",ending="503"\} 10$/m,
+    );
+    const forgiving = await bench('single', ...args, '--errors', '5%', '--out', out);
+    assert.equal(forgiving.code, 0, forgiving.output);
+  } finally {
+    stub.close();
+  }
+});
+
+test('a server that is not there is an error of each request, within the time of the run', async () => {
+  const stub = await startStub(() => ({ status: 200 }));
+  stub.close();
+  const args = ['--app-id', '1', '--rate', '50', '--duration', '1', '--out', join(dir, 'away')];
+  const { code, output } = await bench('single', '--url', stub.url, ...args);
+  assert.equal(code, 1);
+  assert.match(output, /errors 100 %, at most 0 %: 50 × connection/);
+});
+
+test('a bound that is not kept fails the run; what was due and never sent counts', async () => {
+  const slow = await startStub(() => ({ status: 200, afterMs: 400 }));
+  try {
+    const args = [
+      '--app-id',
+      '1',
+      '--rate',
+      '50',
+      '--connections',
+      '2',
+      '--duration',
+      '2',
+      '--errors',
+      '100%',
+    ];
+    const { code, output } = await bench(
+      'single',
+      '--url',
+      slow.url,
+      ...args,
+      '--slo',
+      'p50=200ms',
+      '--out',
+      join(dir, 'slo'),
+    );
+    assert.equal(code, 1);
+    assert.match(output, /MISSED: p50 \d+(\.\d+)? ms, at most 200/);
+    assert.match(output, /\d+ were due and not sent, for want of a free connection/);
+  } finally {
+    slow.close();
+  }
+});
+
+test('the highest rate that keeps the bounds is found in steps, and the exit code says when there is none', async () => {
+  // Serves the requests of the first step, and all later ones too late.
+  const limited = await startStub((n) => ({ status: 200, afterMs: n > 150 ? 8_000 : 0 }));
+  try {
+    const out = join(dir, 'search');
+    const args = ['--url', limited.url, '--app-id', '1', '--duration', '3'];
+    const found = await bench('single', ...args, '--slo', 'p90=6s', '--step', '50', '--out', out);
+    assert.equal(found.code, 0, found.output);
+    assert.equal(readWritten(out).highestRate, 50);
+    assert.match(readFileSync(`${out}-knee.svg`, 'utf8'), /^<svg/);
+    const none = await bench('single', ...args, '--slo', 'p50=0.001ms', '--step', '100', '--out', out);
+    assert.equal(none.code, 1, none.output);
+  } finally {
+    limited.close();
+  }
+});
+
+test('a search without a step doubles, then comes within a tenth', async () => {
+  const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit: 'service' } as const;
+  const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
+  const tried = await searchRate(undefined, async (rate) => ({
+    rate,
+    kept: rate <= 1_000,
+    outcome: { ...outcome, latencyMs },
+  }));
+  const highest = Math.max(...tried.filter(({ kept }) => kept).map(({ rate }) => rate));
+  assert.ok(highest > 900 && highest <= 1_000, String(highest));
+  assert.ok(tried.length < 12);
+});
+
+test('records of a file are sent in turn, gzipped, with the environment of each', async () => {
+  const stub = await startStub(() => ({ status: 200 }));
+  try {
+    const file = join(dir, 'records.ndjson.gz');
+    writeFileSync(
+      file,
+      gzipSync('{"event":"a","identity":"x"}\n\n{"event":"b","identity":"y","app_id":"other"}\n'),
+    );
+    const args = [
+      '--app-id',
+      '7',
+      '--app-id',
+      '8',
+      '--rate',
+      '20',
+      '--duration',
+      '1',
+      '--payloads',
+      file,
+      '--gzip',
+    ];
+    const { code, output } = await bench(
+      'single',
+      '--url',
+      stub.url,
+      ...args,
+      '--out',
+      join(dir, 'payloads'),
+    );
+    assert.equal(code, 0, output);
+    const sent = stub.bodies.map(
+      (body) => JSON.parse(gunzipSync(body).toString()) as { app_id: string; event: string },
+    );
+    assert.deepEqual(
+      sent.slice(0, 4).map(({ app_id, event }) => [app_id, event]),
+      [
+        ['7', 'a'],
+        ['8', 'a'],
+        ['7', 'b'],
+        ['8', 'b'],
+      ],
+    );
+  } finally {
+    stub.close();
+  }
+});
+
+test('merge adds up what several generators found', async () => {
+  const stub = await startStub(() => ({ status: 200 }));
+  try {
+    const args = ['--url', stub.url, '--app-id', '1', '--rate', '50', '--duration', '1'];
+    const outs = [join(dir, 'one'), join(dir, 'two')];
+    await Promise.all(outs.map((out) => bench('single', ...args, '--out', out)));
+    const merged = join(dir, 'merged');
+    const { code, output } = await bench('merge', ...outs.map((out) => `${out}.hlog`), '--out', merged);
+    assert.equal(code, 0, output);
+    assert.match(output, /2 logs, ms +100 /);
+    const again = await bench('merge', `${merged}.hlog`);
+    assert.match(again.output, /1 logs, ms +100 /);
+    assert.match((await bench('merge', main)).output, /is no histogram log/);
+  } finally {
+    stub.close();
+  }
+});
+
+test('options that are wrong are named', () => {
+  const common = ['--url', 'http://a', '--app-id', '1'];
+  for (const [args, words] of [
+    [['--app-id', '1'], /--url is missing/],
+    [['--url', 'http://a'], /--app-id/],
+    [['--url', 'ftp://a', '--app-id', '1'], /--url must be a URL/],
+    [[...common, '--errors', 'few'], /--errors takes a share/],
+    [[...common, '--errors', '200%'], /--errors takes a share/],
+    [[...common, '--slo', 'p98=2ms'], /--slo takes bounds/],
+    [[...common, '--slo', 'p99=2'], /--slo takes bounds/],
+    [[...common, '--step', '5'], /--step belongs to --slo/],
+    [[...common, '--remove'], /--remove and --api-key/],
+    [[...common, '--rate', '0'], /--rate must be a whole number/],
+  ] as const) {
+    assert.throws(() => readOutsideOptions(args), words);
+  }
+  assert.equal(readOutsideOptions([...common, '--errors', '0.1%']).errorsMax, 0.001);
+  assert.deepEqual(readOutsideOptions([...common, '--slo', 'p99=20ms,max=1s']).bounds, [
+    { percentile: 'p99', ms: 20 },
+    { percentile: 'max', ms: 1_000 },
+  ]);
+});

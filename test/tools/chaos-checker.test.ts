@@ -1,0 +1,466 @@
+// The checker of the fault harness against histories made by hand: deletions, limits, statuses, answers, and a
+// Redis that was emptied. What it says of keys and rows is in faults-checker.test.ts.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { test } from 'node:test';
+import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
+import type { StoredEvent } from '../../harness/exactly-once.js';
+import type { Invocation, Outcome, Settlement } from '../../harness/load.js';
+import { startRedis } from '../../harness/services.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { scripts } from '../../src/redis/scripts.js';
+import { type Evidence, findBroken } from '../chaos/check.js';
+import type { Submission } from '../chaos/deletions.js';
+import { commitScriptOf, mutants, patchedText } from '../chaos/mutants.js';
+import { readTrace } from '../chaos/power-cut.js';
+import { canSetRedisClock, createRedisClock } from '../chaos/redis-clock.js';
+import { without } from '../chaos/shrink.js';
+import { commit, eventRecord, group, loadShard } from '../support/shard.js';
+
+type Entry = Invocation & Partial<Settlement>;
+
+let requests = 0;
+
+function sent(
+  endpoint: Endpoint,
+  event: SentEvent,
+  [invokedMs, settledMs]: readonly [number, number],
+  outcome: Outcome = 'acknowledged',
+  more: Partial<Settlement> = {},
+): Entry {
+  requests += 1;
+  const settlement = { settledMs, outcome, status: 200, code: '', refusedIndexes: [], ...more };
+  return { request: requests, endpoint, invokedMs, events: [event], ...settlement };
+}
+
+function eventOf(marker: string, identity = 'ada', key?: string): SentEvent {
+  const keyed = key === undefined ? {} : { idempotency_key: key };
+  return { event: 'Seen', identity, properties: { marker }, ...keyed };
+}
+
+function eventOfUserId(marker: string, userId: string): SentEvent {
+  return { event: 'Seen', user_id: userId, properties: { marker } };
+}
+
+function merge(userId: string, identity: string): SentEvent {
+  const marker = `${userId} is ${identity}`;
+  return { kind: 'identify', event: '', user_id: userId, identity, properties: { marker } };
+}
+
+let ids = 0;
+
+function rowOf(event: SentEvent, receivedMs = 1): StoredEvent {
+  ids += 1;
+  return {
+    ...(event.kind === undefined ? {} : { kind: event.kind }),
+    event_id: `id ${ids}`,
+    event: event.event,
+    user_id: event.user_id ?? null,
+    identity: event.identity ?? '',
+    session_id: '',
+    time_ms: String(receivedMs),
+    received_ms: String(receivedMs),
+    properties: Object.fromEntries(
+      Object.entries(event.properties).map(([key, value]) => [key, String(value)]),
+    ),
+  };
+}
+
+function deletion(
+  users: Submission['users'],
+  [invokedMs, settledMs]: readonly [number, number],
+  more: Partial<Submission> = {},
+): Submission {
+  const polls = [{ invokedMs: settledMs + 1, settledMs: settledMs + 2, status: 'complete' }];
+  const answer = { outcome: 'accepted', status: 201, requestId: 'a', polls } as const;
+  return { users, invokedMs, settledMs, ...answer, ...more };
+}
+
+function kinds(
+  history: readonly Entry[],
+  rows: readonly StoredEvent[],
+  submissions: readonly Submission[] = [],
+  more: Partial<Evidence> = {},
+): string[] {
+  const environments = [{ appId: '1', history, rows }];
+  const account = { appIds: ['1'] };
+  return findBroken({ account, environments, submissions, emptied: [], apiDisturbed: false, ...more }).map(
+    ({ kind }) => kind,
+  );
+}
+
+const ada = [{ identity: 'ada' }];
+
+test('what was acknowledged before a deletion was submitted has to be gone', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+});
+
+test('what was sent after the answer to a submission has to stay', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [4, 5])];
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), ['over-deleted']);
+});
+
+test('what was under way with a submission, or may have been, may be there or not', () => {
+  const event = eventOf('a');
+  for (const times of [
+    [1, 4],
+    [2, 3],
+    [0, 2.5],
+  ] as const) {
+    const history = [sent('track', event, times)];
+    assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+    assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+  }
+  const unknown = [sent('track', event, [0, 1], 'unknown')];
+  assert.deepEqual(kinds(unknown, [rowOf(event)], [deletion(ada, [2, 3])]), []);
+});
+
+test('a submission without an answer may have deleted, a refused one may not', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const perhaps = deletion(ada, [2, 3], { outcome: 'perhaps', polls: [] });
+  assert.deepEqual(kinds(history, [], [perhaps]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [perhaps]), []);
+  const refused = deletion(ada, [2, 3], { outcome: 'refused', status: 503, polls: [] });
+  assert.deepEqual(kinds(history, [], [refused]), ['lost']);
+});
+
+test('other users, and the same names in other accounts, have to stay', () => {
+  const other = eventOf('a', 'adam');
+  assert.deepEqual(kinds([sent('track', other, [0, 1])], [], [deletion(ada, [2, 3])]), ['lost']);
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const stranger = { account: { appIds: ['2'] } };
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])], stranger), ['lost']);
+});
+
+test('a merged user goes as a whole, one who was merged after the answer does not', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const before = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
+  assert.deepEqual(kinds(before, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(before, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+  assert.deepEqual(kinds(before, [], [deletion([{ user_id: 7 }], [2, 3])]), []);
+  const after = [sent('track', event, [0, 1]), sent('identify', merged, [4, 5])];
+  assert.deepEqual(kinds(after, [rowOf(event), rowOf(merged)], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(after, [rowOf(merged)], [deletion(ada, [2, 3])]), ['lost']);
+});
+
+test('an identification under the fence of an earlier deletion is not there for a later one', () => {
+  const merged = merge('7', 'ada');
+  const [before, ofUserId, ofIdentity] = [eventOfUserId('a', '7'), eventOfUserId('b', '7'), eventOf('c')];
+  const history = [
+    sent('identify', merged, [0, 1]),
+    sent('track', before, [2, 3]),
+    sent('track', ofUserId, [6, 7]),
+    sent('track', ofIdentity, [6, 7]),
+  ];
+  const seven = [{ user_id: 7 }];
+  // Whether the earlier one was complete when the later one was submitted changes nothing.
+  for (const completeMs of [5.5, 50]) {
+    const polls = [{ invokedMs: completeMs, settledMs: completeMs, status: 'complete' }];
+    for (const first of [ada, seven]) {
+      const earlier = deletion(first, [4, 5], { polls });
+      assert.deepEqual(kinds(history, [rowOf(ofIdentity)], [earlier, deletion(seven, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [rowOf(ofUserId)], [earlier, deletion(ada, [8, 9])]), []);
+      assert.deepEqual(kinds(history, [], [earlier, deletion(seven, [8, 9])]), ['over-deleted']);
+      const both = [rowOf(ofUserId), rowOf(ofIdentity)];
+      assert.deepEqual(kinds(history, both, [earlier, deletion(seven, [8, 9])]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(merged)], [earlier]), ['resurrected']);
+      assert.deepEqual(kinds(history, [...both, rowOf(before)], [earlier]), ['resurrected']);
+    }
+  }
+});
+
+test('an identification that was sent again under its key is the one that was acknowledged first', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const history = [
+    sent('collect', merged, [0, 1], 'unknown'),
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [6, 7]),
+    sent('track', event, [6, 7]),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion(ada, [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  // Unless Redis forgot the key: then the repeat may be a new one.
+  const late = eventOfUserId('b', '7');
+  const forgotten = [
+    sent('collect', merged, [2, 3]),
+    sent('collect', merged, [10, 11]),
+    sent('track', late, [10, 11]),
+  ];
+  const emptied = [{ fromMs: 8, toMs: 9, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const around = [deletion(ada, [4, 5]), deletion(ada, [12, 13])];
+  for (const rows of [[rowOf(late)], []]) assert.deepEqual(kinds(forgotten, rows, around, { emptied }), []);
+  assert.deepEqual(kinds(forgotten, [], around), ['over-deleted']);
+});
+
+test('an identification may be there for a deletion whose order with another one nobody knows', () => {
+  const merged = merge('7', 'ada');
+  const later = eventOf('b');
+  const history = [sent('identify', merged, [0, 1]), sent('track', later, [6, 7])];
+  const seven = [{ user_id: 7 }];
+  const open: readonly Partial<Submission>[] = [{ outcome: 'perhaps', polls: [] }, { settledMs: 8.5 }];
+  for (const more of open) {
+    const earlier = deletion(ada, [4, 5], more);
+    for (const rows of [[rowOf(later)], []]) {
+      assert.deepEqual(kinds(history, rows, [earlier, deletion(seven, [8, 9])]), []);
+    }
+  }
+});
+
+test('a user who was deleted may be identified anew, and goes with the new identity then', () => {
+  const again = merge('7', 'eve');
+  const [ofUserId, ofEve, ofAda] = [eventOfUserId('a', '7'), eventOf('b', 'eve'), eventOf('c')];
+  const history = [
+    sent('identify', merge('7', 'ada'), [0, 1]),
+    ...[again, ofUserId, ofEve, ofAda].map((event) => sent(event.kind ?? 'track', event, [6, 7])),
+  ];
+  const submissions = [deletion(ada, [4, 5]), deletion([{ identity: 'eve' }], [8, 9])];
+  assert.deepEqual(kinds(history, [rowOf(ofAda)], submissions), []);
+  assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
+  assert.deepEqual(kinds(history, [rowOf(ofAda), rowOf(ofUserId)], submissions), ['resurrected']);
+});
+
+test('of the identifications of a user_id the first one stands', () => {
+  const event = eventOfUserId('a', '7');
+  const [first, second] = [merge('7', 'ada'), merge('7', 'eve')];
+  const history = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 3]),
+    sent('identify', second, [4, 5]),
+  ];
+  const eve = deletion([{ identity: 'eve' }], [6, 7]);
+  assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
+  assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
+  // Of two that were under way at once either may be the first.
+  const atOnce = [
+    sent('track', event, [0, 1]),
+    sent('identify', first, [2, 5]),
+    sent('identify', second, [3, 4]),
+  ];
+  for (const rows of [[rowOf(event)], []]) {
+    assert.deepEqual(kinds(atOnce, [rowOf(first), ...rows], [eve]), []);
+  }
+});
+
+test('a merge that went with an emptied Redis may be forgotten by a later deletion, or not', () => {
+  const merged = merge('7', 'ada');
+  const event = eventOfUserId('a', '7');
+  const history = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
+  for (const rows of [[rowOf(event)], []]) {
+    assert.deepEqual(kinds(history, rows, [deletion(ada, [4, 5])], { emptied }), []);
+  }
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [4, 5])]), ['resurrected']);
+});
+
+test('a repeat of what was deleted is not stored', () => {
+  const event = eventOf('a', 'ada', 'key');
+  const history = [sent('track', event, [0, 1]), sent('track', event, [4, 5])];
+  assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
+});
+
+test('what Redis alone held when it was emptied may be missing, and a repeat of it stored, but no key twice', () => {
+  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  const lost = eventOf('a');
+  const kept = eventOf('b');
+  const history = [sent('track', lost, [0, 1]), sent('track', kept, [0, 1])];
+  assert.deepEqual(kinds(history, [rowOf(kept)], [], { emptied }), []);
+  assert.deepEqual(kinds(history, [rowOf(lost)], [], { emptied }), ['lost']);
+  const keyed = eventOf('c', 'ada', 'key');
+  const twice = [sent('track', keyed, [0, 1]), sent('track', keyed, [4, 5])];
+  assert.deepEqual(kinds(twice, [rowOf(keyed)], [], { emptied }), []);
+  assert.deepEqual(kinds(twice, [rowOf(keyed), rowOf(keyed)], [], { emptied }), ['doubled']);
+  assert.deepEqual(kinds(twice, [rowOf(keyed), rowOf(keyed)]), ['doubled']);
+  const another = eventOf('d', 'ada', 'key');
+  const differently = [sent('track', keyed, [0, 1]), sent('track', another, [4, 5])];
+  const ofOneId = [keyed, another].map((event) => ({ ...rowOf(event), event_id: 'one' }));
+  assert.deepEqual(kinds(differently, [rowOf(another)], [], { emptied }), []);
+  assert.ok(kinds(differently, ofOneId, [], { emptied }).includes('doubled'));
+  assert.ok(kinds(differently, ofOneId).includes('doubled'));
+});
+
+test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const lossOf = (...ids: string[]) => ({
+    fromMs: 10,
+    toMs: 20,
+    markers: new Set<string>(),
+    keptDeletions: new Set(ids),
+  });
+  const after = (
+    polls: Submission['polls'],
+    rows: StoredEvent[],
+    ids: string[],
+    more: Partial<Submission> = {},
+  ) => kinds(history, rows, [deletion(ada, [2, 3], { polls, ...more })], { emptied: [lossOf(...ids)] });
+
+  assert.deepEqual(after([poll(4, 'pending'), poll(12, '401'), poll(30, 'complete')], [], ['a']), []);
+  assert.deepEqual(after([poll(30, 'complete')], [rowOf(event)], ['a']), ['resurrected']);
+  assert.deepEqual(after([poll(30, '404'), poll(31, 'complete')], [], ['a']), ['wrong status']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a']), ['not completed']);
+  assert.deepEqual(after([poll(30, 'pending')], [], ['a'], { state: 'targets_lost' }), ['targets lost']);
+  // Nobody has what Redis alone held.
+  for (const status of ['404', 'pending']) {
+    for (const rows of [[], [rowOf(event)]]) {
+      assert.deepEqual(after([poll(30, status)], rows, ['b'], { state: 'targets_lost' }), []);
+    }
+  }
+  // What came back from a first loss has to come back from a second one.
+  const emptied = [lossOf('a'), { ...lossOf(), fromMs: 40, toMs: 50 }];
+  const twice = [deletion(ada, [2, 3], { polls: [poll(60, 'pending')], state: 'targets_lost' })];
+  assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
+});
+
+test('a request that somebody was told to be complete stays so when Redis is emptied', () => {
+  const event = eventOf('a');
+  const history = [sent('track', event, [0, 1])];
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const emptied = [{ fromMs: 10, toMs: 20, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const told = (...polls: Submission['polls']) =>
+    kinds(history, [], [deletion(ada, [2, 3], { polls: [poll(5, 'complete'), ...polls] })], { emptied });
+  assert.deepEqual(told(poll(30, 'complete')), []);
+  assert.deepEqual(told(poll(30, 'pending')), ['status went back']);
+  assert.deepEqual(told(poll(30, '404')), ['wrong status']);
+  assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])], { emptied }), ['resurrected']);
+});
+
+test('a window with more than its limit is reported, one with as many is not', () => {
+  const windowOf = (count: number, lastMs: number, more: Partial<Evidence> = {}) => {
+    const events = Array.from({ length: count }, (_, index) => eventOf(`m${index}`));
+    const history = events.map((event) => sent('track', event, [0, 1]));
+    const rows = events.map((event, index) => rowOf(event, index === count - 1 ? lastMs : 1_000));
+    return kinds(history, rows, [], more);
+  };
+  assert.deepEqual(windowOf(30, 1_000), []);
+  assert.deepEqual(windowOf(31, 30_999), ['limit exceeded']);
+  assert.deepEqual(windowOf(31, 31_000), []);
+  // A clock that stood for a day says nothing of half a minute.
+  assert.deepEqual(windowOf(31, 1_000, { clockStoodMs: 86_400_000 }), []);
+});
+
+test('a status that goes back, is not one, or never gets there is reported', () => {
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const polled = (...polls: Submission['polls']) => kinds([], [], [deletion(ada, [2, 3], { polls })]);
+  assert.deepEqual(polled(poll(4, 'pending'), poll(6, ''), poll(8, '503'), poll(10, 'complete')), []);
+  assert.deepEqual(polled(poll(4, 'complete'), poll(6, 'pending')), ['status went back']);
+  assert.deepEqual(polled(poll(4, '404'), poll(6, 'complete')), ['wrong status']);
+  assert.deepEqual(polled(poll(4, 'pending')), ['not completed']);
+  // A token ends with its hour, or when Redis's clock jumps over it.
+  const ended = [poll(4, '401'), poll(6, 'complete')];
+  assert.deepEqual(polled(...ended), ['wrong status']);
+  const moved = kinds([], [], [deletion(ada, [2, 3], { polls: ended })], { clockMoved: true });
+  assert.deepEqual(moved, []);
+});
+
+test('a right key that gets no token is reported, unless the service cannot tell now', () => {
+  assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, 503] }), []);
+  for (const status of [401, 429]) {
+    assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, status] }), ['wrongly refused']);
+  }
+});
+
+test('answers that no request should get are reported', () => {
+  const event = eventOf('a');
+  const answered = (outcome: Outcome, code = '') => [
+    sent('track', event, [0, 1], outcome, { status: 400, code }),
+  ];
+  assert.deepEqual(kinds(answered('unexpected'), []), ['unexpected answer']);
+  assert.deepEqual(kinds(answered('refused', 'missing_field'), []), ['wrongly refused']);
+  assert.deepEqual(kinds(answered('refused', 'rate_limited'), []), []);
+  assert.deepEqual(kinds(answered('unanswered'), []), ['no answer']);
+  assert.deepEqual(kinds(answered('unanswered'), [], [], { apiDisturbed: true }), []);
+});
+
+test('a power cut takes what no completed sync covers', () => {
+  const trace = [
+    '10 write(8</d/a.incr.aof>, "x"..., 100) = 100',
+    '10 fdatasync(8</d/a.incr.aof>) = 0 (DELAYED)',
+    '10 write(8</d/a.incr.aof>, "x"..., 30) = 30',
+    '11 fdatasync(8</d/a.incr.aof> <unfinished ...>',
+    '10 write(8</d/a.incr.aof>, "x"..., 7) = 7',
+    '11 <... fdatasync resumed>) = 0',
+    '10 write(9</d/other.txt>, "x"..., 5) = 5',
+    '10 fdatasync(8</d/a.incr.aof> <unfinished ...>',
+    '10 +++ killed by SIGKILL +++',
+  ].join('\n');
+  assert.deepEqual([...readTrace(trace).unsynced], [['/d/a.incr.aof', 7]]);
+});
+
+test('the clock of a Redis jumps while it runs, for its scripts and for what expires', async (context) => {
+  if (!canSetRedisClock()) return context.skip('there is no C compiler');
+  const clock = createRedisClock();
+  const server = await startRedis({ env: clock.env });
+  const redis = new Redis(server.url);
+  try {
+    const offsetS = async () => {
+      const [seconds] = (await redis.eval("return redis.call('TIME')", 0)) as [string];
+      return Number(seconds) - Date.now() / 1000;
+    };
+    assert.ok(Math.abs(await offsetS()) < 60);
+    await redis.set('key', 'value', 'EX', 3_600);
+    clock.moveBy(90_000);
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60);
+    assert.equal(await redis.exists('key'), 0);
+    await server.kill9();
+    await server.restart();
+    assert.ok(Math.abs((await offsetS()) - 90_000) < 60, 'a restart keeps it');
+    clock.moveBy(-90_000);
+    assert.ok(Math.abs(await offsetS()) < 60);
+  } finally {
+    redis.disconnect();
+    await server.remove();
+    clock.remove();
+  }
+});
+
+test('a schedule without one of its faults keeps the others as they are', () => {
+  const plan = (fault: string) => ({ fault, variant: 0, seed: 1 });
+  const schedule = { seed: 5, steps: [[[plan('a'), plan('b')], [plan('c')]], [[plan('d')]]] };
+  assert.deepEqual(without(schedule, 0).steps, [[[plan('b')], [plan('c')]], [[plan('d')]]]);
+  assert.deepEqual(without(schedule, 2).steps, [[[plan('a'), plan('b')]], [[plan('d')]]]);
+  assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
+});
+
+test('the commit script of every mutant still runs: it breaks a promise, not itself', async () => {
+  const server = await startRedis();
+  const redis = new Redis(server.url);
+  try {
+    for (const mutant of mutants) {
+      const text = commitScriptOf(mutant);
+      if (text === undefined) continue;
+      await redis.flushall();
+      await loadShard(redis);
+      const script = { ...scripts.commit, text, sha: createHash('sha1').update(text).digest('hex') };
+      const limit = { digest: '41'.repeat(12), cost: 1, limit: { max: 5, windowMs: 1000, granularityMs: 1 } };
+      for (const name of ['a', 'b']) {
+        const answer = await commit(redis, [group([eventRecord(name, 'key')], [limit])], { script });
+        assert.match(answer, /^[srd]$/, mutant.name);
+      }
+    }
+  } finally {
+    redis.disconnect();
+    await server.remove();
+  }
+});
+
+test('every mutant of the service still has the text that it changes', () => {
+  for (const mutant of mutants) for (const patch of mutant.patches) patchedText(mutant.name, patch);
+  assert.throws(
+    () => patchedText('none', { file: 'workers/store.js', find: 'no such text', replace: '' }),
+    /no such text/,
+  );
+});

@@ -1,0 +1,203 @@
+// The test runner itself: lanes, the report, and the end of what a file leaves behind.
+
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
+import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+
+type Run = {
+  readonly process: ChildProcess;
+  readonly dir: string;
+  text(): string;
+  /** Settles with the exit code. */
+  readonly ended: Promise<number | null>;
+};
+
+/** Runs files of these texts as `npm test` runs its own. */
+function run(files: Readonly<Record<string, string>>, secondsMax = 60): Run {
+  const dir = tempDir('runner');
+  mkdirSync(join(dir, 'test/runner'), { recursive: true });
+  writeFileSync(join(dir, 'test/runner/seconds.json'), '{}');
+  const header = "import { test } from 'node:test';\nimport assert from 'node:assert/strict';\n";
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), header + text);
+  const options = JSON.stringify({ root: dir, files: Object.keys(files), record: true, secondsMax });
+  const module = new URL('../runner/run.js', import.meta.url).href;
+  const code = `const { runFiles } = await import('${module}'); process.exitCode = await runFiles(${options});`;
+  const process_ = spawn(process.execPath, ['--input-type=module', '-e', code], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let text = '';
+  for (const stream of [process_.stdout, process_.stderr]) {
+    stream.setEncoding('utf8').on('data', (piece: string) => {
+      text += piece;
+    });
+  }
+  const ended = once(process_, 'close').then(([exitCode]) => exitCode as number | null);
+  return { process: process_, dir, text: () => text, ended };
+}
+
+/** Counts of the summary, which must be the last lines. */
+function summary(text: string): Record<string, number> {
+  const lines = text.trimEnd().split('\n').slice(-8);
+  return Object.fromEntries(
+    lines.map((line) => {
+      const [, name = line, value] = /^ℹ (\w+) (\d+)$/.exec(line) ?? [];
+      return [name, Number(value)];
+    }),
+  );
+}
+
+test('reports all files as one run, which fails when one test does', async () => {
+  const one = run({
+    'a.test.mjs': "test('holds', () => {}); test('is left out', { skip: 'no disk' }, () => {});",
+    'b.test.mjs': "test('holds not', () => { assert.equal(1 + 1, 3, 'one and one'); });",
+    'c.test.mjs': "test('outer', async (t) => { await t.test('inner', () => {}); console.log('printed'); });",
+  });
+  assert.equal(await one.ended, 1, one.text());
+  const { duration_ms, ...counts } = summary(one.text());
+  assert.deepEqual(counts, { tests: 5, suites: 0, pass: 3, fail: 1, cancelled: 0, skipped: 1, todo: 0 });
+  assert.ok(duration_ms !== undefined && duration_ms > 0);
+  assert.match(one.text(), /▶ a\.test\.mjs\n {2}✔ holds \(.*ms\)\n {2}﹣ is left out \(.*ms\) # no disk\n/);
+  assert.match(one.text(), /[✔▶] a\.test\.mjs \(\d+ms\)/);
+  assert.match(one.text(), /failing tests:[\s\S]*✖ holds not[\s\S]*one and one[\s\S]*slowest files/);
+  assert.match(one.text(), /\nprinted\n/);
+  assert.match(one.text(), /\n {4}✔ inner/);
+});
+
+test('passes when all tests do, and notes how long each file took', async () => {
+  const one = run({ 'a.test.mjs': "test('holds', () => {});", 'b.test.mjs': "test('holds', () => {});" });
+  assert.equal(await one.ended, 0, one.text());
+  const seconds = JSON.parse(readFileSync(join(one.dir, 'test/runner/seconds.json'), 'utf8')) as object;
+  assert.deepEqual(Object.keys(seconds), ['a.test.mjs', 'b.test.mjs']);
+});
+
+test('fails for a file that ends before its tests, whatever its exit code', async () => {
+  const one = run({
+    'exits.test.mjs': "test('ends the process', () => process.exit(0));",
+    'throws.test.mjs': "throw new Error('while it was loaded');",
+    'later.test.mjs': "test('holds', () => { setTimeout(() => { throw new Error('afterwards'); }, 1); });",
+  });
+  assert.equal(await one.ended, 1, one.text());
+  assert.match(one.text(), /✖ exits\.test\.mjs[\s\S]*ended with code 0 before its tests had/);
+  assert.match(one.text(), /✖ throws\.test\.mjs/);
+  assert.match(one.text(), /while it was loaded/);
+  assert.match(one.text(), /✖ later\.test\.mjs/);
+});
+
+test('has temporary folders that other users may enter, like the system’s own', async () => {
+  const one = run({
+    'a.test.mjs': `import { statSync } from 'node:fs'; import { dirname } from 'node:path';
+      for (let dir = process.env.TMPDIR; dir.includes('sluice-tests-'); dir = dirname(dir)) {
+        test(dir, () => { assert.equal(statSync(dir).mode & 5, 5); });
+      }`,
+  });
+  assert.equal(await one.ended, 0, one.text());
+  assert.ok((summary(one.text()).pass ?? 0) >= 3, one.text());
+});
+
+/** A test that never ends, with a disk where it may mount one, and whose process leaves one that belongs to nobody. */
+const hangs = (pidFile: string) => `
+  import { spawn, spawnSync } from 'node:child_process';
+  import { mkdtempSync, writeFileSync } from 'node:fs';
+  import { tmpdir } from 'node:os';
+  test('hangs', async () => {
+    spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', '${basename(dirname(pidFile))}', mkdtempSync(tmpdir() + '/disk-')]);
+    const shell = spawn('sh', ['-c', 'sleep 1000 & echo $!'], { detached: true });
+    shell.stdout.once('data', (pid) => writeFileSync('${pidFile}', String(pid)));
+    await new Promise(() => setInterval(() => undefined, 1000));
+  });`;
+
+test('ends a file that hangs and everything that it started, says where it hung, and goes on', async () => {
+  const pidFile = join(tempDir('pid'), 'pid');
+  const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 2);
+  assert.equal(await one.ended, 1, one.text());
+  assert.match(one.text(), /✖ a\.test\.mjs[\s\S]*did not end within 2 s, in the test "hangs"/);
+  assert.match(one.text(), /[✔▶] b\.test\.mjs \(\d+ms\)/);
+  assert.equal(summary(one.text()).fail, 1);
+  assertGone(pidFile);
+});
+
+test('when interrupted, ends all files and everything they started, and starts no other file', async () => {
+  const pidFiles = [1, 2, 3].map((number) => join(tempDir('pid'), String(number)));
+  const waits = Object.fromEntries(pidFiles.map((file, i) => [`a${i}.test.mjs`, hangs(file)]));
+  const one = run({ ...waits, 'b.test.mjs': "test('holds', () => {});" });
+  const started = () => pidFiles.every((file) => readText(file) !== '');
+  await until(started, { deadlineMs: 30_000, what: 'the files run' });
+  one.process.kill('SIGINT');
+  assert.equal(await one.ended, 130, one.text());
+  assert.equal(summary(one.text()).fail, 3);
+  assert.doesNotMatch(one.text(), /b\.test\.mjs/);
+  for (const file of pidFiles) assertGone(file);
+});
+
+function readText(file: string): string {
+  return readFileSync(file, { encoding: 'utf8', flag: 'a+' });
+}
+
+function assertGone(pidFile: string): void {
+  if (existsSync('/proc/self/mounts')) {
+    assert.ok(
+      !readFileSync('/proc/self/mounts', 'utf8').includes(basename(dirname(pidFile))),
+      'a disk was left',
+    );
+  }
+  const pid = Number(readText(pidFile));
+  assert.ok(pid > 1, 'a process was left');
+  const state = existsSync(`/proc/${pid}`)
+    ? readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.[0]
+    : 'X';
+  // Z: it has ended, and whoever took it over has not asked for its exit code.
+  assert.match(state ?? '', /[XZ]/);
+}
+
+function planned(lane: Planned['lane'], seconds: number): Planned {
+  return { path: `${lane} ${seconds}`, lane, seconds };
+}
+
+test('runs three files at a time, two of those that load the machine, and one that measures alone', () => {
+  const [beside, pair, alone] = [planned('beside', 5), planned('pair', 5), planned('alone', 5)];
+  const fits = (file: Planned, ...running: Planned[]) => nextFile([file], running) === file;
+  assert.deepEqual(
+    [fits(beside), fits(beside, beside), fits(beside, beside, beside), fits(beside, beside, beside, beside)],
+    [true, true, true, false],
+  );
+  assert.deepEqual([fits(pair, beside), fits(pair, beside, beside), fits(beside, pair)], [true, false, true]);
+  assert.deepEqual([fits(beside, beside, pair), fits(pair, pair)], [false, true]);
+  assert.deepEqual([fits(alone), fits(alone, beside), fits(beside, alone)], [true, false, false]);
+});
+
+test('starts the longest file of a lane first, wide lanes before narrow ones', () => {
+  const files = [planned('alone', 9), planned('beside', 1), planned('pair', 7), planned('beside', 4)];
+  assert.deepEqual(
+    inOrder(files).map(({ path }) => path),
+    ['beside 4', 'beside 1', 'pair 7', 'alone 9'],
+  );
+});
+
+test('every file that a lane names exists, and a file of the quick run starts no deployment', () => {
+  const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.test.ts'))
+    .sort();
+  const names = new Set(files.map(nameOf));
+  assert.deepEqual(
+    namedFiles().filter((name) => !names.has(name)),
+    [],
+  );
+  assert.equal(names.size, files.length, 'each name is one file');
+  assert.equal(laneOf('dist/test/bench-load.test.js'), 'alone');
+  const starts = /\b(startSluice|startClickHouse|startDeployment|launchBrowser)\(/;
+  const quick = files.filter(isQuick);
+  assert.deepEqual(
+    quick.filter((path) => starts.test(readFileSync(join(root, 'test', path), 'utf8'))),
+    [],
+  );
+});

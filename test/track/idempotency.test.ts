@@ -1,0 +1,503 @@
+// Idempotency keys over several API processes: one event for each key of an environment, the first accepted
+// one; what reserves no key; outages in between; and the event_id that is made from the key.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createEnvironments } from '../../harness/accounts.js';
+import { collect, event } from '../../harness/collect.js';
+import { type Answer, isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { shardKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let appId: string;
+let other: string;
+/** For the outage, which needs many events. */
+let flooded: string;
+before(async () => {
+  // A backlog that a test can fill.
+  sluice = await startSluice({ apiProcesses: 3, env: { BACKLOG_BYTES_MAX: String(1024 * 1024) } });
+  [appId = '', other = '', flooded = ''] = await createEnvironments(sluice, [[], [], []]);
+});
+after(() => sluice?.stop());
+
+let sent = 0;
+/** Sends to the API processes in turn. */
+function send(body: object): Promise<Answer> {
+  sent += 1;
+  return post(sluice.api[sent % sluice.api.length]?.baseUrl ?? '', paths.track, body);
+}
+
+type Event = {
+  readonly event: unknown;
+  readonly identity?: unknown;
+  readonly user_id?: string;
+  readonly session_id?: string;
+  readonly timestamp?: unknown;
+  readonly properties?: object;
+  readonly idempotency_key?: unknown;
+};
+
+const track = (event: Event, environment = appId) => send({ app_id: environment, ...event });
+
+const trackAll = (events: readonly Event[], environment = appId) => send({ app_id: environment, events });
+
+function assertAccepted(answer: Answer): void {
+  assert.ok(isAccepted(answer), `${answer.status} ${answer.text}`);
+}
+
+type Stored = {
+  readonly event: string;
+  readonly event_id: string;
+  readonly identity: string;
+  readonly user_id: string | null;
+  readonly session_id: string;
+  readonly time: string;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+/** The stored events whose names begin so, by name and identity. */
+async function stored(prefix: string, environment = appId): Promise<Stored[]> {
+  await untilStored(sluice);
+  return sluice.rows<Stored>(`SELECT event, toString(event_id) AS event_id, identity, toString(user_id) AS user_id,
+      session_id, toString(time) AS time, properties
+    FROM events WHERE app_id = '${environment}' AND startsWith(event, '${prefix}') ORDER BY event, identity`);
+}
+
+const namesOf = (events: readonly Stored[]) => events.map(({ event }) => event);
+
+function repeat<T>(count: number, make: (index: number) => T): T[] {
+  return Array.from({ length: count }, (_, index) => make(index));
+}
+
+test('answers a repeat as the first and stores one event', async () => {
+  const event = { event: 'plain', identity: 'ada', idempotency_key: 'plain' };
+  for (let n = 1; n <= 4; n += 1) assertAccepted(await track(event));
+  await untilStored(sluice);
+  assertAccepted(await track(event));
+  assert.equal((await stored('plain')).length, 1);
+});
+
+test('counts the repeats that say something else, so that a key which a stranger took is noticed', async () => {
+  const [mine = ''] = await createEnvironments(sluice, [[]]);
+  const counted = async () =>
+    ((await sluice.admin('environments', 'stats', mine)) as { differing_repeats: number }).differing_repeats;
+  const order = {
+    event: 'Order',
+    identity: 'ada',
+    properties: { amount: 12.5 },
+    idempotency_key: 'order-5001',
+  };
+  const message = event({ id: 'message-1', user_id: '5', time: '2026-03-01T12:30:00Z' });
+  const request = (sent_at: string, fields: object = {}) => ({
+    app_id: mine,
+    sent_at,
+    messages: [{ ...message, ...fields }],
+  });
+  const collectOf = async (body: object) => assert.equal((await collect(sluice.baseUrl, body)).status, 200);
+  assertAccepted(await track(order, mine));
+  await collectOf(request('2026-03-01T12:30:01Z'));
+
+  // The same again, in other words and at other times.
+  const { properties, ...rest } = order;
+  const text = JSON.stringify({ app_id: mine, ...order });
+  for (const body of [text, text.replaceAll(':', ' : '), text.replace('ada', '\\u0061da')]) {
+    assertAccepted(await post(sluice.baseUrl, paths.track, body));
+  }
+  assertAccepted(await track({ properties, ...rest }, mine));
+  assertAccepted(await trackAll([order, order], mine));
+  for (const sentAt of ['2026-03-01T12:30:09Z', '2026-03-02T00:00:00Z']) await collectOf(request(sentAt));
+
+  // Something else, under keys that are taken: 40 records, of which one in 255 goes unnoticed.
+  const others = repeat(10, (n) => ({ ...order, properties: { amount: n } }));
+  for (const other of others) assertAccepted(await track(other, mine));
+  assertAccepted(await trackAll(others, mine));
+  for (let n = 0; n < 10; n += 1) await collectOf(request('2026-03-01T12:30:01Z', { event: `Other ${n}` }));
+  const fromPage = repeat(10, (n) => event({ id: 'order-5001', event: `Page ${n}` }));
+  await collectOf({ ...request('2026-03-01T12:30:01Z'), messages: fromPage });
+  await until(async () => (await counted()) >= 37, { deadlineMs: 20_000, what: 'they are counted' });
+  assert.ok((await counted()) <= 40, `${await counted()}: nothing that said the same is counted`);
+  await untilStored(sluice);
+  const kept = await sluice.rows(`SELECT event FROM events WHERE app_id = '${mine}' ORDER BY event`);
+  assert.deepEqual(kept, [{ event: 'Opened' }, { event: 'Order' }]);
+});
+
+test('keeps the first event of a key whatever its repeats say', async () => {
+  const first = {
+    event: 'first',
+    identity: 'ada',
+    session_id: 'session 1',
+    timestamp: '2026-03-01T12:30:00.250+01:00',
+    properties: { amount: 12.5 },
+    idempotency_key: 'kept',
+  };
+  assertAccepted(await track(first));
+  const repeats: Event[] = [
+    { ...first, event: 'first, but another' },
+    { ...first, identity: 'bob' },
+    { event: 'first', user_id: '7', idempotency_key: 'kept' },
+    { ...first, timestamp: '2020-03-01T12:30:00Z' },
+    { ...first, session_id: 'session 2' },
+    { ...first, properties: { amount: 99, extra: 'x' } },
+    { event: 'first', identity: 'ada', idempotency_key: 'kept' },
+  ];
+  for (const repeated of repeats) assertAccepted(await track(repeated));
+  assertAccepted(await trackAll(repeats));
+
+  const events = await stored('first');
+  assert.deepEqual(
+    events.map(({ event_id, ...rest }) => rest),
+    [
+      {
+        event: 'first',
+        identity: 'ada',
+        user_id: null,
+        session_id: 'session 1',
+        time: '2026-03-01 11:30:00.250',
+        properties: { amount: '12.5' },
+      },
+    ],
+  );
+});
+
+test('takes the first of two equal keys in one bulk request, and the others of it', async () => {
+  const events = repeat(30, (n) => ({
+    event: `twice ${String(n).padStart(2, '0')}`,
+    identity: `user ${n}`,
+    ...(n % 3 === 2 ? {} : { idempotency_key: `twice ${n % 3}` }),
+  }));
+  assertAccepted(await trackAll(events));
+  assertAccepted(await trackAll(events.filter(({ idempotency_key }) => idempotency_key !== undefined)));
+  assert.deepEqual(namesOf(await stored('twice')), [
+    'twice 00',
+    'twice 01',
+    ...repeat(10, (n) => `twice ${String(3 * n + 2).padStart(2, '0')}`),
+  ]);
+});
+
+test('stores one event of a key that comes 100 times at once over three processes', async () => {
+  const answers = await Promise.all(
+    repeat(100, (n) =>
+      n % 4 === 0
+        ? trackAll([
+            { event: `race ${n}`, identity: `racer ${n}`, idempotency_key: 'race' },
+            { event: `race ${n}`, identity: `racer ${n}`, idempotency_key: 'race' },
+          ])
+        : track({ event: `race ${n}`, identity: `racer ${n}`, idempotency_key: 'race' }),
+    ),
+  );
+  assert.ok(answers.every(isAccepted));
+  const events = await stored('race');
+  assert.equal(events.length, 1, namesOf(events).join(', '));
+});
+
+test('takes equal keys of two environments for two events', async () => {
+  assertAccepted(await track({ event: 'elsewhere', identity: 'ada', idempotency_key: 'elsewhere' }));
+  assertAccepted(await track({ event: 'elsewhere', identity: 'ada', idempotency_key: 'elsewhere' }, other));
+  const [here] = await stored('elsewhere');
+  const [there] = await stored('elsewhere', other);
+  assert.ok(here && there);
+  assert.notEqual(here.event_id, there.event_id);
+});
+
+test('takes keys of 1 to 255 code points, byte for byte, and refuses others', async () => {
+  const keys = [
+    ...[
+      'x',
+      'k'.repeat(255),
+      `${'k'.repeat(254)}K`,
+      '🔑'.repeat(255),
+      '0',
+      '1',
+      '123',
+      'a:b',
+      'a:b:c',
+      'e-0',
+      'null',
+    ],
+    ...[
+      'key',
+      'Key',
+      'key ',
+      ' key',
+      'é',
+      'e\u0301',
+      'a\u0000b',
+      'a\u0000',
+      '__proto__',
+      '\n',
+      "'",
+      '{x:String}',
+    ],
+  ];
+  const refused = ['', 'k'.repeat(256), '🔑'.repeat(256), 'a\ud83d', 7, null, true, ['x'], {}];
+  const event = (n: number) => ({ event: `key ${String(n).padStart(2, '0')}`, identity: `keyed ${n}` });
+  const answers = await Promise.all(
+    [...keys, ...refused].map((idempotency_key, n) => track({ ...event(n), idempotency_key })),
+  );
+  const again = await Promise.all(
+    keys.map((idempotency_key, n) => track({ event: 'key again', identity: `again ${n}`, idempotency_key })),
+  );
+
+  assert.deepEqual(
+    answers.map(({ status }, n) => [[...keys, ...refused][n], status]),
+    [...keys.map((key) => [key, 200]), ...refused.map((key) => [key, 400])],
+  );
+  assert.deepEqual(
+    answers.slice(keys.length).map(({ code, field }) => [code, field]),
+    [
+      ['empty', 'idempotency_key'],
+      ['too_long', 'idempotency_key'],
+      ['too_long', 'idempotency_key'],
+      ['invalid_text', 'idempotency_key'],
+      ...repeat(5, () => ['invalid_type', 'idempotency_key']),
+    ],
+  );
+  assert.ok(again.every(isAccepted));
+  assert.deepEqual(
+    namesOf(await stored('key ')),
+    keys.map((_, n) => event(n).event),
+  );
+});
+
+test('reserves no key for a request that is refused as bad', async () => {
+  const bad: Event[] = [
+    { event: '', identity: 'ada' },
+    { event: 'bad', identity: 'ada', timestamp: 'now' },
+    { event: 'bad', identity: 'ada', properties: { a: true } },
+    { event: 'bad' },
+    { event: 'bad', identity: '' },
+  ];
+  for (const [n, event] of bad.entries()) {
+    assert.equal((await track({ ...event, idempotency_key: `bad ${n}` })).status, 400);
+    assert.equal((await track({ ...event, idempotency_key: `bad ${n}` }, '0000000001')).status, 400);
+    assertAccepted(await track({ event: `bad ${n}, mended`, identity: 'bad', idempotency_key: `bad ${n}` }));
+  }
+  assert.deepEqual(
+    namesOf(await stored('bad')),
+    bad.map((_, n) => `bad ${n}, mended`),
+  );
+});
+
+test('reserves no key for a bad element, nor for a good one that is refused with it', async () => {
+  const mixed = await trackAll([
+    { event: 7, identity: 'ada', idempotency_key: 'element 1' },
+    { event: 'element 1', identity: 'ada', idempotency_key: 'element 1' },
+    { event: 'element 1, later', identity: 'ada', idempotency_key: 'element 1' },
+  ]);
+  const report = JSON.parse(mixed.text) as { accepted: number; rejected: number };
+  assert.deepEqual([mixed.status, report.accepted, report.rejected], [200, 2, 1]);
+  const whole = await post(sluice.baseUrl, `${paths.track}?strict=1`, {
+    app_id: appId,
+    events: [
+      { event: 'element 2, refused', identity: 'ada', idempotency_key: 'element 2' },
+      { event: 7, identity: 'ada' },
+    ],
+  });
+  assert.equal(whole.status, 400);
+  assertAccepted(await track({ event: 'element 2', identity: 'bob', idempotency_key: 'element 2' }));
+  assert.deepEqual(namesOf(await stored('element')), ['element 1', 'element 2']);
+});
+
+test('reserves no key for a request that is refused for a limit', async () => {
+  const fill = await Promise.all(repeat(30, (n) => track({ event: `limit fill ${n}`, identity: 'limited' })));
+  fill.forEach(assertAccepted);
+  const refused = await track({ event: 'limited', identity: 'limited', idempotency_key: 'limited 0' });
+  assert.equal(refused.status, 429);
+  assertAccepted(await trackAll(repeat(600, () => ({ event: 'bulk fill', identity: 'limited' }))));
+  const keyed = repeat(401, (n) => ({
+    event: 'limited',
+    identity: 'limited',
+    idempotency_key: `limited ${n}`,
+  }));
+  assert.equal((await trackAll(keyed)).status, 429);
+
+  const again = repeat(401, (n) => ({
+    event: 'limited, later',
+    identity: 'x',
+    idempotency_key: `limited ${n}`,
+  }));
+  assertAccepted(await trackAll(again));
+  assert.deepEqual(
+    namesOf(await stored('limited')),
+    again.map(({ event }) => event),
+  );
+});
+
+test('makes the event_id from environment and key: 128 bits that are all in use', async () => {
+  const events = repeat(400, (n) => ({
+    event: 'bits',
+    identity: `bits ${n}`,
+    ...(n % 2 === 0 ? { idempotency_key: `bits ${n}` } : {}),
+  }));
+  assertAccepted(await trackAll(events));
+  const ids = (await stored('bits')).map(({ event_id, identity }) => ({
+    keyed: Number(identity.slice(5)) % 2 === 0,
+    bits: BigInt(`0x${event_id.replaceAll('-', '')}`),
+  }));
+  assert.equal(new Set(ids.map(({ bits }) => bits)).size, 400);
+  const keyed = ids.filter((id) => id.keyed);
+  assert.equal(keyed.length, 200);
+  // That a bit of a hash has one value in 200 hashes happens once in 2^199 times.
+  const [all, none] = [
+    keyed.reduce((bits, id) => bits & id.bits, 2n ** 128n - 1n),
+    keyed.reduce((bits, id) => bits | id.bits, 0n),
+  ];
+  assert.deepEqual([all.toString(16), none.toString(16)], ['0', 'f'.repeat(32)]);
+});
+
+test('remembers keys when Redis is killed and comes back', async () => {
+  const keyed = repeat(20, (n) => ({ identity: `survivor ${n}`, idempotency_key: `survivor ${n}` }));
+  assertAccepted(await trackAll(keyed.map((event) => ({ event: 'survivor', ...event }))));
+  await sluice.redis.kill9();
+  await sluice.redis.restart();
+  const answers = await Promise.all(
+    keyed.map((event) =>
+      until(
+        async () => {
+          const answer = await track({ event: 'survivor, again', ...event });
+          return answer.status === 503 ? undefined : answer;
+        },
+        { deadlineMs: 60_000, what: 'the API takes events again' },
+      ),
+    ),
+  );
+  answers.forEach(assertAccepted);
+  assert.deepEqual(
+    namesOf(await stored('survivor')),
+    keyed.map(() => 'survivor'),
+  );
+});
+
+test("stores a key once that is repeated after the workers were away and Redis's clock jumped by days", async () => {
+  const repeated = repeat(10, (n) => ({ identity: `away ${n}`, idempotency_key: `away ${n}` }));
+  const [before, meanwhile] = [repeated.slice(0, 5), repeated.slice(5)];
+  assertAccepted(await trackAll(before.map((event) => ({ event: 'away', ...event }))));
+  await untilStored(sluice);
+  const [worker] = sluice.workers;
+  assert.ok(worker);
+  await worker.stop();
+  assertAccepted(await trackAll(meanwhile.map((event) => ({ event: 'away', ...event }))));
+  await withRedis(sluice, async (redis) => {
+    const clock = async () => Number(await redis.hget(shardKeys.state(0), 'claim_clock_us'));
+    const stood = await clock();
+    // As the scripts see a step ahead.
+    await redis.hincrby(shardKeys.state(0), 'claim_clock_seen_us', -2 * 86_400 * 1e6);
+    const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
+    assertAccepted(await again());
+    await worker.restart();
+    await until(async () => (await clock()) > stood, {
+      deadlineMs: 60_000,
+      what: 'the worker moves the clock of claims',
+    });
+    await untilStored(sluice);
+    assertAccepted(await again());
+    const movedMs = ((await clock()) - stood) / 1000;
+    assert.ok(movedMs < 3_600_000, `keys aged by ${movedMs} ms`);
+  });
+  assert.deepEqual(
+    namesOf(await stored('away')),
+    repeated.map(() => 'away'),
+  );
+});
+
+test('stores a key once while ClickHouse is away, and reserves none that it answers with 503', async () => {
+  await untilStored(sluice);
+  await sluice.clickhouse.kill9();
+  const repeats = await Promise.all(
+    repeat(50, (n) => track({ event: `outage ${n}`, identity: `outage ${n}`, idempotency_key: 'outage' })),
+  );
+  assert.ok(repeats.every(isAccepted), 'the backlog takes events');
+
+  // The backlog takes what still fits, so the ballast gets smaller.
+  const ballast = (count: number, length: number) =>
+    trackAll(
+      repeat(count, (n) => ({ event: 'x', identity: `${n}`, properties: { a: 'x'.repeat(length) } })),
+      flooded,
+    );
+  for (const [count, length] of [
+    [200, 1000],
+    [10, 1000],
+    [1, 1000],
+    [1, 0],
+  ] as const) {
+    await until(async () => (await ballast(count, length)).code === 'overloaded', {
+      deadlineMs: 60_000,
+      what: `the backlog has no room for ${count} events of ${length} characters`,
+      everyMs: 1,
+    });
+  }
+  // Of a refusal that came late the API cannot tell whether an earlier copy was taken: unknown, and sent again.
+  const refused = await Promise.all(
+    sluice.api.map(({ baseUrl }, n) =>
+      until(
+        async () => {
+          const answer = await post(baseUrl, paths.track, {
+            app_id: appId,
+            event: 'outage, refused',
+            identity: 'refused',
+            idempotency_key: `refused ${n}`,
+          });
+          return answer.code !== 'unknown' && answer;
+        },
+        { deadlineMs: 20_000, what: 'the API says that it stored nothing' },
+      ),
+    ),
+  );
+  for (const { status, code, headers } of refused) {
+    assert.deepEqual([status, code], [503, 'overloaded']);
+    assert.match(headers.get('retry-after') ?? '', /^[1-9]\d*$/);
+  }
+
+  await sluice.clickhouse.restart();
+  const later = await Promise.all(
+    refused.map((_, n) =>
+      until(
+        async () => {
+          const answer = await track({
+            event: `outage, taken ${n}`,
+            identity: `taken ${n}`,
+            idempotency_key: `refused ${n}`,
+          });
+          return answer.status === 503 ? undefined : answer;
+        },
+        { deadlineMs: 90_000, what: 'the backlog has room', everyMs: 1_100 },
+      ),
+    ),
+  );
+  later.forEach(assertAccepted);
+  assertAccepted(await track({ event: 'outage, afterwards', identity: 'ada', idempotency_key: 'outage' }));
+  const [kept, ...taken] = namesOf(await stored('outage'));
+  assert.match(kept ?? '', /^outage \d+$/);
+  assert.deepEqual(
+    taken,
+    refused.map((_, n) => `outage, taken ${n}`),
+  );
+});
+
+test('stores nothing again under the same keys when Redis has forgotten everything', async () => {
+  const events = repeat(5, (n) => ({
+    event: 'stable',
+    identity: `stable ${n}`,
+    idempotency_key: `stable ${n}`,
+  }));
+  assertAccepted(await trackAll(events));
+  const before = await stored('stable');
+  assert.equal(before.length, 5);
+  const redis = new Redis(sluice.redisUrl);
+  await redis.flushall();
+  redis.disconnect();
+  await sluice.admin('restore');
+  const answer = await until(
+    async () => {
+      const latest = await trackAll(events.map((event) => ({ ...event, properties: { late: 1 } })));
+      return latest.status === 503 ? undefined : latest;
+    },
+    { deadlineMs: 60_000, what: 'the API takes events again', everyMs: 200 },
+  );
+  assertAccepted(answer);
+  assert.deepEqual(await stored('stable'), before);
+});

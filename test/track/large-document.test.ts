@@ -1,0 +1,212 @@
+// Documents that are read record by record are read as those that are read at once, and no step of it takes long.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { counts } from '../../src/contract/limits.js';
+import { parseDocument } from '../../src/ingest/document.js';
+import { eventKind } from '../../src/ingest/event.js';
+import { readLargeDocument } from '../../src/ingest/large-document.js';
+import { createLimitKeys } from '../../src/ingest/limit-key.js';
+import { type PrepareContext, prepareLarge } from '../../src/ingest/prepare.js';
+import { atOnce, type Steps } from '../../src/ingest/steps.js';
+import { noSuppressions } from '../support/shard.js';
+
+const list = { field: 'events', recordsMax: 5 };
+const large = (text: string) => atOnce(readLargeDocument(Buffer.from(text), list));
+const codeOf = (document: object) => ('code' in document ? document.code : undefined);
+
+/** The same document from both, but for a list that is too long, which is cut. */
+function assertSame(text: string): void {
+  const [one, other] = [large(text), parseDocument(Buffer.from(text))];
+  assert.equal(codeOf(one), codeOf(other), text);
+  if ('code' in one || 'code' in other) return;
+  assert.deepEqual(one.value, other.value, text);
+  assert.equal(JSON.stringify(one.value), JSON.stringify(other.value));
+  assert.equal(one.surrogates, other.surrogates);
+  assert.deepEqual(one.longNumerals, other.longNumerals);
+}
+
+describe('a large document', () => {
+  test('is read as a small one is', () => {
+    const big = '12345678901234567890';
+    for (const text of [
+      '{"events": []}',
+      '{"events": [ \t\n\r]}',
+      '{"app_id": "1", "events": [{"a": 1}, {"b": [1, 2]} , 3, "x", null], "z": {"events": [1]}}',
+      '  {"events": [1]}  ',
+      '[{"events": [1]}]',
+      '"events"',
+      '{"x": "events", "y": [1]}',
+      '{"a": {"events": [1, 2]}}',
+      '{"events": [1], "events": [2, 3]}',
+      '{"events": [1], "events": 5}',
+      '{"events": 5, "events": [1]}',
+      '{"\\u0065vents": [1]}',
+      '{"events": [[1], [[2]], {"events": [3]}]}',
+      `{"properties": {"n": ${big}}, "events": [{"properties": {"n": ${big}}}, {"n": ${big}}]}`,
+      `{"events": [{"properties": {"l": [${big}, "\\ud800"]}}]}`,
+      '{"events": ["🧀", "ü", "\\"", "]", "\\\\"], "ü": 1}',
+      '{"__proto__": [1], "events": [{"__proto__": {"a": 1}}]}',
+    ]) {
+      assertSame(text);
+      assert.equal(codeOf(large(text)), undefined, text);
+    }
+  });
+
+  test('that is no JSON is refused as that, wherever it is wrong', () => {
+    for (const text of [
+      '',
+      '{',
+      '{"events": [',
+      '{"events": [1',
+      '{"events": [1}',
+      '{"events": [1,]}',
+      '{"events": [,1]}',
+      '{"events": [,]}',
+      '{"events": [1 2]}',
+      '{"events": [\u00a0]}',
+      '{"events": [{]}]}',
+      '{"events": [{"a": 1]}',
+      '{"events": [1]]}',
+      '{"events": [1]} {"events": [2]}',
+      '{"events" [1]}',
+      '{"events": [1], "events": [x]}',
+      '{"events": [x], "events": [1]}',
+      '{"events": ["a]}',
+      '}',
+    ]) {
+      assert.equal(codeOf(large(text)), 'invalid_json', text);
+    }
+    assert.equal(codeOf(atOnce(readLargeDocument(Buffer.from([0x22, 0xff, 0x22]), list))), 'invalid_json');
+  });
+
+  test('is the same as a small one, whatever it is made of', () => {
+    const piece = fc.constantFrom(
+      '{',
+      '}',
+      '[',
+      ']',
+      ',',
+      ':',
+      '"events"',
+      '"a"',
+      '1',
+      ' ',
+      '"\\""',
+      '1e400',
+      '{"events":[',
+    );
+    const noise = fc.array(piece, { maxLength: 25 }).map((pieces) => pieces.join(''));
+    const valid = fc
+      .dictionary(fc.constantFrom('events', 'a', 'b'), fc.array(fc.jsonValue(), { maxLength: 5 }))
+      .map((value) => JSON.stringify(value));
+    fc.assert(fc.property(fc.oneof(noise, valid), assertSame), { numRuns: 5_000 });
+  });
+
+  test('has characters of several bytes decoded whole, wherever it is cut', () => {
+    for (const shift of [0, 1, 2, 3]) {
+      const text = `{"${'x'.repeat(shift)}": "${'🧀'.repeat(300_000)}é"}`;
+      assert.deepEqual((large(text) as { value: unknown }).value, JSON.parse(text));
+    }
+  });
+
+  test('is read up to one record more than it may have, by which it is refused', () => {
+    const read = (count: number) => {
+      const document = large(`{"events": [${Array(count).fill('1').join()}]}`);
+      assert.ok('value' in document);
+      return (document.value as { events: unknown[] }).events.length;
+    };
+    assert.deepEqual([4, 5, 6, 7, 100].map(read), [4, 5, 6, 6, 6]);
+  });
+
+  test('may hold so much and no more, in a record and beside the records', () => {
+    const array = (element: string, count: number) => `[${Array(count).fill(element).join()}]`;
+    const names = (count: number) => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join()}}`;
+    const bounds: [make: (count: number) => string, max: number, code: string][] = [
+      [(count) => array('[]', count - 1), counts.recordContainersMax, 'too_many_values'],
+      [(count) => array('1', count + 1), counts.recordElementsMax, 'too_many_values'],
+      [names, counts.recordNamesMax, 'too_many_properties'],
+      [(count) => array('1e-400', count), counts.recordLongNumeralsMax, 'too_long'],
+    ];
+    for (const [make, max, code] of bounds) {
+      for (const wrap of [
+        (text: string) => `{"events": [1, ${text}, ${text.slice(0, 1) === '[' ? '[]' : '{}'}]}`,
+        (text: string) => `[${text}]`.slice(1, -1),
+      ]) {
+        assert.equal(codeOf(large(wrap(make(max)))), undefined, code);
+        assert.equal(codeOf(large(wrap(make(max + 1)))), code);
+      }
+    }
+    const record = array('[]', 9_000);
+    const whole = (count: number) =>
+      atOnce(
+        readLargeDocument(Buffer.from(`{"events": ${array(record, count)}}`), {
+          field: 'events',
+          recordsMax: 1000,
+        }),
+      );
+    assert.equal(codeOf(whole(22)), undefined);
+    assert.equal(codeOf(whole(23)), 'too_many_values');
+  });
+
+  // By the processor's time, since a busy machine takes its time from every step.
+  test('takes no step of more than 50 ms, whatever is in it', () => {
+    const many = (count: number, item: (index: number) => string) =>
+      Array.from({ length: count }, (_, index) => item(index)).join();
+    const event = (properties: string) => `{"event":"e","identity":"i","properties":${properties}}`;
+    const records: Record<string, string> = {
+      names: event(`{${many(9_900, (index) => `"k${index}":1`)}}`),
+      'bad properties': event(`{${many(9_900, (index) => `"k${index}":null`)}}`),
+      objects: event(`{"a":[${many(9_900, () => '{}')}]}`),
+      'elements and a bad one': event(`{"a":[${many(249_000, () => '1')},null]}`),
+      'texts and a bad one': event(`{"a":[${many(249_000, (index) => `"${index % 97}"`)},null]}`),
+      'long numbers': event(`{"a":[${many(19_900, () => '1e-400')}],"b":null}`),
+      'characters of four bytes': event(`{"a":"${'🧀'.repeat(2 ** 20)}"}`),
+      'lone surrogates': event(`{"a":[${many(50_000, () => '"\\ud83d\\ude00"')},"\\ud800"]}`),
+    };
+    const context: PrepareContext = {
+      environment: {
+        appId: '1',
+        accountId: '1',
+        lenient: false,
+        shard: 0,
+        allowedIdentities: new Set(),
+        limits: {},
+      } as unknown as PrepareContext['environment'],
+      limitKeys: createLimitKeys('secret'),
+      nowMs: Date.now(),
+      suppressions: noSuppressions,
+      strictBulk: false,
+    };
+    for (const [name, record] of Object.entries(records)) {
+      const body = Buffer.from(`{"app_id":"1","events":[${record},${record}]}`);
+      const worstMs = [1, 2, 3].map(() => {
+        let worst = 0;
+        const timed = <T>(steps: Steps<T>): T => {
+          for (;;) {
+            const from = process.cpuUsage().user;
+            const step = steps.next();
+            worst = Math.max(worst, (process.cpuUsage().user - from) / 1000);
+            if (step.done === true) return step.value;
+          }
+        };
+        const document = timed(readLargeDocument(body, list));
+        assert.ok('value' in document, name);
+        assert.equal(timed(prepareLarge(eventKind, document, context)).kind, 'refused', name);
+        return worst;
+      });
+      assert.ok(Math.min(...worstMs) < 50, `${name}: ${worstMs.join(' ')} ms`);
+    }
+  });
+
+  test('is read in many small steps', () => {
+    const text = `{"events": [${Array(5)
+      .fill(`{"a": "${'x'.repeat(2_000_000)}"}`)
+      .join()}]}`;
+    const reading = readLargeDocument(Buffer.from(text), list);
+    let steps = 0;
+    while (reading.next().done !== true) steps += 1;
+    assert.ok(steps > 5 + text.length / 3_000_000, `${steps}`);
+  });
+});

@@ -1,0 +1,349 @@
+// Nesting in every place where JSON from outside is read, around its bound and far beyond: it is refused before anything
+// recurses, and the same process goes on.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
+import { deletionPaths, getToken } from '../../harness/deletion.js';
+import { isAccepted, post as send } from '../../harness/ingestion.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { counts } from '../../src/contract/limits.js';
+import { parseDocument } from '../../src/ingest/document.js';
+import { openLivePage } from '../support/visualizer.js';
+
+const depthMax = counts.documentDepthMax;
+
+let sluice: SluiceHandle;
+let api: ApiHandle;
+let pid: number;
+let strict: string;
+let lenient: string;
+let token: string;
+
+before(async () => {
+  sluice = await startSluice();
+  [api] = sluice.api as [ApiHandle];
+  [strict = '', lenient = ''] = await createEnvironments(sluice, [
+    unlimited,
+    [...unlimited, '--validation', 'lenient'],
+  ]);
+  token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
+  ({ pid } = api);
+});
+after(() => sluice?.stop());
+
+type Kind = 'arrays' | 'objects' | 'both';
+
+/** A value nested so deep. */
+function nested(kind: Kind, depth: number): string {
+  const opening = { arrays: '[', objects: '{"a":', both: '[{"a":' }[kind];
+  const closing = { arrays: ']', objects: '}', both: '}]' }[kind];
+  const pairs = kind === 'both' ? Math.floor(depth / 2) : depth;
+  const odd = kind === 'both' && depth % 2 === 1;
+  return `${odd ? '[' : ''}${opening.repeat(pairs)}1${closing.repeat(pairs)}${odd ? ']' : ''}`;
+}
+
+type Place = {
+  readonly name: string;
+  readonly path: string;
+  /** The body with a value in it. */
+  readonly body: (value: string, appId: string) => string;
+  /** How deep the value stands in the body. */
+  readonly at: number;
+  /** Whether a document that is not too deep is taken. */
+  readonly ignored?: true;
+};
+
+const event = '"event": "Deep", "identity": "deep@example.com"';
+const sentAt = '"sent_at": "2026-03-01T12:30:05.000Z"';
+const track = '/api/track';
+const users = '/api/add_user_properties';
+const identify = '/api/v1/identify';
+const collect = '/api/collect';
+const pairings = '/api/visualizer/pairings';
+
+const places: readonly Place[] = [
+  ...[track, users, identify, collect, pairings].map((path) => ({
+    name: `as all there is, at ${path}`,
+    path,
+    body: (value: string) => value,
+    at: 0,
+  })),
+  {
+    name: 'in an unknown field of an event',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", ${event}, "more": ${value}}`,
+    at: 1,
+    ignored: true,
+  },
+  {
+    name: 'as a property',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ${value}}}`,
+    at: 2,
+  },
+  {
+    name: 'as an element of an array',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ["x", ${value}]}}`,
+    at: 3,
+  },
+  {
+    name: 'as the identity',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", "event": "Deep", "identity": ${value}}`,
+    at: 1,
+  },
+  {
+    name: 'as the app_id',
+    path: track,
+    body: (value) => `{"app_id": ${value}, ${event}}`,
+    at: 1,
+  },
+  {
+    name: 'as the events',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", "events": ${value}}`,
+    at: 1,
+  },
+  {
+    name: 'as one of the events',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", "events": [{${event}}, ${value}]}`,
+    at: 2,
+    ignored: true,
+  },
+  {
+    name: 'in an unknown field of one of the events, behind a lone surrogate',
+    path: track,
+    body: (value, app) => `{"app_id": "${app}", "events": [{${event}, "s": "\\ud800", "more": ${value}}]}`,
+    at: 3,
+  },
+  {
+    name: 'as a user property',
+    path: users,
+    body: (value, app) => `{"app_id": "${app}", "identity": "deep", "properties": {"a": ${value}}}`,
+    at: 2,
+  },
+  {
+    name: 'as one of the users',
+    path: users,
+    body: (value, app) => `{"app_id": "${app}", "users": [{"identity": "deep"}, ${value}]}`,
+    at: 2,
+    ignored: true,
+  },
+  {
+    name: 'in an unknown field of an identification',
+    path: identify,
+    body: (value, app) => `{"app_id": "${app}", "user_id": "5", "identity": "deep", "more": ${value}}`,
+    at: 1,
+    ignored: true,
+  },
+  {
+    name: 'as one of the messages',
+    path: collect,
+    body: (value, app) => `{"app_id": "${app}", ${sentAt}, "messages": [${value}]}`,
+    at: 2,
+    ignored: true,
+  },
+  {
+    name: 'as a property of a message',
+    path: collect,
+    body: (value, app) =>
+      `{"app_id": "${app}", ${sentAt}, "messages": [{"type": "event", "id": "deep", "user_id": "5", "event": "Deep", "properties": {"a": ${value}}}]}`,
+    at: 4,
+    ignored: true,
+  },
+  {
+    name: 'as the pairing of a batch',
+    path: collect,
+    body: (value, app) => `{"app_id": "${app}", ${sentAt}, "pairing": ${value}, "messages": [1]}`,
+    at: 1,
+    ignored: true,
+  },
+  {
+    name: 'as the pairing that is to end',
+    path: `${pairings}/stop`,
+    body: (value, app) => `{"app_id": "${app}", "pairing": ${value}}`,
+    at: 1,
+  },
+];
+
+const depths = [depthMax - 1, depthMax, depthMax + 1, 1_000, 30_000];
+
+async function assertServes(): Promise<void> {
+  assert.ok(api.running);
+  assert.equal(api.pid, pid, 'the same process');
+  assert.ok(isAccepted(await send(api.baseUrl, track, { app_id: strict, event: 'Next', identity: 'next' })));
+}
+
+describe('nesting', () => {
+  for (const { name, path, body, at, ignored } of places) {
+    for (const [environment, appIdOf] of [
+      ['strict', () => strict],
+      ['lenient', () => lenient],
+    ] as const) {
+      test(`${name}, ${environment}, is refused from ${depthMax + 1} levels on, and the process lives`, async () => {
+        for (const depth of depths) {
+          for (const kind of ['arrays', 'objects', 'both'] as const) {
+            const text = body(nested(kind, depth - at), appIdOf());
+            // A pairing's body is small.
+            if (path.startsWith(pairings) && text.length > 4_096) continue;
+            const reply = await send(api.baseUrl, path, text);
+            const what = `${kind} of ${depth}: ${reply.status} ${reply.text.slice(0, 200)}`;
+            if (depth > depthMax) {
+              assert.equal(`${reply.status} ${reply.code}`, '400 too_deep', what);
+            } else {
+              assert.ok(reply.status === 200 || (reply.status === 400 && reply.code !== 'too_deep'), what);
+              if (ignored) assert.equal(reply.status, 200, what);
+            }
+          }
+        }
+        await assertServes();
+      });
+    }
+  }
+
+  test('in a deletion request is refused, not answered 503 for ever', async () => {
+    const submit = async (text: string) => {
+      const reply = await fetch(`${api.baseUrl}${deletionPaths.submit}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body: text,
+      });
+      return { status: reply.status, ...((await reply.json()) as { err: { code: string } }).err };
+    };
+    const user = '{"identity": "nobody"}';
+    for (const depth of depths) {
+      for (const text of [
+        nested('both', depth),
+        `{"users": ${nested('arrays', depth - 1)}}`,
+        `{"users": [${user}, ${nested('objects', depth - 2)}]}`,
+        `{"users": [{"identity": "\\ud800", "more": ${nested('arrays', depth - 3)}}]}`,
+        `{"users": [{"user_id": ${nested('objects', depth - 3)}}]}`,
+      ]) {
+        const { status, code } = await submit(text);
+        assert.equal(status, 400);
+        assert.equal(code === 'too_deep', depth > depthMax, `${depth} ${code}`);
+      }
+    }
+    await assertServes();
+  });
+
+  test('in a request of the administration is refused', async () => {
+    for (const depth of depths) {
+      for (const text of [`{"name": ${nested('arrays', depth - 1)}}`, nested('objects', depth)]) {
+        const reply = await fetch(`${api.adminUrl}/admin/v1/accounts`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', authorization: `Bearer ${sluice.adminToken}` },
+          body: text,
+        });
+        const { err } = (await reply.json()) as { err: { code: string } };
+        const tooLarge = text.length > 64 * 1024;
+        const code = tooLarge ? 'body_too_large' : depth > depthMax ? 'too_deep' : 'not_possible';
+        assert.equal(err.code, code);
+      }
+    }
+    await assertServes();
+  });
+
+  test('in the first message of a page of the visualizer sends it away', async () => {
+    for (const depth of depths.filter((each) => each <= 1_000)) {
+      const hello = `{"token": "x", "code": "K7P-3XM", "more": ${nested('arrays', depth - 1)}}`;
+      const page = openLivePage(api.adminUrl, hello);
+      const refused = await page.heard('refused');
+      assert.equal(refused.reason, depth > depthMax ? 'unreadable' : 'wrong_token');
+      await page.untilClosed();
+    }
+    await assertServes();
+  });
+});
+
+describe('a document', () => {
+  const codeOf = (text: string) => {
+    const document = parseDocument(Buffer.from(text));
+    return 'code' in document ? document.code : undefined;
+  };
+
+  test('has its depth counted outside of texts only, whatever these end with', () => {
+    const deep = nested('arrays', depthMax + 1);
+    for (const text of ['"', '\\', '\\"', '"[', '[', '{', '\\\\"', 'ü', '🧀', '\u2028']) {
+      const quoted = JSON.stringify(text);
+      assert.equal(codeOf(`[${quoted}, ${nested('arrays', depthMax - 1)}]`), undefined, quoted);
+      assert.equal(codeOf(`[${quoted}, ${deep}]`), 'too_deep', quoted);
+      assert.equal(codeOf(`{${quoted}: ${deep}}`), 'too_deep', quoted);
+    }
+    assert.equal(codeOf(JSON.stringify([deep, deep])), undefined);
+    assert.equal(codeOf(`[${'[{}],'.repeat(200)}1]`), undefined);
+  });
+
+  test('that is none is refused as that, whatever stands before the nesting', () => {
+    const deep = nested('arrays', 1_000_000);
+    for (const before of [
+      ']'.repeat(1_000_000),
+      '}',
+      '"',
+      '"\\',
+      '"\\\\\\"',
+      '[}'.repeat(1_000),
+      '\\"',
+      "'",
+    ]) {
+      assert.match(codeOf(before + deep) ?? '', /^(invalid_json|too_deep)$/, before.slice(0, 10));
+    }
+  });
+
+  test('is never deeper than the bound, and never refused as too deep when it is not', () => {
+    const piece = fc.constantFrom(
+      '[',
+      ']',
+      '{"a":',
+      '}',
+      '"',
+      '\\',
+      ',',
+      '1',
+      '"a"',
+      '"\\""',
+      '"\\\\"',
+      '[[[[[[[[',
+      ']]]]]]]]',
+      '"[[[["',
+    );
+    const text = fc.array(piece, { maxLength: 60 }).map((pieces) => pieces.join(''));
+    const balanced = fc
+      .tuple(
+        fc.integer({ min: 1, max: depthMax + 8 }),
+        fc.constantFrom<Kind>('arrays', 'objects', 'both'),
+        text,
+      )
+      .map(([depth, kind, inner]) => nested(kind, depth).replace('1', () => JSON.stringify(inner)));
+    let [deep, taken] = [0, 0];
+    fc.assert(
+      fc.property(fc.oneof(text, balanced), (json) => {
+        const depth = depthOf(json);
+        const code = codeOf(json);
+        if (depth === undefined) return assert.notEqual(code, undefined);
+        if (depth > depthMax) deep += 1;
+        else taken += 1;
+        assert.equal(code, depth > depthMax ? 'too_deep' : undefined);
+      }),
+      { numRuns: 5_000 },
+    );
+    assert.ok(deep > 50 && taken > 50, `${deep} ${taken}`);
+  });
+});
+
+/** How deep a JSON text is by its parsed value; undefined when it is none. */
+function depthOf(json: string): number | undefined {
+  const depthOfValue = (value: unknown): number =>
+    typeof value === 'object' && value !== null
+      ? 1 + Math.max(0, ...Object.values(value).map(depthOfValue))
+      : 0;
+  try {
+    return depthOfValue(JSON.parse(json));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,483 @@
+// Numbers in properties keep their decimal value, however many digits they have, on every way into ClickHouse; and a
+// number that a double does not hold names no user, no time and no environment.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
+import { deletionPaths, getToken } from '../../harness/deletion.js';
+import { post, untilStored } from '../../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { counts, lengths } from '../../src/contract/limits.js';
+import { parseDocument } from '../../src/ingest/document.js';
+
+let sluice: SluiceHandle;
+let strict: string;
+let lenient: string;
+
+before(async () => {
+  sluice = await startSluice();
+  [strict = '', lenient = ''] = await createEnvironments(sluice, [
+    unlimited,
+    [...unlimited, '--validation', 'lenient'],
+  ]);
+});
+after(() => sluice?.stop());
+
+/** A JSON number's decimal value: an integer that ten does not divide, times a power of ten. */
+function decimalOf(text: string): string {
+  const match = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text);
+  assert.ok(match, `${text} is a number`);
+  const [, sign = '', whole = '', fraction = '', power = '0'] = match;
+  let digits = BigInt(whole + fraction);
+  let exponent = Number(power) - fraction.length;
+  if (digits === 0n) return '0';
+  for (; digits % 10n === 0n; exponent++) digits /= 10n;
+  return `${sign}${digits}e${exponent}`;
+}
+
+const digit = fc.constantFrom(...'0123456789');
+const digits = (min: number, max: number) =>
+  fc.array(digit, { minLength: min, maxLength: max }).map((list) => list.join(''));
+const whole = fc.oneof(
+  fc.constant('0'),
+  fc.tuple(fc.constantFrom(...'123456789'), digits(0, 40)).map(([first, rest]) => first + rest),
+  fc.bigInt({ min: 2n ** 53n - 3n, max: 2n ** 53n + 9n }).map(String),
+);
+const exponent = fc
+  .tuple(fc.constantFrom('e', 'E'), fc.constantFrom('', '+', '-'), fc.integer({ min: 0, max: 420 }))
+  .map(([letter, sign, power]) => `${letter}${sign}${power}`);
+const anyNumeral = fc
+  .oneof(
+    fc
+      .tuple(
+        fc.constantFrom('', '-'),
+        whole,
+        fc.oneof(
+          fc.constant(''),
+          digits(1, 40).map((text) => `.${text}`),
+        ),
+        fc.oneof(fc.constant(''), exponent),
+      )
+      .map((parts) => parts.join('')),
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map((double) => JSON.stringify(double)),
+  )
+  // Beyond all doubles a number is refused.
+  .filter((numeral) => Number.isFinite(Number(numeral)));
+
+/** As sent, and as stored when that is not the same text. */
+const table: readonly (readonly [sent: string, stored?: string])[] = [
+  ['9007199254740991'],
+  ['9007199254740992'],
+  ['9007199254740993'],
+  ['-9007199254740993'],
+  ['12345678901234567890'],
+  ['123456789012345678901234567890'],
+  ['0.123456789012345678901234567890'],
+  ['-0', '0'],
+  ['-0.0', '0'],
+  ['1e-400'],
+  ['1E5', '100000'],
+  ['123456789012345678e-3'],
+  ['1.0000000000000000', '1'],
+  ['0.30000000000000004'],
+  ['1.50', '1.5'],
+  ['1e21', '1e+21'],
+  ['100000000000000000000000', '1e+23'],
+  ['4.9e-324'],
+  ['5e-324'],
+  ['1.7976931348623157e308', '1.7976931348623157e+308'],
+  ['0e99999999999999999999', '0'],
+  ['9'.repeat(lengths.userPropertyValueMax)],
+];
+
+type Stored = { readonly name: string; readonly properties: Readonly<Record<string, string>> };
+
+const rowsOf = async (appId: string, kind: 'events' | 'user_properties') =>
+  sluice.rows<Stored>(
+    `SELECT ${kind === 'events' ? 'event' : 'identity'} AS name, properties FROM ${kind} WHERE app_id = '${appId}'`,
+  );
+
+/** Sends each number as a property over every way, and settles with what is stored of it: a text a way. */
+async function sendAll(numerals: readonly string[], run: string): Promise<Map<string, string>[]> {
+  const sent = new Date().toISOString();
+  const nested = (numeral: string) => `"deep": {"in": [{"x": ${numeral}}]}`;
+  const ways: {
+    appId: string;
+    path: string;
+    body: (list: string[]) => string;
+    record: (name: string, numeral: string) => string;
+  }[] = [];
+  for (const appId of [strict, lenient]) {
+    const more = (numeral: string) => (appId === lenient ? `, ${nested(numeral)}` : '');
+    const eventProperties = (n: string) => `{"n": ${n}, "list": [${n}, "x"]${more(n)}}`;
+    const userProperties = (n: string) =>
+      `{"n": ${n}${more(n)}${appId === lenient ? `, "list": [${n}, "x"]` : ''}}`;
+    const app = `"app_id": "${appId}"`;
+    ways.push(
+      {
+        appId,
+        path: '/api/track',
+        body: (list) => `{${app}, "events": [${list}]}`,
+        record: (name, n) =>
+          `{"event": "bulk ${name}", "identity": "a", "properties": ${eventProperties(n)}}`,
+      },
+      {
+        appId,
+        path: '/api/add_user_properties',
+        body: (list) => `{${app}, "users": [${list}]}`,
+        record: (name, n) => `{"identity": "bulk ${name}", "properties": ${userProperties(n)}}`,
+      },
+      {
+        appId,
+        path: '/api/collect',
+        body: (list) => `{${app}, "sent_at": "${sent}", "messages": [${list}]}`,
+        record: (name, n) =>
+          `{"type": "event", "id": "e ${name}", "user_id": "5", "event": "collect ${name}", "properties": ${eventProperties(n)}}`,
+      },
+      {
+        appId,
+        path: '/api/collect',
+        body: (list) => `{${app}, "sent_at": "${sent}", "messages": [${list}]}`,
+        record: (name, n) =>
+          `{"type": "user_properties", "id": "u ${name}", "user_id": "5", "identity": "collect ${name}", "properties": ${userProperties(n)}}`,
+      },
+    );
+  }
+  for (const { path, body, record } of ways) {
+    const reply = await post(sluice.baseUrl, path, body(numerals.map((n, at) => record(`${run} ${at}`, n))));
+    assert.equal(reply.status, 200, reply.text);
+    assert.ok(!/rejected|limited/.test(reply.text), reply.text.slice(0, 500));
+  }
+  // One request each, which takes the way of single records.
+  for (const appId of [strict, lenient]) {
+    const [one = ''] = numerals;
+    const event = `{"app_id": "${appId}", "event": "single ${run} 0", "identity": "a", "properties": {"n": ${one}}}`;
+    const user = `{"app_id": "${appId}", "identity": "single ${run} 0", "properties": {"n": ${one}}}`;
+    assert.equal((await post(sluice.baseUrl, '/api/track', event)).text, '{}');
+    assert.equal((await post(sluice.baseUrl, '/api/add_user_properties', user)).text, '{}');
+  }
+  await untilStored(sluice);
+  const stored = numerals.map(() => new Map<string, string>());
+  for (const [environment, appId] of [
+    ['strict', strict],
+    ['lenient', lenient],
+  ] as const) {
+    for (const kind of ['events', 'user_properties'] as const) {
+      for (const { name, properties } of await rowsOf(appId, kind)) {
+        const [way, of, at] = name.split(' ');
+        if (of !== run) continue;
+        for (const [key, value] of Object.entries(properties)) {
+          const text = key === 'list' ? (value.split('||')[0] as string) : value;
+          stored[Number(at)]?.set(`${environment} ${kind} ${way} ${key}`, text);
+        }
+      }
+    }
+  }
+  return stored;
+}
+
+/** Four ways of events and users in two environments: value, list and what is nested, as far as each takes them. */
+const waysOfEach = 18;
+
+describe('a number in properties', () => {
+  test('of the table is stored with its digits, over every way', async () => {
+    const all = await sendAll(
+      table.map(([sent]) => sent),
+      'table',
+    );
+    for (const [at, [sent, expected = sent]] of table.entries()) {
+      const texts = all[at] as Map<string, string>;
+      assert.ok(texts.size >= waysOfEach, `${sent}: ${[...texts.keys()]}`);
+      for (const [way, text] of texts) {
+        // A user's joined array is cut.
+        if (way.endsWith(' list') && way.includes('user_properties'))
+          assert.ok(expected.startsWith(text), way);
+        else assert.equal(text, expected, `${sent} ${way}`);
+      }
+    }
+  });
+
+  test('keeps its decimal value, whatever number it is', async () => {
+    const seed = Date.now() % 2 ** 31;
+    const numerals = fc.sample(anyNumeral, { numRuns: 400, seed });
+    const all = await sendAll(numerals, 'any');
+    for (const [at, numeral] of numerals.entries()) {
+      const texts = all[at] as Map<string, string>;
+      assert.ok(texts.size >= waysOfEach, `seed ${seed}, ${numeral}: ${[...texts.keys()]}`);
+      for (const [way, text] of texts) {
+        assert.equal(
+          decimalOf(text),
+          decimalOf(numeral),
+          `seed ${seed}, ${way}: ${numeral} is stored as ${text}`,
+        );
+      }
+    }
+  });
+
+  test('that is longer than a value may be is refused, not cut, while the same text is cut', async () => {
+    const cases = [
+      ['/api/track', lengths.propertyValueMax],
+      ['/api/add_user_properties', lengths.userPropertyValueMax],
+    ] as const;
+    for (const [path, max] of cases) {
+      for (const appId of [strict, lenient]) {
+        const send = (properties: string) =>
+          post(
+            sluice.baseUrl,
+            path,
+            `{"app_id": "${appId}", "identity": "long", ${path === '/api/track' ? '"event": "long",' : ''} "properties": ${properties}}`,
+          );
+        for (const numeral of [
+          `7.${'7'.repeat(max - 1)}`,
+          `0.${'3'.repeat(max - 1)}`,
+          `1e${'0'.repeat(max - 1)}5`,
+        ]) {
+          const isHeld = numeral.includes('e');
+          const reply = await send(`{"a": 1, "long": ${numeral}}`);
+          const refused = `${reply.status} ${reply.code} ${reply.field}`;
+          if (isHeld) assert.equal(reply.text, '{}');
+          else assert.equal(refused, '400 too_long properties.long');
+        }
+        assert.equal((await send(`{"long": 7.${'7'.repeat(max - 2)}}`)).text, '{}');
+        if (appId === lenient) assert.equal((await send(`{"long": "${'8'.repeat(max + 1)}"}`)).text, '{}');
+      }
+    }
+    const absurd = `7.${'7'.repeat(lengths.propertyValueMax - 1)}`;
+    for (const appId of [strict, lenient]) {
+      const body = `{"app_id": "${appId}", "event": "long", "identity": "a", "properties": {"list": ["x", ${absurd}]}}`;
+      const reply = await post(sluice.baseUrl, '/api/track', body);
+      assert.equal(`${reply.code} ${reply.field}`, 'too_long properties.list');
+    }
+  });
+
+  test('that is longer than a value may be, or infinite, is refused in a list too', async () => {
+    const user = lengths.userPropertyValueMax;
+    for (const [list, max] of [
+      ['[1e400]', 0],
+      ['[1, "x", -1e400]', 0],
+      ['[[1e400, 2]]', 0],
+      ['{"x": [1e400]}', 0],
+      [`[${'1'.repeat(user + 1)}]`, user],
+      [`["x", ${'1'.repeat(300)}, 2]`, user],
+      [`[[-${'1'.repeat(user)}]]`, user],
+      [`[${'1'.repeat(user)}]`, lengths.propertyValueMax],
+    ] as const) {
+      for (const appId of [strict, lenient]) {
+        const properties = `{"a": 1, "list": ${list}}`;
+        const sent_at = new Date().toISOString();
+        const requests = [
+          [
+            '/api/track',
+            `{"app_id": "${appId}", "event": "in a list", "identity": "list", "properties": ${properties}}`,
+          ],
+          [
+            '/api/add_user_properties',
+            `{"app_id": "${appId}", "identity": "list", "properties": ${properties}}`,
+          ],
+          [
+            '/api/collect',
+            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "user_properties", "id": "list", "user_id": "5", "properties": ${properties}}]}`,
+          ],
+          [
+            '/api/collect',
+            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "event", "id": "list", "user_id": "5", "event": "in a list", "properties": ${properties}}]}`,
+          ],
+        ] as const;
+        for (const [path, body] of requests) {
+          const isUser = !body.includes('"event":');
+          const { status, text } = await post(sluice.baseUrl, path, body);
+          // A strict environment takes lists of events only, and nothing nested.
+          const taken =
+            max > 0 &&
+            (isUser ? appId === lenient && max > user : appId === lenient || !list.startsWith('[['));
+          const isTaken = status === 200 && !text.includes('rejected');
+          assert.equal(isTaken, taken, `${path} ${body.slice(0, 200)}: ${text}`);
+          if (!taken) assert.match(text, /"code":"(too_long|invalid_type)"/);
+          if (!taken) assert.match(text, /"field":"properties\.list/);
+        }
+      }
+    }
+  });
+
+  test('is summed by ClickHouse as the number that it is', async () => {
+    const values = [
+      '9007199254740993',
+      '0.123456789012345678901234567890',
+      '123456789012345678e-3',
+      '1e-400',
+    ];
+    const [row] = await sluice.rows<{ numbers: number[] }>(
+      `SELECT arrayMap(text -> toFloat64OrZero(text), [${values.map((value) => `'${value}'`).join()}]) AS numbers`,
+    );
+    assert.deepEqual(row?.numbers.map(Number), values.map(Number));
+  });
+});
+
+describe('a number that a double does not hold', () => {
+  const one = '1.00000000000000000001';
+
+  test('is no identity, id, name or time, in no environment', async () => {
+    const event = (appId: string, fields: string) => `{"app_id": ${appId}, ${fields}}`;
+    for (const app of [strict, lenient]) {
+      const appId = `"${app}"`;
+      for (const [path, body, code, field] of [
+        [
+          '/api/track',
+          event(`${app}.00000000000000000001`, '"event": "x", "identity": "a"'),
+          'invalid_type',
+          'app_id',
+        ],
+        ['/api/track', event(appId, `"event": "x", "identity": ${one}`), 'invalid_type', 'identity'],
+        [
+          '/api/track',
+          event(appId, '"event": "x", "identity": 9007199254740993'),
+          'invalid_type',
+          'identity',
+        ],
+        ['/api/track', event(appId, `"event": "x", "user_id": ${one}`), 'invalid_type', 'user_id'],
+        ['/api/track', event(appId, `"event": ${one}, "identity": "a"`), 'invalid_type', 'event'],
+        [
+          '/api/track',
+          event(appId, `"event": "x", "identity": "a", "timestamp": 1704067200123.00000000001`),
+          'invalid_type',
+          'timestamp',
+        ],
+        [
+          '/api/track',
+          event(appId, `"event": "x", "identity": "a", "idempotency_key": ${one}`),
+          'invalid_type',
+          'idempotency_key',
+        ],
+        [
+          '/api/track',
+          event(appId, `"event": "x", "identity": "a", "properties": ${one}`),
+          'invalid_type',
+          'properties',
+        ],
+        ['/api/v1/identify', event(appId, `"user_id": ${one}, "identity": "a"`), 'invalid_type', 'user_id'],
+        [
+          '/api/collect',
+          event(appId, `"sent_at": 1704067200123.00000000001, "messages": [1]`),
+          'invalid_type',
+          'sent_at',
+        ],
+      ] as const) {
+        const reply = await post(sluice.baseUrl, path, body);
+        assert.equal(`${reply.status} ${reply.code} ${reply.field}`, `400 ${code} ${field}`, body);
+      }
+      const message = `{"type": "event", "id": "t", "user_id": "5", "event": "x", "time": 1704067200123.00000000001}`;
+      const collected = await post(
+        sluice.baseUrl,
+        '/api/collect',
+        `{"app_id": ${appId}, "sent_at": "${new Date().toISOString()}", "messages": [${message}]}`,
+      );
+      assert.match(
+        collected.text,
+        /"rejected","code":"invalid_type".*"field":"time"|"field":"time".*invalid_type/,
+      );
+    }
+  });
+
+  test('names no user to be deleted', async () => {
+    const token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
+    for (const userId of [one, '9007199254740993', '1e-400', '0.9999999999999999999999']) {
+      const reply = await fetch(`${sluice.baseUrl}${deletionPaths.submit}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body: `{"users": [{"user_id": ${userId}}]}`,
+      });
+      const { err } = (await reply.json()) as { err: { code: string; field: string } };
+      assert.equal(`${reply.status} ${err.code} ${err.field}`, '400 invalid_user_id users.0.user_id', userId);
+    }
+  });
+});
+
+describe('the document of such a number', () => {
+  const big = '12345678901234567890';
+  const read = (json: string) => {
+    const document = parseDocument(Buffer.from(json));
+    return 'code' in document ? document.code : document.value;
+  };
+
+  test('is otherwise what JSON.parse makes of it', () => {
+    const json = `{"properties": {"a": 1, "__proto__": ${big}, "a": ${big}, "7": [${big}, {"__proto__": {"x": ${big}}}], "t": "${big} \\" 1e-400", "constructor": 1e-400}, "n": null}`;
+    const asTexts = json.replaceAll(/(?<!")(12345678901234567890|1e-400)(?=[,}\]])/g, '"$1"');
+    assert.deepStrictEqual(read(json), JSON.parse(asTexts));
+    assert.equal(JSON.stringify(read(json)), JSON.stringify(JSON.parse(asTexts)));
+    assert.equal(({} as { x?: unknown }).x, undefined);
+  });
+
+  test('keeps its decimal value when it is the only one', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.constantFrom(...table.map(([sent]) => sent)), anyNumeral), (numeral) => {
+        const { properties } = read(`{"properties": {"n": ${numeral}}}`) as { properties: { n: unknown } };
+        const text = typeof properties.n === 'string' ? properties.n : JSON.stringify(properties.n);
+        // The exponent of one of the table is larger than any number.
+        if (!numeral.startsWith('0e')) assert.equal(decimalOf(text), decimalOf(numeral));
+      }),
+      { numRuns: 5_000, examples: [['9007199254740993'], ['0.1234567890123456789'], ['1e-400'], ['1e-9']] },
+    );
+  });
+
+  test('is refused when it is no JSON, though it would be with texts for numbers', () => {
+    for (const json of [
+      `{${big}: 1}`,
+      `{"properties": {${big}: 1}}`,
+      `[0${big}]`,
+      `[${big}.]`,
+      `[+${big}]`,
+      `[${big}e]`,
+      `[-${'-'}${big}]`,
+      `[.${big}]`,
+      `["a"${big}]`,
+    ]) {
+      assert.equal(read(json), 'invalid_json', json);
+    }
+  });
+
+  test('has a bounded number of long numbers, wherever they are', () => {
+    const max = counts.documentLongNumeralsMax;
+    const list = (count: number, numeral: string) => `{"properties": [${Array(count).fill(numeral).join()}]}`;
+    for (const numeral of ['1e-400', '0.30000000000000004', '1e400', '1e308']) {
+      assert.equal(typeof read(list(max, numeral)), 'object', numeral);
+      assert.equal(read(list(max + 1, numeral)), 'too_long', numeral);
+    }
+    for (const numeral of ['1e-300', '1.00000000000000000000', '0e999', '"1e-400"']) {
+      assert.equal(typeof read(list(max + 1, numeral)), 'object', numeral);
+    }
+  });
+
+  test('is read in time that grows with its length', () => {
+    const million = '0'.repeat(1_000_000);
+    const texts = [
+      `{"properties": {"n": ${big}, "list": [${Array(1_000_000).fill(1).join()}]}}`,
+      `[${Array(100_000).fill('1e-400').join()}]`,
+      `[1${million}1${million}]`,
+      `[0.${million}1]`,
+      `[${'1'.repeat(2_000_000)}]`,
+      `["${'\\"'.repeat(1_000_000)}", 1e5]`,
+    ];
+    for (const json of texts) {
+      // A slow machine also looks slowly at each character: 3 to 32 looks, where the fastest square would be 200.
+      const looks = fastestMs(() => read(json)) / fastestMs(() => sumOfUnits(json));
+      assert.ok(looks < 100, `${json.slice(0, 10)}: ${looks} looks`);
+    }
+  });
+});
+
+/** Milliseconds of CPU that the fastest of three calls took. */
+function fastestMs(act: () => unknown): number {
+  const took = [1, 2, 3].map(() => {
+    const from = process.cpuUsage().user;
+    act();
+    return process.cpuUsage().user - from;
+  });
+  return Math.min(...took) / 1000;
+}
+
+function sumOfUnits(text: string): number {
+  let sum = 0;
+  for (let at = 0; at < text.length; at++) sum += text.charCodeAt(at);
+  return sum;
+}

@@ -1,0 +1,535 @@
+// The limits of the contract, over several API processes: how many requests of one user are accepted in any window, what
+// a refused request is told and costs, what is counted separately, and the bounds of fields.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { createEnvironments } from '../../harness/accounts.js';
+import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+
+const windowMs = 30_000;
+const driftMs = 50;
+
+let sluice: SluiceHandle;
+/** With the limits of the contract. */
+let contract: string;
+/** The same, for what fills the limit of all bulk events or users of an environment. */
+let full: string;
+/** bulk_identity is 10, bulk_app 20; one environment for each test that needs it. */
+let small: string[];
+let withoutTrack: string;
+/** Without the bulk limits; `track` is 2. */
+let withoutBulk: string;
+before(async () => {
+  sluice = await startSluice({ apiProcesses: 3 });
+  const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
+  [contract = '', full = '', withoutTrack = '', withoutBulk = '', ...small] = await createEnvironments(
+    sluice,
+    [
+      [],
+      [],
+      ['--limit', 'track=none'],
+      ['--limit', 'bulk_identity=none', '--limit', 'bulk_app=none', '--limit', 'track=2'],
+      ...Array.from({ length: 6 }, () => smallLimits),
+    ],
+  );
+});
+after(() => sluice?.stop());
+
+let sent = 0;
+/**
+ * Sends to the API processes in turn. What a busy machine is too slow for is refused as overloaded, which stores and
+ * counts nothing, and is sent again.
+ */
+async function send(path: string, body: object): Promise<Answer> {
+  sent += 1;
+  const baseUrl = sluice.api[sent % sluice.api.length]?.baseUrl ?? '';
+  return until(
+    async () => {
+      const answer = await post(baseUrl, path, body);
+      return answer.code === 'overloaded' ? undefined : answer;
+    },
+    { deadlineMs: 20_000, what: 'the service has time', everyMs: 500 },
+  );
+}
+
+function track(appId: string, user: object, more: object = {}): Promise<Answer> {
+  return send(paths.track, { app_id: appId, event: 'Limited', ...user, ...more });
+}
+
+function addProperties(appId: string, identity: string, value = 'x'): Promise<Answer> {
+  return send(paths.userProperties, { app_id: appId, identity, properties: { a: value } });
+}
+
+/** Events in one request, one for each user. */
+function trackAll(appId: string, users: readonly object[]): Promise<Answer> {
+  return send(paths.track, { app_id: appId, events: users.map((user) => ({ event: 'Limited', ...user })) });
+}
+
+function addAll(appId: string, identities: readonly string[]): Promise<Answer> {
+  const users = identities.map((identity) => ({ identity, properties: { a: 'x' } }));
+  return send(paths.userProperties, { app_id: appId, users });
+}
+
+function repeat<T>(count: number, make: (index: number) => T): T[] {
+  return Array.from({ length: count }, (_, index) => make(index));
+}
+
+/** So many events of one identity. */
+function of(identity: string, count: number): object[] {
+  return repeat(count, () => ({ identity }));
+}
+
+/** So many events of as many identities. */
+function ofEach(prefix: string, count: number): object[] {
+  return repeat(count, (index) => ({ identity: `${prefix}-${index}` }));
+}
+
+function assertAccepted(answer: Answer): void {
+  assert.ok(isAccepted(answer), `${answer.status} ${answer.text}`);
+}
+
+/** Asserts that a request was refused for a limit, in the way the contract tells; its `Retry-After`. */
+function assertLimited(answer: Answer, name: string, max: number, seconds: number): number {
+  assert.deepEqual([answer.status, answer.code], [429, 'rate_limited'], answer.text);
+  const { err } = JSON.parse(answer.text) as { err: { message: string } };
+  assert.ok(err.message !== '');
+  const retryAfter = answer.headers.get('retry-after') ?? '';
+  assert.match(retryAfter, /^[1-9]\d*$/);
+  assert.ok(Number(retryAfter) <= seconds + 1, `Retry-After is ${retryAfter}`);
+  // draft-ietf-httpapi-ratelimit-headers: structured fields, the name a string, the rest parameters.
+  assert.equal(answer.headers.get('ratelimit-policy'), `"${name}";q=${max};w=${seconds}`);
+  const [, limit, remaining, reset] =
+    /^"(\w+)";r=(\d+);t=(\d+)$/.exec(answer.headers.get('ratelimit') ?? '') ?? [];
+  assert.equal(limit, name);
+  assert.ok(Number(remaining) < max);
+  assert.equal(reset, retryAfter);
+  return Number(retryAfter);
+}
+
+function countAccepted(answers: readonly Answer[]): number {
+  for (const answer of answers) assert.ok([200, 429].includes(answer.status), answer.text);
+  return answers.filter(isAccepted).length;
+}
+
+async function countEvents(appId: string, condition: string): Promise<number> {
+  await untilStored(sluice);
+  const [row] = await sluice.rows<{ n: number }>(
+    `SELECT toUInt32(count()) AS n FROM events WHERE app_id = '${appId}' AND ${condition}`,
+  );
+  return row?.n ?? 0;
+}
+
+/**
+ * Lets time pass that the contract itself tells a client to wait, and some milliseconds in which the clocks of this
+ * process and of Redis may drift apart.
+ */
+async function wait(ms: number): Promise<void> {
+  const endsAt = performance.now() + ms + driftMs;
+  while (performance.now() < endsAt) {
+    await new Promise((settle) => setTimeout(settle, endsAt - performance.now()));
+  }
+}
+
+// Many at the same time, each with users or an environment of its own, since some wait for a window of 30 s to
+// pass; not all, since their bursts together would be more than a small machine commits in time.
+describe('limits', { concurrency: 8 }, () => {
+  test('accepts exactly 30 of 200 parallel requests of an identity over three processes', async () => {
+    const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
+
+    assert.equal(countAccepted(answers), 30);
+    for (const answer of answers.filter(({ status }) => status === 429))
+      assertLimited(answer, 'track', 30, 30);
+    assert.equal(await countEvents(contract, `identity = 'burst'`), 30);
+  });
+
+  test('accepts exactly 30 of 200 parallel requests of a user_id over three processes', async () => {
+    const answers = await Promise.all(repeat(200, () => track(contract, { user_id: '1001' })));
+    assert.equal(countAccepted(answers), 30);
+    assert.equal(await countEvents(contract, 'user_id = 1001'), 30);
+  });
+
+  test('accepts exactly 30 of 200 parallel requests that add properties to a user', async () => {
+    const answers = await Promise.all(repeat(200, (n) => addProperties(contract, 'adder', `${n}`)));
+
+    const accepted = answers.flatMap((answer, n) => (isAccepted(answer) ? [`${n}`] : []));
+    assert.equal(accepted.length, 30);
+    for (const answer of answers.filter(({ status }) => status === 429)) {
+      assertLimited(answer, 'user_properties', 30, 30);
+    }
+    await untilStored(sluice);
+    const stored = await sluice.rows<{ a: string }>(
+      `SELECT properties['a'] AS a FROM user_properties WHERE app_id = '${contract}' AND identity = 'adder'`,
+    );
+    assert.deepEqual(stored.map(({ a }) => a).sort(), accepted.sort());
+  });
+
+  test('accepts a request after Retry-After, and 30 more a window later, however many were refused', async () => {
+    const began = performance.now();
+    assert.equal(
+      countAccepted(await Promise.all(repeat(30, () => track(contract, { identity: 'patient' })))),
+      30,
+    );
+    const burstMs = performance.now() - began;
+    const refused = await Promise.all(repeat(100, () => track(contract, { identity: 'patient' })));
+    assert.equal(countAccepted(refused), 0);
+    const last = await track(contract, { identity: 'patient' });
+    const retryAfter = assertLimited(last, 'track', 30, 30);
+    // The oldest of the 30 leaves the window after that; the youngest was accepted at most this much later.
+    await wait(retryAfter * 1000);
+    assertAccepted(await track(contract, { identity: 'patient' }));
+    await wait(burstMs);
+    const next = await Promise.all(repeat(40, () => track(contract, { identity: 'patient' })));
+    assert.equal(countAccepted(next), 29, 'the refused ones took no place, the one after the wait took one');
+  });
+
+  test('accepts a request that adds properties after Retry-After', async () => {
+    for (let n = 1; n <= 30; n += 1) assertAccepted(await addProperties(contract, 'patient'));
+    const retryAfter = assertLimited(await addProperties(contract, 'patient'), 'user_properties', 30, 30);
+    await wait(retryAfter * 1000);
+    assertAccepted(await addProperties(contract, 'patient'));
+  });
+
+  test('accepts 30 in every window, wherever it begins, and refuses nothing while there is room', async () => {
+    type Try = { readonly sentMs: number; readonly answeredMs: number; readonly accepted: boolean };
+    const tries: Try[] = [];
+    const attempt = async () => {
+      const sentMs = performance.now();
+      const answer = await track(contract, { identity: 'greedy' });
+      assert.ok([200, 429].includes(answer.status), answer.text);
+      tries.push({ sentMs, answeredMs: performance.now(), accepted: answer.status === 200 });
+    };
+    // One request, then a burst late in its window, then bursts around the time when the first leaves it.
+    await attempt();
+    const firstMs = performance.now();
+    await wait(12_000);
+    await Promise.all(repeat(10, attempt));
+    await wait(firstMs + 27_500 - performance.now());
+    await Promise.all(repeat(40, attempt));
+    while (performance.now() < firstMs + windowMs + 1_000) {
+      await Promise.all(repeat(3, attempt));
+      await wait(200);
+    }
+    await Promise.all(repeat(3, attempt));
+
+    const accepted = tries.filter((one) => one.accepted);
+    assert.ok(accepted.length >= 31, 'the first request left the window');
+    for (const first of accepted) {
+      // Surely within 30 s of each other, whenever between sending and answer each was accepted.
+      const within = accepted.filter(
+        ({ sentMs, answeredMs }) => sentMs >= first.sentMs && answeredMs < first.sentMs + windowMs - driftMs,
+      );
+      assert.ok(within.length <= 30, `${within.length} accepted within 30 s`);
+    }
+    for (const refused of tries.filter((one) => !one.accepted)) {
+      // Perhaps in the window that the refused request met.
+      const before = accepted.filter(
+        ({ sentMs, answeredMs }) =>
+          answeredMs > refused.sentMs - windowMs - driftMs && sentMs < refused.answeredMs,
+      );
+      assert.ok(before.length >= 30, `refused with ${before.length} in the window`);
+    }
+  });
+
+  test('counts identities, user_ids, environments and endpoints separately, by their exact bytes', async () => {
+    const users = [
+      { identity: '7' },
+      { user_id: '7' },
+      { identity: 'Bob' },
+      { identity: 'bob' },
+      { identity: 'bob ' },
+      { identity: 'é' },
+      { identity: 'e\u0301' },
+    ];
+    const began = performance.now();
+    for (const user of users) {
+      assert.equal(countAccepted(await Promise.all(repeat(32, () => track(contract, user)))), 30);
+    }
+    assertAccepted(await track(full, { identity: '7' }));
+    assert.equal(countAccepted(await Promise.all(repeat(32, () => addProperties(contract, '7')))), 30);
+    assertAccepted(await trackAll(contract, of('7', 40)));
+    assertAccepted(
+      await addAll(
+        contract,
+        repeat(40, () => '7'),
+      ),
+    );
+    assertAccepted(await send(paths.identify, { app_id: contract, user_id: '7', identity: 'seven' }));
+    const still = [await track(contract, { identity: '7' }), await track(contract, { user_id: '7' })];
+    if (performance.now() - began < windowMs) {
+      assert.deepEqual(
+        still.map(({ status }) => status),
+        [429, 429],
+        'whoever it was merged into',
+      );
+    }
+  });
+
+  test('does not limit identifications', async () => {
+    const answers = await Promise.all(
+      repeat(100, (n) =>
+        send(paths.identify, { app_id: contract, user_id: String(2000 + n), identity: 'many-devices' }),
+      ),
+    );
+    assert.equal(countAccepted(answers), 100);
+  });
+
+  test('counts a repeat as a request, and bad requests not at all', async () => {
+    const once = { identity: 'repeater' };
+    const bad = await Promise.all(repeat(40, () => track(contract, once, { timestamp: 'now' })));
+    assert.ok(bad.every(({ status }) => status === 400));
+    const answers = await Promise.all(repeat(40, () => track(contract, once, { idempotency_key: 'again' })));
+
+    assert.equal(countAccepted(answers), 30);
+    assert.equal(await countEvents(contract, `identity = 'repeater'`), 1);
+    const other = await track(contract, { identity: 'other' }, { idempotency_key: 'again' });
+    assertAccepted(other);
+  });
+
+  test('switches off only one limit with none, and changes it with a number', async () => {
+    const answers = await Promise.all(repeat(100, () => track(withoutTrack, { identity: 'free' })));
+    assert.equal(countAccepted(answers), 100);
+    const others = await Promise.all(repeat(40, () => addProperties(withoutTrack, 'free')));
+    assert.equal(countAccepted(others), 30);
+    const few = await Promise.all(repeat(20, () => track(withoutBulk, { identity: 'pair' })));
+    assert.equal(countAccepted(few), 2);
+    assertLimited(await track(withoutBulk, { identity: 'pair' }), 'track', 2, 30);
+    assert.equal(countAccepted(await Promise.all(repeat(40, () => addProperties(withoutBulk, 'pair')))), 30);
+  });
+
+  test('accepts 1000 events per minute of an identity, and refuses as a whole what does not fit', async () => {
+    assertAccepted(await trackAll(contract, of('bulk', 600)));
+    const refused = await trackAll(contract, [...of('bulk', 401), { identity: 'bystander' }]);
+    assertLimited(refused, 'bulk_identity', 1000, 60);
+    assertAccepted(await trackAll(contract, of('bulk', 400)));
+    assertLimited(await trackAll(contract, of('bulk', 1)), 'bulk_identity', 1000, 60);
+    assertAccepted(await trackAll(contract, of('another', 1000)));
+
+    assert.equal(await countEvents(contract, `identity = 'bulk'`), 1000);
+    assert.equal(await countEvents(contract, `identity = 'bystander'`), 0);
+  });
+
+  test('tells a bulk request to wait until as much of its limit is free as it needs', async () => {
+    const beganMs = performance.now();
+    assertAccepted(await trackAll(contract, of('waiting', 600)));
+    const firstMs = performance.now();
+    await wait(4_000);
+    const secondMs = performance.now();
+    assertAccepted(await trackAll(contract, of('waiting', 400)));
+    const askedMs = performance.now();
+    const untilFirst = assertLimited(await trackAll(contract, of('waiting', 600)), 'bulk_identity', 1000, 60);
+    const toldMs = performance.now();
+    const untilBoth = assertLimited(await trackAll(contract, of('waiting', 601)), 'bulk_identity', 1000, 60);
+    const endedMs = performance.now();
+    assert.ok(untilFirst >= 60 - (toldMs - beganMs) / 1000 - 1, `told ${untilFirst} s`);
+    // Both are rounded up, and acceptances within a second may be counted as one.
+    const apart = (secondMs - firstMs - (endedMs - askedMs)) / 1000 - 2;
+    assert.ok(untilBoth - untilFirst >= apart, `told ${untilFirst} s and ${untilBoth} s`);
+  });
+
+  test('accepts exactly 1000 parallel events of an identity over three processes', async () => {
+    const answers = await Promise.all(repeat(40, () => trackAll(contract, of('parallel', 50))));
+    assert.equal(countAccepted(answers), 20);
+    assert.equal(await countEvents(contract, `identity = 'parallel'`), 1000);
+  });
+
+  test('accepts 15,000 events per minute of an environment over three processes, whichever users they have', async () => {
+    const answers = await Promise.all(repeat(18, (n) => trackAll(full, ofEach(`full-${n}`, 1000))));
+
+    assert.equal(countAccepted(answers), 15);
+    for (const answer of answers.filter(({ status }) => status === 429)) {
+      assertLimited(answer, 'bulk_app', 15_000, 60);
+    }
+    assertLimited(await trackAll(full, of('one', 1)), 'bulk_app', 15_000, 60);
+    assertAccepted(await track(full, { identity: 'one' }));
+    assertAccepted(await addAll(full, ['one']));
+    assert.equal(await countEvents(full, `startsWith(identity, 'full-')`), 15_000);
+    assert.equal(await countEvents(full, `identity = 'one'`), 1);
+  });
+
+  test('counts bulk events and bulk user properties separately, each with both limits', async () => {
+    const appId = small[0] ?? '';
+    assertAccepted(await trackAll(appId, [...of('ada', 10), ...ofEach('more', 10)]));
+    assertAccepted(
+      await addAll(
+        appId,
+        repeat(10, () => 'ada'),
+      ),
+    );
+    assertLimited(await addAll(appId, ['ada']), 'bulk_identity', 10, 60);
+    assertAccepted(
+      await addAll(
+        appId,
+        repeat(10, (n) => `more-${n}`),
+      ),
+    );
+    assertLimited(await addAll(appId, ['bob']), 'bulk_app', 20, 60);
+    assertLimited(await trackAll(appId, of('bob', 1)), 'bulk_app', 20, 60);
+    assertAccepted(await track(appId, { identity: 'ada' }));
+    assertAccepted(await addProperties(appId, 'ada'));
+  });
+
+  test('counts an identity and a user_id of the same digits separately', async () => {
+    const appId = small[1] ?? '';
+    assertAccepted(await trackAll(appId, [...of('7', 10), ...repeat(10, () => ({ user_id: '7' }))]));
+    assert.equal(await countEvents(appId, `identity = '7'`), 10);
+    assert.equal(await countEvents(appId, 'user_id = 7'), 10);
+  });
+
+  test('refuses with 400 what could never fit, and neither stores nor counts any of it', async () => {
+    const appId = small[2] ?? '';
+    const never = await Promise.all([
+      trackAll(appId, [...of('ada', 11), { identity: 'bob' }]),
+      trackAll(appId, ofEach('crowd', 21)),
+      addAll(
+        appId,
+        repeat(11, () => 'ada'),
+      ),
+      addAll(
+        appId,
+        repeat(21, (n) => `crowd-${n}`),
+      ),
+    ]);
+    assert.deepEqual(
+      never.map(({ status, code }) => [status, code]),
+      never.map(() => [400, 'too_large_for_limit']),
+    );
+    assert.equal(await countEvents(appId, '1'), 0);
+    assert.deepEqual(await readUsers(sluice, appId), []);
+    assertAccepted(await trackAll(appId, [...of('ada', 10), ...ofEach('crowd', 10)]));
+  });
+
+  test('takes nothing of one limit from a request that another limit refuses', async () => {
+    const appId = small[3] ?? '';
+    assertAccepted(await trackAll(appId, of('ada', 10)));
+    assertLimited(await trackAll(appId, [...of('ada', 1), ...of('bob', 9)]), 'bulk_identity', 10, 60);
+    assertAccepted(await trackAll(appId, ofEach('first', 5)));
+    assertLimited(await trackAll(appId, of('bob', 6)), 'bulk_app', 20, 60);
+    // Bob's ten still fit once nothing but his own limit is in the way.
+    await sluice.admin('environments', 'set', appId, '--limit', 'bulk_app=none');
+    const answer = await until(
+      async () => {
+        const latest = await trackAll(appId, of('bob', 10));
+        return latest.status === 429 ? undefined : latest;
+      },
+      { deadlineMs: 10_000, what: 'the limit of the environment is off' },
+    );
+    assertAccepted(answer);
+    assert.equal(await countEvents(appId, `identity = 'bob'`), 10);
+  });
+
+  test('does not count bad elements, but repeats', async () => {
+    const appId = small[4] ?? '';
+    const bad = repeat(15, () => ({ identity: 'ada', timestamp: 'now' }));
+    const mixed = await trackAll(appId, [...of('ada', 4), ...bad]);
+    assert.equal(mixed.status, 200, mixed.text);
+    const keyed = repeat(3, (n) => ({ identity: 'ada', idempotency_key: `key ${n}` }));
+    assertAccepted(await trackAll(appId, keyed));
+    assertAccepted(await trackAll(appId, keyed));
+    assertLimited(await trackAll(appId, of('ada', 1)), 'bulk_identity', 10, 60);
+    assertAccepted(await trackAll(appId, ofEach('rest', 10)));
+    assertLimited(await trackAll(appId, of('bob', 1)), 'bulk_app', 20, 60);
+    assert.equal(await countEvents(appId, `identity = 'ada'`), 7);
+  });
+
+  test('counts nothing of a request that is refused as a whole for a bad element', async () => {
+    const appId = small[5] ?? '';
+    const events = [...of('ada', 10), { identity: 'ada', timestamp: 'now' }];
+    for (let n = 1; n <= 3; n += 1) {
+      const refused = await post(sluice.baseUrl, `${paths.track}?strict=1`, {
+        app_id: appId,
+        events: events.map((event) => ({ event: 'Limited', ...event })),
+      });
+      assert.equal(refused.status, 400);
+    }
+    assertAccepted(await trackAll(appId, of('ada', 10)));
+  });
+
+  test('switches the bulk limits off with none', async () => {
+    for (let n = 1; n <= 3; n += 1) assertAccepted(await trackAll(withoutBulk, of('free', 1000)));
+    assert.equal(
+      countAccepted(await Promise.all(repeat(35, () => track(withoutBulk, { identity: 'free' })))),
+      2,
+    );
+  });
+
+  test('accepts the fields of an event up to their bounds, and cuts only a joined array', async () => {
+    const cheese = (count: number) => '🧀'.repeat(count);
+    const most = String(Number.MAX_SAFE_INTEGER);
+    const cases: { event: object; status: number; code?: string }[] = [
+      { event: { event: cheese(1024) }, status: 200 },
+      { event: { event: cheese(1025) }, status: 400, code: 'too_long' },
+      { event: { identity: 'i'.repeat(255) }, status: 200 },
+      { event: { identity: 'i'.repeat(256) }, status: 400, code: 'too_long' },
+      { event: { identity: '' }, status: 400, code: 'empty' },
+      { event: { identity: undefined, user_id: '0' }, status: 200 },
+      { event: { identity: undefined, user_id: most }, status: 200 },
+      { event: { identity: undefined, user_id: '9007199254740992' }, status: 400, code: 'invalid_user_id' },
+      { event: { identity: undefined, user_id: '-1' }, status: 400, code: 'invalid_user_id' },
+      { event: { properties: { [cheese(1023)]: cheese(1023) } }, status: 200 },
+      { event: { properties: { [cheese(1024)]: 'x' } }, status: 400, code: 'too_long' },
+      { event: { properties: { x: cheese(1024) } }, status: 400, code: 'too_long' },
+      { event: { properties: { joined: [cheese(1020), 'ab'] } }, status: 200 },
+      {
+        event: { properties: { cut: [cheese(1020), 'abc'], cheese: [cheese(1000), cheese(1000)] } },
+        status: 200,
+      },
+    ];
+    const answers = await Promise.all(
+      cases.map(({ event }) => track(withoutTrack, { identity: 'bounds', event: 'Bounds', ...event })),
+    );
+
+    assert.deepEqual(
+      answers.map(({ status, code }) => [status, code]),
+      cases.map(({ status, code }) => [status, code]),
+    );
+    await untilStored(sluice);
+    const [stored] = await sluice.rows<Record<string, string>>(`SELECT
+      max(properties['joined']) AS joined, max(properties['cut']) AS cut, max(properties['cheese']) AS cheese
+    FROM events WHERE app_id = '${withoutTrack}' AND identity = 'bounds'`);
+    // Without the cheese of which there is too much to read.
+    const readable = Object.entries(stored ?? {}).map(([key, value]) => [
+      key,
+      value
+        .split('||')
+        .map((part) => [[...part].filter((c) => c === '🧀').length, part.replaceAll('🧀', '')]),
+    ]);
+    assert.deepEqual(Object.fromEntries(readable), {
+      joined: [
+        [1020, ''],
+        [0, 'ab'],
+      ],
+      cut: [
+        [1020, ''],
+        [0, 'ab'],
+      ],
+      cheese: [
+        [1000, ''],
+        [22, ''],
+      ],
+    });
+    assert.equal(await countEvents(withoutTrack, `identity IN ('bounds', repeat('i', 255))`), 5);
+    assert.equal(await countEvents(withoutTrack, `user_id IN (0, ${most})`), 2);
+  });
+});
+
+test('remembers what was accepted when Redis is killed and comes back', async () => {
+  const began = performance.now();
+  const user = { identity: 'survivor' };
+  assert.equal(countAccepted(await Promise.all(repeat(35, () => track(contract, user)))), 30);
+  await sluice.redis.kill9();
+  await sluice.redis.restart();
+  const answers = await Promise.all(
+    repeat(6, () =>
+      until(
+        async () => {
+          const answer = await track(contract, user);
+          return answer.status === 503 ? undefined : answer;
+        },
+        { deadlineMs: 20_000, what: 'the API takes requests again' },
+      ),
+    ),
+  );
+  if (performance.now() - began < windowMs) assert.equal(countAccepted(answers), 0);
+});

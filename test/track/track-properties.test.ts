@@ -1,0 +1,696 @@
+// Properties of POST /api/track over random inputs: what is valid is stored as it was sent, one fault refuses
+// it, and nothing at all breaks the service. Timestamps, user ids and arrays are held against oracles that
+// share no code with the service. A failure prints the seed that repeats it.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { createEnvironment, unlimited } from '../../harness/accounts.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { type Between, storedEvents, track, untilStored } from '../../harness/track.js';
+import { checkAccepted, type Ledger, openLedger } from '../../harness/track-rows.js';
+import { lengths, reservedEventPropertyKeys, timestampAheadMsMax } from '../../src/contract/limits.js';
+import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
+import { cutToCodePoints } from '../../src/ingest/code-points.js';
+import { joinArray } from '../../src/ingest/properties.js';
+import { readTimestamp } from '../../src/ingest/timestamp.js';
+import { isUserId } from '../../src/ingest/user-id.js';
+
+const pureRuns = 10_000;
+
+// Every code point that is no surrogate, with those that break careless code more often than chance would.
+const character = fc.oneof(
+  { weight: 4, arbitrary: fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 1 }) },
+  { weight: 4, arbitrary: fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }) },
+  {
+    weight: 2,
+    arbitrary: fc.constantFrom(
+      '\0',
+      '\n',
+      '\t',
+      '\r',
+      '"',
+      "'",
+      '\\',
+      '|',
+      '\u0085',
+      '\u2028',
+      '\ufeff',
+      '\ufffd',
+      '\uffff',
+      '😀',
+      '\u0301',
+      '\u202e',
+    ),
+  },
+);
+
+/** Text of so many code points, short ones and those at the bound more often. */
+const text = (minLength: number, maxLength: number) =>
+  fc.oneof(
+    { weight: 8, arbitrary: fc.string({ unit: character, minLength, maxLength: Math.min(maxLength, 40) }) },
+    {
+      weight: 1,
+      arbitrary: fc
+        .tuple(character, fc.constantFrom(maxLength, maxLength - 1))
+        .map(([unit, length]) => unit.repeat(length)),
+    },
+    { weight: 1, arbitrary: fc.constantFrom('null', '__proto__', 'constructor', '\\N', '{}', '[]', "'||'") },
+  );
+
+const number = fc.double({ noNaN: true, noDefaultInfinity: true });
+const asText = (value: string | number) => (Object.is(value, -0) ? '0' : String(value));
+
+describe('arrays', () => {
+  const list = fc.array(fc.oneof(fc.string({ unit: character, maxLength: 600 }), number), { maxLength: 40 });
+
+  test('are joined with || and cut after 1024 code points', () => {
+    fc.assert(
+      fc.property(list, (elements) => {
+        const whole = Array.from(elements.map(asText).join('||'));
+        assert.equal(joinArray(elements), whole.slice(0, lengths.joinedArrayMax).join(''));
+      }),
+      { numRuns: pureRuns / 10 },
+    );
+  });
+
+  test('are never cut inside a character, and never cut twice', () => {
+    fc.assert(
+      fc.property(list, (elements) => {
+        const joined = joinArray(elements);
+        assert.ok(joined.isWellFormed());
+        assert.ok(elements.map(asText).join('||').startsWith(joined));
+        assert.equal(cutToCodePoints(joined, lengths.joinedArrayMax), joined);
+      }),
+      { numRuns: pureRuns / 10 },
+    );
+  });
+});
+
+test('text is cut after so many code points', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: character, maxLength: 60 }), fc.nat(60), (whole, max) => {
+      assert.equal(cutToCodePoints(whole, max), Array.from(whole).slice(0, max).join(''));
+    }),
+    { numRuns: pureRuns },
+  );
+});
+
+describe('user_id', () => {
+  const bound = 2n ** 53n - 1n;
+
+  /** The plain decimal form of an integer from 0 to 2^53 - 1, by way of BigInt. */
+  function oracle(candidate: string): boolean {
+    try {
+      const value = BigInt(candidate);
+      return value.toString() === candidate && value >= 0n && value <= bound;
+    } catch {
+      return false;
+    }
+  }
+
+  const candidate = fc.oneof(
+    fc.bigInt({ min: -10n, max: bound + 10n }).map(String),
+    fc.bigInt({ min: bound - 3n, max: bound + 3n }).map(String),
+    fc.bigInt({ min: 0n, max: 2n ** 70n }).map(String),
+    fc.string({ unit: fc.constantFrom(...'0123456789+-.eExn_ \n\u0661\uff11'), maxLength: 18 }),
+    number.map(String),
+    fc.string({ unit: character }),
+  );
+
+  test('is taken exactly when it is the plain form of a safe integer', () => {
+    fc.assert(
+      fc.property(candidate, (value) => {
+        assert.equal(isUserId(value), oracle(value));
+      }),
+      { numRuns: pureRuns },
+    );
+  });
+});
+
+type Instant = { readonly ms: bigint } | 'invalid_timestamp' | 'timestamp_out_of_range';
+
+/** RFC 3339, read one character after another, and the instant from day counts alone. */
+function oracleInstant(value: string, nowMs: number): Instant {
+  let at = 0;
+  let failed = false;
+  const take = (allowed: string) => {
+    const taken = value[at] ?? '';
+    if (taken === '' || !allowed.includes(taken)) failed = true;
+    at += 1;
+    return taken;
+  };
+  const digits = (count: number) => {
+    let read = '';
+    for (let index = 0; index < count; index += 1) read += take('0123456789');
+    return failed ? 0n : BigInt(read);
+  };
+  const year = digits(4);
+  take('-');
+  const month = digits(2);
+  take('-');
+  const day = digits(2);
+  take('Tt');
+  const hour = digits(2);
+  take(':');
+  const minute = digits(2);
+  take(':');
+  const second = digits(2);
+  let ms = 0n;
+  if (value[at] === '.') {
+    at += 1;
+    let fraction = '';
+    while (!failed && '0123456789'.includes(value[at] ?? 'x')) fraction += take('0123456789');
+    if (fraction.length < 1 || fraction.length > 9) failed = true;
+    else ms = BigInt(fraction.padEnd(9, '0')) / 1_000_000n;
+  }
+  let offsetMinutes = 0n;
+  const zone = take('Zz+-');
+  if (zone === '+' || zone === '-') {
+    const offsetHour = digits(2);
+    take(':');
+    const offsetMinute = digits(2);
+    if (offsetHour > 23n || offsetMinute > 59n) failed = true;
+    offsetMinutes = (offsetHour * 60n + offsetMinute) * (zone === '+' ? 1n : -1n);
+  }
+  const leap = (year % 4n === 0n && year % 100n !== 0n) || year % 400n === 0n;
+  const monthDays = [31n, leap ? 29n : 28n, 31n, 30n, 31n, 30n, 31n, 31n, 30n, 31n, 30n, 31n];
+  if (
+    failed ||
+    at !== value.length ||
+    month < 1n ||
+    month > 12n ||
+    day < 1n ||
+    day > (monthDays[Number(month) - 1] as bigint) ||
+    hour > 23n ||
+    minute > 59n ||
+    second > 59n
+  ) {
+    return 'invalid_timestamp';
+  }
+  let days = day - 1n;
+  for (let index = 0; index < Number(month) - 1; index += 1) days += monthDays[index] as bigint;
+  // Leap days before the year, counted from 1970.
+  const leapDays = (until: bigint) => until / 4n - until / 100n + until / 400n;
+  days += (year - 1970n) * 365n + leapDays(year - 1n + 400n) - leapDays(1969n + 400n);
+  const instant = ((days * 24n + hour) * 60n + minute - offsetMinutes) * 60_000n + second * 1000n + ms;
+  const inRange = instant >= 0n && instant <= BigInt(nowMs + timestampAheadMsMax);
+  return inRange ? { ms: instant } : 'timestamp_out_of_range';
+}
+
+const storedTime = (ms: number) => new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
+const digitsOf = (value: number, count: number) => String(value).padStart(count, '0');
+
+describe('timestamp', () => {
+  const part = (usual: [number, number], edges: readonly number[], width: number) =>
+    fc
+      .oneof(
+        { weight: 12, arbitrary: fc.integer({ min: usual[0], max: usual[1] }) },
+        { weight: 1, arbitrary: fc.constantFrom(...edges) },
+      )
+      .map((value) => digitsOf(value, width));
+  const offset = fc.oneof(
+    { weight: 3, arbitrary: fc.constantFrom('Z', 'z') },
+    {
+      weight: 3,
+      arbitrary: fc
+        .tuple(fc.constantFrom('+', '-'), part([0, 23], [24, 99], 2), part([0, 59], [60, 99], 2))
+        .map(([sign, hour, minute]) => `${sign}${hour}:${minute}`),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom('', '+0530', '+05', '+00:00Z', 'UTC', '\u221201:00', ' Z', '+1:00'),
+    },
+  );
+  const fraction = fc.oneof(
+    { weight: 2, arbitrary: fc.constant('') },
+    {
+      weight: 3,
+      arbitrary: fc
+        .string({ unit: fc.constantFrom(...'0123456789'), minLength: 1, maxLength: 9 })
+        .map((d) => `.${d}`),
+    },
+    { weight: 1, arbitrary: fc.constantFrom('.', ',5', '.0123456789', '.9999999999', '.-1', '.5.5') },
+  );
+  const written = fc
+    .tuple(
+      part([1965, 2030], [0, 1, 1899, 1900, 2000, 2038, 2100, 2106, 2300, 9999], 4),
+      part([1, 12], [0, 13], 2),
+      fc.oneof(part([1, 28], [0, 32], 2), part([28, 31], [30, 31], 2)),
+      fc.oneof(
+        { weight: 20, arbitrary: fc.constantFrom('T', 't') },
+        { weight: 1, arbitrary: fc.constantFrom(' ', '_', '') },
+      ),
+      part([0, 23], [24, 25], 2),
+      part([0, 59], [60], 2),
+      part([0, 59], [60, 61], 2),
+      fraction,
+      offset,
+    )
+    .map(([year, month, day, t, h, m, s, f, z]) => `${year}-${month}-${day}${t}${h}:${m}:${s}${f}${z}`);
+  const edited = fc
+    .tuple(
+      written,
+      fc.nat(32),
+      fc.nat(2),
+      fc.constantFrom('', ...'0123456789-:TZtz+.,W ', '\n', '\0', '\u0661', '\u2212'),
+    )
+    .map(
+      ([value, position, removed, put]) => value.slice(0, position) + put + value.slice(position + removed),
+    );
+  const now = fc.integer({ min: Date.UTC(2020), max: Date.UTC(2030) });
+
+  function agree(value: string, nowMs: number): void {
+    const expected = oracleInstant(value, nowMs);
+    const result = readTimestamp(value, nowMs);
+    // What is no timestamp may also lie out of range as far as it was read: then either code is right.
+    if (expected === 'invalid_timestamp') assert.ok('refused' in result, value);
+    else if (typeof expected === 'string') assert.deepEqual(result, { refused: expected }, value);
+    else assert.deepEqual(result, { text: storedTime(Number(expected.ms)) }, value);
+  }
+
+  test('is taken exactly when RFC 3339 takes it, as the instant that it says', () => {
+    fc.assert(fc.property(written, now, agree), { numRuns: pureRuns * 2 });
+  });
+
+  test('is taken exactly when RFC 3339 takes it, after edits too', () => {
+    fc.assert(fc.property(edited, now, agree), { numRuns: pureRuns });
+  });
+
+  test('is taken exactly when RFC 3339 takes it, with any one character of the usual form exchanged', () => {
+    const usual = '2026-03-01T12:30:00.250Z';
+    for (let at = 0; at < usual.length; at += 1) {
+      for (const put of ' 0123456789-+:.,TtZz_\n\0\u0661\u2212') {
+        agree(usual.slice(0, at) + put + usual.slice(at + 1), Date.UTC(2027));
+      }
+    }
+  });
+
+  test('is taken to the millisecond from 1970 to one day ahead', () => {
+    const nearEdge = fc
+      .tuple(now, fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.integer({ min: -1439, max: 1439 }))
+      .map(([nowMs, byMs, start, offsetMinutes]) => {
+        const ms = (start ? 0 : nowMs + timestampAheadMsMax) + byMs;
+        return [withOffset(ms, offsetMinutes), nowMs] as const;
+      });
+    fc.assert(
+      fc.property(nearEdge, ([value, nowMs]) => agree(value, nowMs)),
+      { numRuns: pureRuns },
+    );
+  });
+
+  test('is refused, whatever else is sent', () => {
+    fc.assert(fc.property(fc.string({ unit: character }), now, agree), { numRuns: pureRuns });
+  });
+});
+
+/** An instant as local time with an offset. */
+function withOffset(ms: number, offsetMinutes: number): string {
+  const local = new Date(ms + offsetMinutes * 60_000).toISOString().slice(0, -1);
+  const minutes = Math.abs(offsetMinutes);
+  const sign = offsetMinutes < 0 ? '-' : '+';
+  return `${local}${sign}${digitsOf(Math.floor(minutes / 60), 2)}:${digitsOf(minutes % 60, 2)}`;
+}
+
+type AnyEvent = Record<string, unknown> & { properties?: Record<string, unknown> };
+
+const properties = fc
+  .array(
+    fc.tuple(
+      text(0, lengths.propertyKeyMax).filter((key) => !reservedEventPropertyKeys.has(key)),
+      fc.oneof(
+        text(0, lengths.propertyValueMax),
+        number,
+        fc.array(fc.oneof(text(0, 300), number), { maxLength: 8 }),
+      ),
+    ),
+    { maxLength: 8 },
+  )
+  .map((entries) => Object.fromEntries(entries));
+
+const timestamp = fc
+  .tuple(fc.integer({ min: 0, max: Date.now() }), fc.integer({ min: -1439, max: 1439 }))
+  .filter(([ms, offsetMinutes]) => ms + offsetMinutes * 60_000 >= 0)
+  .map(([ms, offsetMinutes]) => withOffset(ms, offsetMinutes));
+
+const user = fc.oneof(
+  text(1, lengths.identityMax).map((identity) => ({ identity })),
+  fc.bigInt({ min: 0n, max: 2n ** 53n - 1n }).map((value) => ({ user_id: String(value) })),
+);
+
+const validEvent: fc.Arbitrary<AnyEvent> = fc
+  .tuple(
+    user,
+    fc.record(
+      {
+        event: text(1, lengths.eventMax),
+        session_id: text(1, lengths.sessionIdMax),
+        properties,
+        timestamp,
+      },
+      { requiredKeys: ['event'] },
+    ),
+  )
+  .map(([who, what]) => ({ ...who, ...what }));
+
+/** JSON with everything but ASCII escaped, and every control and quote in its longest form. */
+const escaped = (json: string) =>
+  json.replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+function expectEvent(ledger: Ledger, event: AnyEvent, between: Between): void {
+  ledger.expect(
+    { event: event.event as string, identity: (event.identity as string | undefined) ?? '' },
+    {
+      user_id: (event.user_id as string | undefined) ?? null,
+      session_id: (event.session_id as string | undefined) ?? '',
+      properties: Object.fromEntries(
+        Object.entries(event.properties ?? {}).map(([key, value]) => [key, storedValue(value)]),
+      ),
+      time:
+        event.timestamp === undefined ? between : storedTime(Number(instantOf(event.timestamp as string))),
+    },
+  );
+}
+
+function instantOf(value: string): bigint {
+  const instant = oracleInstant(value, Date.now());
+  assert.ok(typeof instant === 'object', value);
+  return instant.ms;
+}
+
+function storedValue(value: unknown): string {
+  if (!Array.isArray(value)) return asText(value as string | number);
+  return Array.from(value.map(asText).join('||')).slice(0, lengths.joinedArrayMax).join('');
+}
+
+type Fault = {
+  readonly code: OutcomeCode;
+  readonly field: string;
+  /** Puts the fault into a valid event. */
+  readonly into: (event: AnyEvent) => AnyEvent;
+};
+
+const wrongType = fc.constantFrom(7, true, null, {}, []);
+const notText = (field: string) =>
+  wrongType.map(
+    (value): Fault => ({ code: 'invalid_type', field, into: (event) => ({ ...event, [field]: value }) }),
+  );
+const tooLong = (field: string, max: number) =>
+  character.map(
+    (unit): Fault => ({
+      code: 'too_long',
+      field,
+      into: (event) => ({ ...event, [field]: unit.repeat(max + 1) }),
+    }),
+  );
+const lone = (field: string) =>
+  fc
+    .constantFrom('\ud800', 'a\udbff', '\udc00b', '\udfff\ud800')
+    .map(
+      (value): Fault => ({ code: 'invalid_text', field, into: (event) => ({ ...event, [field]: value }) }),
+    );
+const always = (code: OutcomeCode, field: string, into: Fault['into']) =>
+  fc.constant<Fault>({ code, field, into });
+const without = (event: AnyEvent, ...fields: string[]) =>
+  Object.fromEntries(Object.entries(event).filter(([field]) => !fields.includes(field)));
+const anonymous = (event: AnyEvent) => without(event, 'identity', 'user_id');
+const withProperties = (event: AnyEvent, more: Record<string, unknown>) => ({
+  ...event,
+  properties: Object.fromEntries([...Object.entries(event.properties ?? {}), ...Object.entries(more)]),
+});
+
+const fault: fc.Arbitrary<Fault> = fc.oneof(
+  always('missing_field', 'event', (event) => without(event, 'event')),
+  always('missing_user', 'identity', anonymous),
+  always('ambiguous_user', 'user_id', (event) => ({ ...event, identity: 'x', user_id: '1' })),
+  ...['event', 'session_id', 'idempotency_key'].map((field) =>
+    always('empty', field, (event) => ({ ...event, [field]: '' })),
+  ),
+  always('empty', 'identity', (event) => ({ ...anonymous(event), identity: '' })),
+  ...['event', 'session_id', 'idempotency_key', 'timestamp'].map(notText),
+  ...[
+    tooLong('event', lengths.eventMax),
+    tooLong('session_id', lengths.sessionIdMax),
+    tooLong('idempotency_key', lengths.idempotencyKeyMax),
+  ],
+  tooLong('identity', lengths.identityMax).map((long) => ({
+    ...long,
+    into: (event: AnyEvent) => long.into(anonymous(event)),
+  })),
+  ...['event', 'session_id', 'idempotency_key'].map(lone),
+  lone('identity').map((bad) => ({ ...bad, into: (event: AnyEvent) => bad.into(anonymous(event)) })),
+  fc.constantFrom('', '01', '-1', '1.0', '1e3', ' 1', '9007199254740992').map(
+    (user_id): Fault => ({
+      code: 'invalid_user_id',
+      field: 'user_id',
+      into: (event) => ({ ...anonymous(event), user_id }),
+    }),
+  ),
+  fc
+    .constantFrom(
+      '',
+      'now',
+      '2024-01-01',
+      '2024-02-30T00:00:00Z',
+      '2024-01-01T00:00:00',
+      '2016-12-31T23:59:60Z',
+    )
+    .map(
+      (value): Fault => ({
+        code: 'invalid_timestamp',
+        field: 'timestamp',
+        into: (event) => ({ ...event, timestamp: value }),
+      }),
+    ),
+  fc.constantFrom('1969-12-31T23:59:59.999Z', '0000-01-01T00:00:00Z', '9999-12-31T23:59:59Z').map(
+    (value): Fault => ({
+      code: 'timestamp_out_of_range',
+      field: 'timestamp',
+      into: (event) => ({ ...event, timestamp: value }),
+    }),
+  ),
+  fc.constantFrom(...reservedEventPropertyKeys).map(
+    (key): Fault => ({
+      code: 'reserved_property',
+      field: `properties.${key}`,
+      into: (event) => withProperties(event, { [key]: 'x' }),
+    }),
+  ),
+  fc
+    .tuple(
+      text(0, 20).filter((key) => !reservedEventPropertyKeys.has(key)),
+      fc.constantFrom(true, null, {}, { a: 1 }, [null], [['a']], [true]),
+    )
+    .map(
+      ([key, value]): Fault => ({
+        code: 'invalid_type',
+        field: `properties.${key}`,
+        into: (event) => withProperties(event, { [key]: value }),
+      }),
+    ),
+  character.map(
+    (unit): Fault => ({
+      code: 'too_long',
+      field: 'properties.long value',
+      into: (event) => withProperties(event, { 'long value': unit.repeat(lengths.propertyValueMax + 1) }),
+    }),
+  ),
+  character.map(
+    (unit): Fault => ({
+      code: 'too_long',
+      field: 'properties',
+      into: (event) => withProperties(event, { [unit.repeat(lengths.propertyKeyMax + 1)]: 'x' }),
+    }),
+  ),
+  always('invalid_text', 'properties.lone', (event) => withProperties(event, { lone: 'a\ud800' })),
+  always('too_many_properties', 'properties', (event) => ({
+    ...event,
+    properties: Object.fromEntries(Array.from({ length: 1001 }, (_, index) => [index, 1])),
+  })),
+);
+
+let sluice: SluiceHandle;
+
+before(async () => {
+  sluice = await startSluice();
+});
+after(() => sluice?.stop());
+
+describe('valid events', () => {
+  test('are stored as they were sent, in bulk requests', async () => {
+    const ledger = openLedger(sluice, await createEnvironment(sluice, ...unlimited));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(validEvent, { minLength: 1, maxLength: 60 }),
+        fc.boolean(),
+        fc.boolean(),
+        async (events, escapes, zips) => {
+          const plain = JSON.stringify({ app_id: ledger.appId, events });
+          const json = escapes ? escaped(plain) : plain;
+          const fromMs = Date.now();
+          const reply = await track(sluice.baseUrl, {
+            body: zips ? gzipSync(json) : json,
+            ...(zips ? { headers: { 'content-encoding': 'gzip' } } : {}),
+          });
+          checkAccepted(reply);
+          for (const event of events) expectEvent(ledger, event, { fromMs, toMs: Date.now() });
+        },
+      ),
+      { numRuns: 150 },
+    );
+    await ledger.check();
+  });
+
+  test('are stored as they were sent, one by one', async () => {
+    const ledger = openLedger(sluice, await createEnvironment(sluice, ...unlimited));
+    await fc.assert(
+      fc.asyncProperty(validEvent, async (event) => {
+        const fromMs = Date.now();
+        checkAccepted(await track(sluice.baseUrl, { body: { app_id: ledger.appId, ...event } }));
+        expectEvent(ledger, event, { fromMs, toMs: Date.now() });
+      }),
+      { numRuns: 300 },
+    );
+    await ledger.check();
+  });
+});
+
+describe('one fault', () => {
+  test('refuses its event, with its code and field, and none beside it', async () => {
+    const ledger = openLedger(sluice, await createEnvironment(sluice, ...unlimited));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(validEvent, fc.option(fault, { freq: 3 })), { minLength: 1, maxLength: 25 }),
+        async (pairs) => {
+          const events = pairs.map(([event, broken]) => (broken === null ? event : broken.into(event)));
+          const fromMs = Date.now();
+          const reply = await track(sluice.baseUrl, { body: { app_id: ledger.appId, events } });
+          const refused = pairs.flatMap(([, broken], index) =>
+            broken === null ? [] : [{ index, code: broken.code, field: broken.field }],
+          );
+          if (refused.length === 0) checkAccepted(reply);
+          else {
+            assert.equal(reply.status, refused.length === pairs.length ? 400 : 200, reply.text);
+            const body = reply.json as { errors: { index: number; code: string; field?: string }[] };
+            assert.deepEqual(
+              body.errors.map(({ index, code, field }) => ({ index, code, field })),
+              refused,
+            );
+          }
+          for (const [event, broken] of pairs) {
+            if (broken === null) expectEvent(ledger, event, { fromMs, toMs: Date.now() });
+          }
+        },
+      ),
+      { numRuns: 120 },
+    );
+    await ledger.check();
+  });
+});
+
+describe('garbage', () => {
+  const clientErrors = new Set<number>(
+    Object.values(outcomes)
+      .map(({ status }) => status)
+      .filter((status) => status < 500),
+  );
+
+  async function sendGarbage(
+    body: Uint8Array,
+    headers: Record<string, string | undefined> = {},
+  ): Promise<boolean> {
+    const reply = await track(sluice.baseUrl, { body, headers });
+    if (reply.status === 200) {
+      assert.ok(reply.text === '{}' || 'accepted' in (reply.json as object), reply.text);
+      return reply.text === '{}';
+    }
+    assert.ok(clientErrors.has(reply.status), `${reply.status} ${reply.text}`);
+    const { err } = reply.json as { err: { code: OutcomeCode } };
+    assert.equal(outcomes[err.code].status, reply.status);
+    return false;
+  }
+
+  const header = fc.option(
+    fc.string({ unit: 'grapheme-ascii', maxLength: 40 }).map((value) => value.trim()),
+    {
+      nil: undefined,
+    },
+  );
+
+  test('in headers and bodies never gives a 5xx', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), header, header, async (body, type, encoding) => {
+        await sendGarbage(body, { 'content-type': type ?? 'application/json', 'content-encoding': encoding });
+      }),
+      { numRuns: 400 },
+    );
+  });
+
+  test('in JSON never gives a 5xx', async () => {
+    const anywhere = fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 });
+    const document = fc.oneof(
+      anywhere,
+      fc.record(
+        {
+          app_id: fc.oneof(fc.constant(sluice.appId), anywhere),
+          event: anywhere,
+          identity: anywhere,
+          user_id: anywhere,
+          session_id: anywhere,
+          properties: anywhere,
+          timestamp: anywhere,
+          idempotency_key: anywhere,
+          events: anywhere,
+        },
+        { requiredKeys: ['app_id'] },
+      ),
+      fc.record({ app_id: fc.constant(sluice.appId), events: fc.array(anywhere) }),
+    );
+    await fc.assert(
+      fc.asyncProperty(document, async (value) => {
+        await sendGarbage(Buffer.from(JSON.stringify(value)));
+      }),
+      { numRuns: 600 },
+    );
+  });
+
+  test('in a valid body never gives a 5xx, and what is answered with {} is stored', async () => {
+    const appId = await createEnvironment(sluice, ...unlimited);
+    const edit = fc.record({
+      at: fc.double({ min: 0, max: 1, noNaN: true }),
+      bytes: fc.uint8Array({ maxLength: 3 }),
+      removes: fc.nat(3),
+    });
+    let accepted = 0;
+    await fc.assert(
+      fc.asyncProperty(
+        validEvent,
+        fc.array(edit, { minLength: 1, maxLength: 3 }),
+        fc.boolean(),
+        async (event, edits, zips) => {
+          let body: Uint8Array = Buffer.from(JSON.stringify({ app_id: appId, ...event }));
+          if (zips) body = gzipSync(body);
+          for (const { at, bytes, removes } of edits) {
+            const start = Math.floor(at * body.length);
+            body = Buffer.concat([body.subarray(0, start), bytes, body.subarray(start + removes)]);
+          }
+          if (await sendGarbage(body, zips ? { 'content-encoding': 'gzip' } : {})) accepted += 1;
+        },
+      ),
+      { numRuns: 600 },
+    );
+    const stored = await untilStored(sluice, appId, accepted);
+    assert.equal(stored.length, accepted);
+    assert.ok(accepted > 0, 'some edits leave the event valid');
+  });
+
+  test('leaves the process running and serving', async () => {
+    assert.equal(sluice.api[0]?.running, true);
+    const before = (await storedEvents(sluice, sluice.appId)).length;
+    checkAccepted(
+      await track(sluice.baseUrl, { body: { app_id: sluice.appId, event: 'after garbage', identity: 'x' } }),
+    );
+    await untilStored(sluice, sluice.appId, before + 1);
+  });
+});

@@ -1,0 +1,491 @@
+// Identifying users: merges have the same result in whatever order their records arrive; the first identity of a user_id
+// counts; identities that would merge strangers are refused; and bad input.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createEnvironments } from '../../harness/accounts.js';
+import {
+  type Answer,
+  isAccepted,
+  paths,
+  post,
+  readUserEvents,
+  readUsers,
+  type StoredUser,
+  untilStored,
+} from '../../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+
+let sluice: SluiceHandle;
+let strict: string;
+let lenient: string;
+/** Where the identities `Guest` and `0` are those of users. */
+let allowing: string;
+/** For tests that look at all users there are. */
+let orders: string;
+let bad: string;
+let strangers: string;
+before(async () => {
+  sluice = await startSluice();
+  [strict = '', lenient = '', allowing = '', orders = '', bad = '', strangers = ''] =
+    await createEnvironments(sluice, [
+      [],
+      ['--validation', 'lenient'],
+      ['--allow-identity', 'Guest', '--allow-identity', '0'],
+      [],
+      [],
+      [],
+    ]);
+});
+after(() => sluice?.stop());
+
+const identify = (body: object | string): Promise<Answer> => post(sluice.baseUrl, paths.identify, body);
+
+function assertTaken(answer: Answer): void {
+  assert.deepEqual([answer.status, answer.text], [200, '{}']);
+}
+
+async function identifyOk(appId: string, userId: string, identity: string): Promise<void> {
+  assertTaken(await identify({ app_id: appId, user_id: userId, identity }));
+}
+
+async function trackOk(appId: string, user: object, event = 'Seen'): Promise<void> {
+  assertTaken(await post(sluice.baseUrl, paths.track, { app_id: appId, event, ...user }));
+}
+
+async function addOk(appId: string, identity: string, properties: object): Promise<void> {
+  assertTaken(await post(sluice.baseUrl, paths.userProperties, { app_id: appId, identity, properties }));
+}
+
+async function usersOf(appId: string, prefix = ''): Promise<StoredUser[]> {
+  await untilStored(sluice);
+  return (await readUsers(sluice, appId)).filter(({ identity }) => identity.startsWith(prefix));
+}
+
+test('merges an anonymous user into the identified one in whatever order the records arrive', async () => {
+  const steps = [
+    { name: 'identify', run: (n: number) => identifyOk(orders, String(1000 + n), `order-${n}`) },
+    {
+      name: 'anonymous',
+      run: (n: number) => trackOk(orders, { user_id: String(1000 + n) }, `Anonymous ${n}`),
+    },
+    {
+      name: 'identified',
+      run: (n: number) => trackOk(orders, { identity: `order-${n}` }, `Identified ${n}`),
+    },
+    { name: 'properties', run: (n: number) => addOk(orders, `order-${n}`, { email: `${n}@example.com` }) },
+  ];
+  const sequences = permutations(steps);
+  assert.equal(sequences.length, 24);
+  await Promise.all(
+    sequences.map(async (sequence, n) => {
+      for (const { run } of sequence) await run(n);
+    }),
+  );
+
+  const name = (n: number) => sequences[n]?.map((step) => step.name).join(', ');
+  const users = new Map((await usersOf(orders)).map((user) => [user.identity, user]));
+  const events = new Map((await readUserEvents(sluice, orders)).map((event) => [event.event, event]));
+  assert.equal(users.size, sequences.length);
+  assert.equal(events.size, 2 * sequences.length);
+  for (let n = 0; n < sequences.length; n += 1) {
+    const properties = { email: `${n}@example.com` };
+    assert.deepEqual(
+      users.get(`order-${n}`),
+      { identity: `order-${n}`, user_ids: [String(1000 + n)], email: properties.email, properties },
+      name(n),
+    );
+    const user = { identity: `order-${n}`, user_properties: properties };
+    assert.deepEqual(
+      [events.get(`Anonymous ${n}`), events.get(`Identified ${n}`)],
+      [
+        { event: `Anonymous ${n}`, user_id: String(1000 + n), ...user },
+        { event: `Identified ${n}`, user_id: null, ...user },
+      ],
+      name(n),
+    );
+  }
+});
+
+function permutations<T>(values: readonly T[]): T[][] {
+  if (values.length === 0) return [[]];
+  return values.flatMap((value, index) =>
+    permutations(values.filter((_, other) => other !== index)).map((rest) => [value, ...rest]),
+  );
+}
+
+test('keeps the first identity of a user_id and answers 200 to later ones, which change nothing', async () => {
+  await identifyOk(strict, '2001', 'first-ada');
+  await untilStored(sluice);
+  await identifyOk(strict, '2001', 'first-bob');
+  await identifyOk(strict, '2001', 'first-ada');
+  await identifyOk(strict, '2001', 'first-Ada');
+  await trackOk(strict, { user_id: '2001' }, 'first: seen');
+
+  assert.deepEqual(await usersOf(strict, 'first-'), [
+    { identity: 'first-ada', user_ids: ['2001'], email: '', properties: {} },
+  ]);
+  const [event] = (await readUserEvents(sluice, strict)).filter(({ event }) => event === 'first: seen');
+  assert.equal(event?.identity, 'first-ada');
+});
+
+test('keeps the first accepted identity, not the one with the earlier timestamp', async () => {
+  const body = { app_id: strict, user_id: '2101' };
+  assertTaken(await identify({ ...body, identity: 'time-ada', timestamp: '2026-02-01T00:00:00Z' }));
+  assertTaken(await identify({ ...body, identity: 'time-bob', timestamp: '2020-02-01T00:00:00Z' }));
+  assert.deepEqual(
+    (await usersOf(strict, 'time-')).map(({ identity }) => identity),
+    ['time-ada'],
+  );
+});
+
+test('settles on one identity when many are given to a user_id at once', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, (_, n) =>
+      identify({ app_id: strict, user_id: '2201', identity: `race-${n}` }),
+    ),
+  );
+  assert.ok(answers.every(isAccepted));
+  const before = await usersOf(strict, 'race-');
+  assert.equal(before.length, 1);
+  assert.deepEqual(before[0]?.user_ids, ['2201']);
+  await identifyOk(strict, '2201', 'race-late');
+  assert.deepEqual(await usersOf(strict, 'race-'), before);
+});
+
+test('merges many user_ids into one identity, and keeps strangers apart', async () => {
+  await trackOk(strict, { user_id: '2303' });
+  await trackOk(strict, { user_id: '2304' });
+  for (const userId of ['2303', '2301', '9007199254740991', '0', '2302']) {
+    await identifyOk(strict, userId, 'many-ada');
+  }
+  await identifyOk(strict, '2305', 'many-bob');
+  await trackOk(strict, { identity: '2304' });
+
+  assert.deepEqual(
+    (await usersOf(strict, 'many-')).map(({ identity, user_ids }) => [identity, user_ids]),
+    [
+      ['many-ada', ['0', '2301', '2302', '2303', '9007199254740991']],
+      ['many-bob', ['2305']],
+    ],
+  );
+  const strangers = (await usersOf(strict)).filter(
+    ({ identity, user_ids }) => identity === '2304' || user_ids.includes('2304'),
+  );
+  assert.deepEqual(strangers, [
+    { identity: '', user_ids: ['2304'], email: '', properties: {} },
+    { identity: '2304', user_ids: [], email: '', properties: {} },
+  ]);
+});
+
+test('creates the user of an identification that has no events', async () => {
+  await identifyOk(strict, '2401', 'alone');
+  assert.deepEqual(await usersOf(strict, 'alone'), [
+    { identity: 'alone', user_ids: ['2401'], email: '', properties: {} },
+  ]);
+});
+
+test('identifies equal user_ids of two environments separately', async () => {
+  await identifyOk(strict, '2501', 'apart-ada');
+  await identifyOk(lenient, '2501', 'apart-bob');
+  assert.deepEqual(
+    (await usersOf(strict, 'apart-')).map(({ identity }) => identity),
+    ['apart-ada'],
+  );
+  assert.deepEqual(
+    (await usersOf(lenient, 'apart-')).map(({ identity }) => identity),
+    ['apart-bob'],
+  );
+});
+
+/** What programs send when they have no identity: the union of what comparable services refuse. */
+const strangerWords = [
+  ...[
+    'anon',
+    'anonymous',
+    'guest',
+    'user',
+    'unknown',
+    'none',
+    'nil',
+    'null',
+    'undefined',
+    'nan',
+    'n/a',
+    'na',
+  ],
+  ...['true', 'false', 'id', 'identity', 'email', 'distinct_id', 'distinctid', 'not_authenticated', 'lmy47d'],
+  ...['0', '-1', '[]', '{}', '<nil>', '[object Object]', '00000000-0000-0000-0000-000000000000'],
+];
+
+test('refuses identities under which strangers would be merged, which track stores as sent', async () => {
+  const identities = [
+    ...strangerWords,
+    ...strangerWords.map((word) => word.toUpperCase()),
+    ...['NaN', 'None', 'Null', 'Undefined', 'Anonymous', 'Guest', '[object object]'],
+    ...strangerWords.map((word) => `'${word}'`),
+    ...strangerWords.map((word) => `"${word}"`),
+    ...[' null ', '\tuser\n', '" null "', "''", '""'],
+    ...[' ', '   ', '\t\r\n', '\u00a0', '\u3000', ' '.repeat(255)],
+  ];
+  const unlike = ['nullo', 'user1', 'anonymous@example.com', 'nu ll', "o'null", '"null', '1', '-2', '00'];
+  const answers = await Promise.all(
+    identities.map((identity) => identify({ app_id: strangers, user_id: '3001', identity })),
+  );
+  const answersToUnlike = await Promise.all(
+    unlike.map((identity, n) => identify({ app_id: strangers, user_id: String(3100 + n), identity })),
+  );
+
+  assert.deepEqual(
+    answers.map(({ status, code, field }, n) => [identities[n], status, code, field]),
+    identities.map((identity) => [identity, 400, 'merges_strangers', 'identity']),
+  );
+  assert.deepEqual(
+    answersToUnlike.map(({ status }, n) => [unlike[n], status]),
+    unlike.map((identity) => [identity, 200]),
+  );
+  const events = [...new Set(identities)].map((identity) => ({ event: 'Sent', identity }));
+  assertTaken(await post(sluice.baseUrl, paths.track, { app_id: strangers, events }));
+  await trackOk(strangers, { user_id: '3001' });
+  await untilStored(sluice);
+  const stored = await readUsers(sluice, strangers);
+  assert.deepEqual(
+    stored.map(({ identity }) => identity).sort(),
+    [...new Set([...identities, ...unlike, ''])].sort(),
+  );
+  assert.deepEqual(
+    stored.filter(({ user_ids }) => user_ids.includes('3001')),
+    [{ identity: '', user_ids: ['3001'], email: '', properties: {} }],
+    'the refused user_id is nobody',
+  );
+});
+
+test('refuses such an identity also with as many blanks around it as fit', async () => {
+  const identities = [
+    `null${' '.repeat(251)}`,
+    `${' '.repeat(100)}Anonymous${'\t'.repeat(100)}`,
+    `"${' '.repeat(253)}"`,
+    `'${' '.repeat(100)}undefined'`,
+  ];
+  const answers = await Promise.all(
+    identities.map((identity, n) => identify({ app_id: strict, user_id: String(3400 + n), identity })),
+  );
+  assert.deepEqual(
+    answers.map(({ status, code }) => [status, code]),
+    identities.map(() => [400, 'merges_strangers']),
+  );
+});
+
+test('accepts such an identity only if the environment allows this value', async () => {
+  const answers = await Promise.all(
+    ['Guest', '0', 'guest', 'user', '"0"'].map((identity, n) =>
+      identify({ app_id: allowing, user_id: String(3200 + n), identity }),
+    ),
+  );
+  assert.deepEqual(
+    answers.map(({ status, code }) => [status, code]),
+    [
+      [200, undefined],
+      [200, undefined],
+      [400, 'merges_strangers'],
+      [400, 'merges_strangers'],
+      [400, 'merges_strangers'],
+    ],
+  );
+  assert.deepEqual(
+    (await usersOf(allowing)).map(({ identity, user_ids }) => [identity, user_ids]),
+    [
+      ['0', ['3201']],
+      ['Guest', ['3200']],
+    ],
+  );
+});
+
+test('refuses such an identity also in a lenient environment', async () => {
+  const answer = await identify({ app_id: lenient, user_id: '3301', identity: 'null' });
+  assert.deepEqual([answer.status, answer.code], [400, 'merges_strangers']);
+  const number = await identify({ app_id: lenient, user_id: '3301', identity: 0 });
+  assert.deepEqual([number.status, number.code], [400, 'merges_strangers']);
+});
+
+test('accepts identities of 1 to 255 code points, byte for byte, and refuses others', async () => {
+  const fill = (length: number, character: string) => `ids-${character.repeat(length - 4)}`;
+  const taken = [
+    fill(255, 'x'),
+    fill(255, '🧀'),
+    'ids-Bob',
+    'ids-bob',
+    'ids- bob ',
+    'ids-é',
+    'ids-e\u0301',
+    'ids-\u0000',
+  ];
+  const refused = [fill(256, 'x'), fill(256, '🧀'), '', 'ids-\ud83e', 7, null, true, ['a'], {}, undefined];
+  const answers = await Promise.all(
+    [...taken, ...refused].map((identity, n) =>
+      identify({ app_id: strict, user_id: String(5000 + n), identity }),
+    ),
+  );
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [...taken.map(() => 200), ...refused.map(() => 400)],
+  );
+  assert.deepEqual(
+    answers.slice(taken.length).map(({ code, field }) => [code, field]),
+    [
+      ['too_long', 'identity'],
+      ['too_long', 'identity'],
+      ['empty', 'identity'],
+      ['invalid_text', 'identity'],
+      ...[7, null, true, [], {}].map(() => ['invalid_type', 'identity']),
+      ['missing_field', 'identity'],
+    ],
+  );
+  const stored = await usersOf(strict, 'ids-');
+  assert.deepEqual(stored.map(({ identity }) => identity).sort(), [...taken].sort());
+  assert.deepEqual(
+    stored.map(({ identity, user_ids }) => [identity, user_ids]).sort(),
+    taken.map((identity, n) => [identity, [String(5000 + n)]]).sort(),
+  );
+});
+
+test('refuses what is not a user_id, and stores nothing of it', async () => {
+  const texts = [
+    ...[
+      '',
+      '00',
+      '01',
+      '-0',
+      '-1',
+      '+1',
+      ' 1',
+      '1 ',
+      '1\n',
+      '1e3',
+      '0x10',
+      '1.0',
+      '1_000',
+      '١',
+      'null',
+      'NaN',
+    ],
+    ...[
+      '9007199254740992',
+      '9007199254740993',
+      '18446744073709551615',
+      '18446744073709551616',
+      '9'.repeat(400),
+    ],
+  ];
+  const others = [7, null, true, ['7'], { id: '7' }, undefined];
+  const answers = await Promise.all(
+    [...texts, ...others].map((user_id, n) => identify({ app_id: bad, user_id, identity: `bad-${n}` })),
+  );
+  assert.deepEqual(
+    answers.map(({ status, code }) => [status, code]),
+    [
+      ...texts.map(() => [400, 'invalid_user_id']),
+      ...others.slice(0, -1).map(() => [400, 'invalid_type']),
+      [400, 'missing_field'],
+    ],
+  );
+  assert.deepEqual(await usersOf(bad), []);
+});
+
+test('accepts the same timestamps as track, and refuses others', async () => {
+  const ahead = (ms: number) => new Date(Date.now() + ms).toISOString();
+  const hour = 60 * 60 * 1000;
+  const cases: [unknown, number][] = [
+    ['2026-03-01T12:30:00Z', 200],
+    ['2026-03-01T12:30:00.250+01:00', 200],
+    ['2026-03-01t12:30:00.123456789z', 200],
+    ['1970-01-01T00:00:00Z', 200],
+    [ahead(23 * hour), 200],
+    [undefined, 200],
+    [ahead(25 * hour), 400],
+    ['1969-12-31T23:59:59Z', 400],
+    ['2026-03-01T12:30:00', 400],
+    ['2026-03-01T12:30Z', 400],
+    ['2026-03-01', 400],
+    ['2026-03-01 12:30:00Z', 400],
+    ['2026-03-01T12:30:00+0100', 400],
+    ['2026-02-29T12:30:00Z', 400],
+    ['2026-03-01T24:00:00Z', 400],
+    [' 2026-03-01T12:30:00Z', 400],
+    ['now', 400],
+    ['', 400],
+    [1_772_366_400_000, 400],
+    [null, 400],
+  ];
+  const answers = await Promise.all(
+    cases.map(([timestamp], n) =>
+      identify({ app_id: strict, user_id: String(6000 + n), identity: `stamp-${n}`, timestamp }),
+    ),
+  );
+  assert.deepEqual(
+    answers.map(({ status }, n) => [cases[n]?.[0], status]),
+    cases,
+  );
+  assert.deepEqual(
+    [answers[6], answers[7], answers[8], answers[18]].map((answer) => [answer?.code, answer?.field]),
+    [
+      ['timestamp_out_of_range', 'timestamp'],
+      ['timestamp_out_of_range', 'timestamp'],
+      ['invalid_timestamp', 'timestamp'],
+      ['invalid_type', 'timestamp'],
+    ],
+  );
+  const stored = await usersOf(strict, 'stamp-');
+  assert.equal(stored.length, cases.filter(([, status]) => status === 200).length);
+});
+
+test('needs an environment, and ignores fields that it does not know', async () => {
+  const base = { app_id: strict, user_id: '7001', identity: 'fields-ada' };
+  const bodies: [object | string, number, string?][] = [
+    [{ ...base, app_id: undefined }, 400, 'missing_field'],
+    [{ ...base, app_id: Number(strict) }, 400, 'invalid_type'],
+    [{ ...base, app_id: '0000000001' }, 400, 'unknown_app_id'],
+    [[base], 400, 'invalid_type'],
+    [`${JSON.stringify(base)}x`, 400, 'invalid_json'],
+    ['', 400, 'invalid_json'],
+  ];
+  for (const [body, status, code] of bodies) {
+    const answer = await identify(body);
+    assert.deepEqual([answer.status, answer.code], [status, code], JSON.stringify(body));
+  }
+  assert.deepEqual(await usersOf(strict, 'fields-'), []);
+
+  const unknown = { colour: 'green', properties: { email: 'a@b.c' }, session_id: 7, idempotency_key: '' };
+  assertTaken(await identify({ ...base, ...unknown }));
+  assert.deepEqual(await usersOf(strict, 'fields-'), [
+    { identity: 'fields-ada', user_ids: ['7001'], email: '', properties: {} },
+  ]);
+});
+
+test('accepts numbers for ids and times in a lenient environment', async () => {
+  const bodies: [object, number][] = [
+    [{ app_id: lenient, user_id: 8001, identity: 80_010 }, 200],
+    [{ app_id: Number(lenient), user_id: '8002', identity: '80020' }, 200],
+    [{ app_id: lenient, user_id: '8003', identity: '80030', timestamp: 1_772_366_400_000 }, 200],
+    [{ app_id: lenient, user_id: '8004', identity: '80040', timestamp: '2026-03-01T12:30+0530' }, 200],
+    [{ app_id: lenient, user_id: 8005.5, identity: '80050' }, 400],
+    [{ app_id: lenient, user_id: -8006, identity: '80060' }, 400],
+    [{ app_id: lenient, user_id: 2 ** 53, identity: '80070' }, 400],
+    [{ app_id: lenient, user_id: '08008', identity: '80080' }, 400],
+    [{ app_id: lenient, user_id: '8009', identity: `80090${'x'.repeat(251)}` }, 400],
+  ];
+  const answers = await Promise.all(bodies.map(([body]) => identify(body)));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    bodies.map(([, status]) => status),
+  );
+  assert.deepEqual(
+    (await usersOf(lenient, '80')).map(({ identity, user_ids }) => [identity, user_ids]),
+    [
+      ['80010', ['8001']],
+      ['80020', ['8002']],
+      ['80030', ['8003']],
+      ['80040', ['8004']],
+    ],
+  );
+});

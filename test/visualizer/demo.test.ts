@@ -1,0 +1,400 @@
+// The demo page: what it answers and to whom; and, in a real browser, the way from a button to ClickHouse.
+
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { after, afterEach, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { createEnvironment } from '../../harness/accounts.js';
+import { faultsOf, launchBrowser, withoutBrowser } from '../../harness/browser.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+
+let sluice: SluiceHandle;
+let otherAppId: string;
+
+before(async () => {
+  sluice = await startSluice({ env: { DEMO: '1' } });
+  otherAppId = await createEnvironment(sluice);
+  for (const appId of [sluice.appId, otherAppId]) {
+    const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        app_id: appId,
+        events: [
+          { event: 'By id', user_id: '7', properties: { amount: 12.5 } },
+          { event: 'By identity', identity: 'ada@example.com' },
+          { event: 'Of a stranger', identity: 'eve@example.com' },
+          { event: 'Of another stranger', user_id: '8' },
+        ],
+      }),
+    });
+    assert.equal(reply.status, 200);
+  }
+  await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
+    deadlineMs: 20_000,
+    what: 'the events are stored',
+  });
+});
+
+after(() => sluice?.stop());
+
+type Answer = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+  readonly body: {
+    readonly events: { readonly event: string }[];
+    readonly users: { readonly user_ids: string[]; readonly identity: string }[];
+    readonly err?: { readonly code: string; readonly field?: string };
+  };
+};
+
+/** `fetch` does not let a Host header be chosen. */
+function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+  return new Promise((settle, reject) => {
+    request(`${sluice.adminUrl}${path}`, { headers, agent: false }, (reply) => {
+      let text = '';
+      reply.setEncoding('utf8').on('data', (part: string) => {
+        text += part;
+      });
+      reply.on('end', () => {
+        const isJson = reply.headers['content-type'] === 'application/json';
+        const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];
+        settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, body });
+      });
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
+  const query = new URLSearchParams();
+  for (const [name, values] of Object.entries({ app_id: sluice.appId, ...parameters })) {
+    for (const value of [values].flat()) query.append(name, value);
+  }
+  return get(`/demo/arrived?${query}`, headers);
+}
+
+const namesOf = ({ body }: Answer) => body.events.map(({ event }) => event);
+
+describe('what arrived', () => {
+  test('is answered for the users who are named, and for nobody else', async () => {
+    assert.deepEqual(namesOf(await arrived({ user_id: '7' })), ['By id']);
+    assert.deepEqual(namesOf(await arrived({ identity: 'ada@example.com' })), ['By identity']);
+    const both = await arrived({ user_id: ['7', '9'], identity: ['ada@example.com', 'ADA@example.com'] });
+    assert.deepEqual(namesOf(both), ['By identity', 'By id']);
+    assert.deepEqual(
+      both.body.users.map(({ identity, user_ids }) => [identity, user_ids]),
+      [
+        ['', ['7']],
+        ['ada@example.com', []],
+      ],
+    );
+    for (const hostile of ["' OR 1=1 --", "') OR ('1'='1", '\\', '%', '*', '']) {
+      const { status, body } = await arrived({ user_id: '9', identity: hostile });
+      assert.deepEqual([status, body.events, body.users], [200, [], []], hostile);
+    }
+  });
+
+  test('is answered only for environments of the demo account, even if another account has its name', async () => {
+    for (const appId of [otherAppId, '1', '', "' OR 1=1"]) {
+      const { status, body } = await arrived({ app_id: appId, user_id: '7' });
+      assert.deepEqual([status, body.err?.code], [400, 'unknown_app_id'], appId);
+    }
+  });
+
+  test('is refused if the query is bad', async () => {
+    const refused: [Record<string, string | string[]>, string, string?][] = [
+      [{}, 'missing_user'],
+      [{ identity: '' }, 'missing_user'],
+      [{ app_id: [sluice.appId, otherAppId], user_id: '7' }, 'missing_field', 'app_id'],
+      [{ user_id: 'x' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '-1' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '07' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: '9007199254740992' }, 'invalid_user_id', 'user_id'],
+      [{ user_id: Array.from({ length: 11 }, (_, i) => String(i)) }, 'too_many_records'],
+      [{ identity: 'x'.repeat(256) }, 'too_long', 'identity'],
+    ];
+    for (const [parameters, code, field] of refused) {
+      const { status, body } = await arrived(parameters);
+      assert.deepEqual(
+        [status, body.err?.code, body.err?.field],
+        [400, code, field],
+        JSON.stringify(parameters),
+      );
+    }
+    assert.equal((await arrived({ user_id: '9007199254740991' })).status, 200);
+  });
+
+  test('is only for pages of this server: not for other sites, nor under another name that points here', async () => {
+    const { host } = new URL(sluice.adminUrl);
+    const port = host.split(':')[1];
+    const foreign = [
+      { origin: 'https://elsewhere.example' },
+      { origin: 'null' },
+      { origin: `http://localhost:${port}` },
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { host: `rebound.example:${port}` },
+      { host: '127.0.0.1.rebound.example' },
+      { host: 'localhost.rebound.example' },
+    ];
+    for (const headers of foreign) {
+      const { status, text } = await arrived({ user_id: '7' }, headers);
+      assert.equal(status, 404, JSON.stringify(headers));
+      assert.ok(!text.includes('By id'));
+    }
+    for (const headers of [
+      { host: `localhost:${port}` },
+      { host: `[::1]:${port}` },
+      { host: `demo.localhost:${port}`, origin: `http://demo.localhost:${port}` },
+      { origin: `http://${host}`, 'sec-fetch-site': 'same-origin' },
+      { 'sec-fetch-site': 'none' },
+    ]) {
+      assert.equal((await arrived({ user_id: '7' }, headers)).status, 200, JSON.stringify(headers));
+    }
+    const page = await get('/demo', { host: 'rebound.example' });
+    assert.equal(page.status, 404);
+    assert.match(page.text, /set PUBLIC_BASE_URL/);
+    assert.equal((await get('/demo', { 'sec-fetch-site': 'cross-site' })).status, 200, 'a link leads to it');
+  });
+
+  test('is queried by at most four requests at a time; others are told to retry', async () => {
+    const answers = await Promise.all(Array.from({ length: 40 }, () => arrived({ user_id: '7' })));
+    const told = answers.filter(({ text }) => text.includes('Too many queries at once'));
+    assert.ok(told.length > 0 && told.length <= 36, `${told.length} of 40`);
+    for (const { status, headers, body } of told) {
+      assert.deepEqual([status, headers['retry-after'], body.err?.code], [503, '2', 'overloaded']);
+    }
+    assert.equal((await arrived({ user_id: '7' })).status, 200);
+  });
+
+  test('may not be cached, nor embedded by another page', async () => {
+    const { headers } = await arrived({ user_id: '7' });
+    assert.equal(headers['cache-control'], 'no-store');
+    assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
+    assert.equal(headers['access-control-allow-origin'], undefined);
+    const policy = String((await get('/demo')).headers['content-security-policy']);
+    assert.match(policy, /default-src 'none'/);
+    assert.match(policy, /frame-ancestors 'none'/);
+    assert.doesNotMatch(policy, /unsafe|\*/);
+  });
+});
+
+describe('the page', { skip: withoutBrowser() }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchBrowser();
+  });
+  after(() => browser?.close());
+  afterEach(async () => {
+    await Promise.all(browser.contexts().map((context) => context.close()));
+  });
+
+  async function openPage(prepare: (page: Page) => Promise<void> = async () => undefined): Promise<Page> {
+    const page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(40_000);
+    await prepare(page);
+    await page.goto(`${sluice.adminUrl}/demo`);
+    return page;
+  }
+
+  const calls = (page: Page) => page.locator('#calls li');
+  const chipOf = (page: Page, code: string) => calls(page).filter({ hasText: code }).first().locator('.chip');
+  const queryable = (page: Page, code: string) =>
+    chipOf(page, code)
+      .filter({ hasText: /^queryable after \d+\.\d s$/ })
+      .waitFor();
+
+  test('shows each call, when it could be queried, and its outcome', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    const userId = String(await page.locator('#user-id').textContent());
+    assert.match(userId, /^\d+$/);
+
+    await page.click('form[data-call=addEventProperties] button:has-text("Add")');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("Order Completed"');
+    const row = page.locator('#arrived tr', { hasText: 'Order Completed' });
+    for (const part of [userId, 'amount: 12.5', 'theme: dark']) {
+      assert.ok((await row.textContent())?.includes(part), part);
+    }
+
+    await page.fill('#identity-value', 'grace@example.com');
+    await page.press('#identity-value', 'Enter');
+    await queryable(page, 'identify("grace@example.com")');
+    await page.click('form[data-call=addUserProperties] button');
+    await queryable(page, 'addUserProperties(');
+    assert.equal(await page.locator('#identity').textContent(), 'grace@example.com');
+    const user = await page.locator('#users tr', { hasText: 'grace@example.com' }).textContent();
+    assert.ok(user?.includes(userId) && user.includes('plan: pro'), String(user));
+    const rows = await sluice.rows<{ identity: string; user_ids: string[] }>(
+      `SELECT identity, user_ids FROM users WHERE app_id = '${sluice.appId}' AND has(user_ids, ${userId})`,
+    );
+    assert.deepEqual(
+      rows.map(({ identity, user_ids }) => [identity, user_ids.map(String)]),
+      [['grace@example.com', [userId]]],
+    );
+
+    await page.click('[data-call=resetIdentity]');
+    assert.notEqual(await page.locator('#user-id').textContent(), userId);
+    assert.equal(await page.locator('#identity').textContent(), 'none: anonymous');
+    await page.click('[data-call=removeEventProperty]');
+    await page.click('[data-call=clearEventProperties]');
+    await page.fill('#event', 'Afterwards');
+    await page.click('form[data-call=track] button');
+    await page.click('[data-call=flush]');
+    await queryable(page, 'track("Afterwards"');
+    const last = await page.locator('#arrived tr', { hasText: 'Afterwards' }).textContent();
+    assert.ok(!last?.includes('theme') && !last?.includes(userId), String(last));
+    assert.ok(
+      (await page.locator('#arrived tr').count()) >= 3,
+      'the earlier user of this tab is still shown',
+    );
+    assert.deepEqual(faults, []);
+  });
+
+  test('its phone pairs with the visualizer by a shake, and shows up there', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    await page.click('#shake');
+    const code = String(await page.locator('#phone-code', { hasText: /^...-...$/ }).textContent());
+    const [watching] = await Promise.all([page.context().waitForEvent('page'), page.click('#phone-link')]);
+    watching.setDefaultTimeout(40_000);
+    await until(async () => (await watching.locator('#code').inputValue()) === code, {
+      deadlineMs: 20_000,
+      what: 'the link has brought the code along',
+    });
+    await watching.fill('#token', sluice.adminToken);
+    await watching.press('#token', 'Enter');
+    await watching.locator('#status', { hasText: 'waiting for events' }).waitFor();
+
+    await page.bringToFront();
+    await page.click('[data-screen=Basket]');
+    await page.click('#tap');
+    await watching.locator('#list .name', { hasText: 'Bought' }).waitFor();
+    const shown = await watching.locator('#list li').allTextContents();
+    assert.equal(shown.length, 2);
+    assert.match(String(shown[0]), /Bought.*item: A-113.*stored/);
+    assert.match(String(shown[1]), /Screen View.*screen_name: Basket.*stored/);
+    await queryable(page, 'phone: track');
+    assert.match(String(await page.locator('#arrived tr', { hasText: 'Bought' }).textContent()), /A-113/);
+
+    await watching.bringToFront();
+    await watching.click('#end');
+    await watching.locator('#status', { hasText: 'Pairing ended' }).waitFor();
+    await page.bringToFront();
+    await page.click('#shake');
+    await until(async () => (await page.locator('#phone-code').textContent()) !== code, {
+      deadlineMs: 20_000,
+      what: 'the phone has another code',
+    });
+    assert.match(String(await page.locator('#phone-code').textContent()), /^...-...$/);
+    await page.click('#unpair');
+    await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
+    assert.deepEqual(faults, []);
+  });
+
+  test('says what is not sent: opted out, refused, nothing to do', async () => {
+    const page = await openPage();
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    await page.click('[data-call=resetIdentity]');
+    await chipOf(page, 'resetIdentity()').filter({ hasText: 'already anonymous' }).waitFor();
+    await page.fill('#identity-value', 'anonymous');
+    await page.click('form[data-call=identify] button.primary');
+    await chipOf(page, 'identify("anonymous")').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#event', '');
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track(""').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#global-key', 'session_id');
+    await page.press('#global-key', 'Enter');
+    await chipOf(page, 'addEventProperties(').filter({ hasText: 'refused' }).waitFor();
+    await page.fill('#event', 'With a reserved property');
+    await page.fill('#event-key', 'user_id');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("With a reserved property"');
+    assert.deepEqual(await calls(page).locator('.told').allTextContents(), [
+      'the property "user_id" is dropped: its key is reserved.',
+      'the property "session_id" is dropped: its key is reserved.',
+      'an event is dropped: its name is empty.',
+      'identify is ignored: the identity is a word that many users would share.',
+    ]);
+    await page.click('[data-call=optOut]');
+    await page.fill('#event', 'Unseen');
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track("Unseen"').filter({ hasText: 'not recorded: opted out' }).waitFor();
+    await page.click('[data-call=optIn]');
+    await page.fill('#event', 'Seen');
+    await page.click('form[data-call=track] button');
+    await queryable(page, 'track("Seen"');
+    assert.equal(await page.locator('#arrived tr', { hasText: 'Unseen' }).count(), 0);
+  });
+
+  test('says when the service does not answer, and shows new events when it answers again', async () => {
+    const page = await openPage((opened) => opened.clock.install());
+    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
+    const fault = page.locator('#fault');
+    assert.equal(await fault.isVisible(), false);
+    await page.route('**/api/**', (route) => route.abort());
+    await page.click('#shake');
+    await page.locator('#phone-words', { hasText: 'no answer came' }).waitFor();
+    await page.click('form[data-call=track] button');
+    await page.clock.fastForward(21_000);
+    await chipOf(page, 'track(').filter({ hasText: 'not there after 20 s' }).waitFor();
+
+    await page.route('**/demo/arrived*', (route) => route.abort());
+    await fault.filter({ hasText: 'The service does not answer' }).waitFor();
+    await page.unroute('**/demo/arrived*');
+    await fault.waitFor({ state: 'hidden' });
+
+    await page.unroute('**/api/**');
+    await page.click('[data-call=flush]');
+    await page.clock.fastForward(10_000);
+    await queryable(page, 'track(');
+  });
+
+  test('fits on a phone, whatever is shown', async () => {
+    const page = await openPage((opened) => opened.setViewportSize({ width: 360, height: 640 }));
+    const long = 'W'.repeat(200);
+    for (const id of ['event', 'event-key', 'event-value']) await page.fill(`#${id}`, long);
+    await page.click('form[data-call=track] button');
+    await page.fill('#identity-value', long);
+    await page.press('#identity-value', 'Enter');
+    await queryable(page, 'track(');
+    await queryable(page, 'identify(');
+    await page.locator('#arrived tr', { hasText: long }).first().waitFor();
+    assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+    const hidden = `[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length`;
+    assert.equal(await page.evaluate(hidden), 0, 'nothing lies beside what is seen');
+  });
+
+  test('shows hostile text as text', async () => {
+    const page = await openPage();
+    const faults = faultsOf(page);
+    const hostile = `<img src=x onerror=alert(1)></td>"'>`;
+    await page.fill('#event', hostile);
+    await page.fill('#event-key', hostile);
+    await page.fill('#event-value', hostile);
+    await page.click('form[data-call=track] button');
+    const row = page.locator('#arrived tr', { has: page.locator('.name', { hasText: hostile }) });
+    await row.waitFor();
+    assert.ok((await row.textContent())?.includes(`${hostile}: ${hostile}`));
+    assert.equal(await page.locator('table img, ol img').count(), 0);
+    assert.deepEqual(faults, []);
+  });
+
+  test('works without the script, and says that it is blocked', async () => {
+    const page = await openPage(async (opened) => {
+      await opened.route('**/sdk.js', (route) => route.abort());
+    });
+    const uncaught: string[] = [];
+    page.on('pageerror', (error) => uncaught.push(error.message));
+    await page.locator('#blocked', { hasText: 'has not loaded' }).waitFor();
+    await page.click('form[data-call=track] button');
+    await chipOf(page, 'track(').filter({ hasText: 'waits for the script' }).waitFor();
+    assert.deepEqual(uncaught, []);
+  });
+});

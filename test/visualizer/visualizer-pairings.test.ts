@@ -1,0 +1,263 @@
+// Pairings by themselves: codes as people type them, a Redis that is silent or away, a node of a cluster.
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { redisConfig } from '../../deploy/local/redis-config.js';
+import { startChild } from '../../harness/child.js';
+import { freePort } from '../../harness/free-port.js';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { visualizer } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
+import { connect, connectForMessages, type Redis, untilReady } from '../../src/redis/client.js';
+import { visualizerKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { type Channel, type ChannelMessage, createChannel } from '../../src/visualizer/channel.js';
+import { makeCode, readCode } from '../../src/visualizer/code.js';
+import { observePairings } from '../../src/visualizer/observe.js';
+import {
+  type BegunPairing,
+  beginPairing,
+  countFailure,
+  endPairing,
+  enterCode,
+  findPairingIdByCode,
+  pairingIdOfSecret,
+  readPairingState,
+  renewPairing,
+} from '../../src/visualizer/pairings.js';
+import { createBatchPublisher } from '../../src/visualizer/show.js';
+
+const log = createLog('test', 'silent');
+
+describe('a code', () => {
+  test('is read as people write it: any case, with or without the dash, O for 0, I and L for 1', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 20 }), fc.boolean(), (spaces, lower) => {
+        const code = makeCode();
+        const alike = code.replace('-', ' '.repeat(spaces)).replace('0', 'O').replace('1', 'l');
+        assert.equal(readCode(lower ? alike.toLowerCase() : alike), code);
+      }),
+    );
+    assert.equal(readCode(' k7p3xm\n'), 'K7P-3XM');
+    assert.equal(readCode('oil-oil'), '011-011');
+  });
+
+  test('is not read out of anything else', () => {
+    for (const text of [
+      '',
+      'K7P',
+      'K7P-3XMA',
+      'K7P-3X!',
+      'UUU-UUU',
+      'K7P—3XM',
+
+      'K'.repeat(1e6),
+    ]) {
+      assert.equal(readCode(text), undefined, text.slice(0, 20));
+    }
+  });
+});
+
+function begun(result: BegunPairing | string): BegunPairing & { readonly id: string } {
+  assert.ok(typeof result === 'object', String(result));
+  return { ...result, id: String(pairingIdOfSecret(result.pairing)) };
+}
+
+const single = (redisUrl: string) => ({ redisUrl, redisCluster: false });
+
+test('a pairing on a node of a Redis Cluster goes its whole way: its keys share a slot', async () => {
+  const port = await freePort();
+  const dir = tempDir('cluster');
+  const config = redisConfig({
+    port,
+    dir,
+    hasSocket: false,
+    appendfsync: 'always',
+    memoryBytesMax: 1024 ** 3,
+  });
+  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n`);
+  const url = `redis://127.0.0.1:${port}`;
+  const redis = connect(single(url), log);
+  const node = await startChild({
+    name: 'redis-server',
+    program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
+    healthy: async () => (await redis.ping()) === 'PONG',
+    healthyDeadlineMs: 60_000,
+  });
+  const channel = createChannel({
+    redis,
+    connectForMessages: () => connectForMessages(single(url), log),
+    log,
+  });
+  try {
+    await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+    await until(async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'), {
+      deadlineMs: 20_000,
+      what: 'the cluster is up',
+    });
+    const { id, code } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
+    assert.equal(await readPairingState(redis, id, '1'), 'waiting');
+    assert.equal(await findPairingIdByCode(redis, code), id);
+    const live = await enterCode(redis, code);
+    assert.deepEqual(live, { id, appId: '1', endsInMs: visualizer.liveMsMax });
+    assert.equal(await readPairingState(redis, id, '1'), 'live');
+    assert.equal(await renewPairing(redis, id), true);
+    await observePairings(redis);
+    assert.equal(await countFailure(redis, 'secret', '10.0.0.1', 'code'), false);
+    const shown: ChannelMessage[] = [];
+    await channel.listen(id, (words) => shown.push(words));
+    await channel.publish(id, { kind: 'batch', count: 2, json: '{"a":"b c"}' });
+    await channel.publish(id, { kind: 'ended', by: 'page' });
+    await until(() => shown.length === 2, { deadlineMs: 20_000, what: 'both are heard' });
+    assert.deepEqual(shown, [
+      { kind: 'batch', count: 2, json: '{"a":"b c"}' },
+      { kind: 'ended', by: 'page' },
+    ]);
+    assert.equal(await endPairing(redis, id, '1'), true);
+    assert.equal(await renewPairing(redis, id), false);
+    assert.equal(await readPairingState(redis, id, '1'), 'ended');
+  } finally {
+    channel.close();
+    redis.disconnect();
+    await node.stop();
+  }
+});
+
+describe('what a device has sent', () => {
+  /** Far longer than a batch may be held up, and than a busy machine may stand still. */
+  const commandMsMax = 30_000;
+  let server: RedisHandle;
+  let redis: Redis;
+  let channel: Channel;
+
+  before(async () => {
+    server = await startRedis();
+    redis = connect(single(server.url), log, commandMsMax);
+    await untilReady(redis, 30_000);
+    channel = createChannel({
+      redis,
+      connectForMessages: () => connectForMessages(single(server.url), log),
+      log,
+    });
+  });
+  after(async () => {
+    channel?.close();
+    redis?.disconnect();
+    await server?.remove();
+  });
+
+  async function pair() {
+    const { pairing, code, id } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
+    await enterCode(redis, code);
+    return { pairing, id };
+  }
+
+  const batch = (pairing: string) => ({
+    pairing,
+    appId: '1',
+    messages: [{ type: 'event' }],
+    answers: [{ status: 'stored' as const }],
+  });
+
+  test('two pairings never wait with one code, and no more wait than may', async () => {
+    const begin = (id: string, code: string, ...bounds: number[]) =>
+      runScript(
+        redis,
+        scripts.beginPairing,
+        [
+          visualizerKeys.pairing(id),
+          visualizerKeys.code(code),
+          visualizerKeys.waiting,
+          visualizerKeys.waitingOfApp('2'),
+          visualizerKeys.waitingOfAddress('a'),
+        ],
+        [id, '2', code, 'a', 60_000, ...bounds],
+      ).then(Number);
+    const had = await redis.zcard(visualizerKeys.waiting);
+    assert.equal(await begin('first', '111-111', had + 1, 9, 9), 1);
+    assert.equal(await begin('second', '111-111', had + 9, 9, 9), 0);
+    assert.equal(await begin('third', '222-222', had + 1, 9, 9), -3);
+    assert.equal(await begin('fourth', '222-222', had + 9, 1, 9), -1);
+    assert.equal(await begin('fifth', '222-222', had + 9, 9, 1), -2);
+    assert.equal(await redis.get(visualizerKeys.code('111-111')), 'first');
+    assert.equal(await redis.zcard(visualizerKeys.waiting), had + 1);
+    for (const id of ['second', 'third', 'fourth', 'fifth']) {
+      assert.equal(await redis.exists(visualizerKeys.pairing(id)), 0, id);
+    }
+    await endPairing(redis, 'first', '2');
+    assert.equal(await begin('sixth', '111-111', had + 1, 1, 1), 1, 'what has ended makes room');
+    await redis.zadd(visualizerKeys.waiting, 'XX', 1, 'sixth');
+    await redis.zadd(visualizerKeys.waitingOfApp('2'), 'XX', 1, 'sixth');
+    await redis.zadd(visualizerKeys.waitingOfAddress('a'), 'XX', 1, 'sixth');
+    assert.equal(await begin('seventh', '333-333', had + 1, 1, 1), 1, 'and what has expired');
+  });
+
+  test('is answered in time though Redis is silent, and when it is away', async () => {
+    const show = createBatchPublisher({ redis, channel, log });
+    const { pairing, id } = await pair();
+    assert.equal(await show(batch(pairing)), true);
+    server.sigstop();
+    const tookMs: number[] = [];
+    for (let tries = 0; tries < 5; tries += 1) {
+      const startedAt = performance.now();
+      assert.equal(await show(batch(pairing)), true, 'nobody knows that it has ended');
+      tookMs.push(performance.now() - startedAt);
+    }
+    server.sigcont();
+    // A machine that stands still makes some later, not the quickest.
+    const quickestMs = Math.min(...tookMs);
+    assert.ok(
+      quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,
+      String(tookMs),
+    );
+    await until(async () => (await readPairingState(redis, id, '1')) === 'live', {
+      deadlineMs: 20_000,
+      what: 'Redis answers again',
+    });
+    await server.kill9();
+    await until(() => redis.status !== 'ready', { deadlineMs: 20_000, what: 'the connection is lost' });
+    assert.equal(await show(batch(pairing)), true);
+    await server.restart();
+    await untilReady(redis, 30_000);
+    await endPairing(redis, id, '1');
+    assert.equal(await show(batch(pairing)), false);
+    for (const text of ['', 'x', pairing.slice(1), `${pairing}A`])
+      assert.equal(await show(batch(text)), false);
+  });
+
+  test('reaches whoever listens, and nobody who has left', async () => {
+    const show = createBatchPublisher({ redis, channel, log });
+    const { pairing, id } = await pair();
+    const [first, second]: [ChannelMessage[], ChannelMessage[]] = [[], []];
+    const leave = await channel.listen(id, (words) => first.push(words));
+    await channel.listen(id, (words) => second.push(words));
+    await show(batch(pairing));
+    await until(() => first.length + second.length === 2, { deadlineMs: 20_000, what: 'both have heard it' });
+    leave();
+    leave();
+    await show(batch(pairing));
+    await until(() => second.length === 2, { deadlineMs: 20_000, what: 'the second has heard it' });
+    assert.equal(first.length, 1);
+  });
+
+  test('is not lost for good when the connection that listens is cut: a gap is told, then it goes on', async () => {
+    const show = createBatchPublisher({ redis, channel, log });
+    const { pairing, id } = await pair();
+    const shown: ChannelMessage[] = [];
+    await channel.listen(id, (words) => shown.push(words));
+    await redis.client('KILL', 'TYPE', 'PUBSUB');
+    await until(() => shown[0]?.kind === 'gap', { deadlineMs: 20_000, what: 'the gap is told' });
+    await until(
+      async () => {
+        await show(batch(pairing));
+        return shown.some(({ kind }) => kind === 'batch');
+      },
+      { deadlineMs: 20_000, what: 'it goes on' },
+    );
+  });
+});

@@ -1,0 +1,618 @@
+// The Event Visualizer from outside: a device pairs at one API process, the page is served by another one.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { bodies, visualizer } from '../../src/contract/limits.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { visualizerKeys } from '../../src/redis/keys.js';
+import { pairingIdOfSecret } from '../../src/visualizer/pairings.js';
+import {
+  beginPairing,
+  collect,
+  type LivePage,
+  openLivePage,
+  type Pairing,
+  post,
+  stopPairing,
+} from '../support/visualizer.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+let device: ApiHandle;
+let admin: ApiHandle;
+const pages: LivePage[] = [];
+
+before(async () => {
+  sluice = await startSluice({ workers: 0, apiProcesses: 2 });
+  [device, admin] = sluice.api as [ApiHandle, ApiHandle];
+  redis = new Redis(sluice.redisUrl);
+  redis.on('error', () => undefined);
+});
+
+after(async () => {
+  for (const { socket } of pages) socket.terminate();
+  redis?.disconnect();
+  await sluice?.stop();
+});
+
+function openPage(code: string, token = sluice.adminToken): LivePage {
+  const page = openLivePage(admin.adminUrl, { token, code });
+  pages.push(page);
+  return page;
+}
+
+async function pair(): Promise<Pairing & { readonly page: LivePage }> {
+  const pairing = await beginPairing(device.baseUrl, sluice.appId);
+  const page = openPage(pairing.code);
+  await page.heard('paired');
+  return { ...pairing, page };
+}
+
+function event(name: string, fields: object = {}) {
+  return { type: 'event', id: randomUUID(), user_id: '7', session_id: 's1', event: name, ...fields };
+}
+
+const send = (messages: readonly object[], pairing?: string) =>
+  collect(device.baseUrl, sluice.appId, messages, pairing);
+/** An answer that waits for too long for Redis does not say whether the pairing lives; a later one does. */
+const untilEnded = (pairing: string, appId = sluice.appId) =>
+  until(
+    async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
+    { deadlineMs: 20_000, what: 'the device is told that the pairing has ended' },
+  );
+const keyOf = (pairing: string) => visualizerKeys.pairing(String(pairingIdOfSecret(pairing)));
+
+async function forgetFailures(): Promise<void> {
+  const keys = await redis.keys(visualizerKeys.failures('*'));
+  if (keys.length > 0) await redis.del(...keys);
+}
+
+describe('a device', () => {
+  test('gets a secret and a code, and Redis knows no more than a hash of the secret', async () => {
+    const { pairing, code, expires_in } = await beginPairing(device.baseUrl, sluice.appId);
+    assert.match(pairing, /^slp_[\w-]{43}$/);
+    assert.match(code, /^[0-9A-HJKMNP-TV-Z]{3}-[0-9A-HJKMNP-TV-Z]{3}$/);
+    assert.equal(expires_in, 600);
+    const { address, ...fields } = await redis.hgetall(keyOf(pairing));
+    assert.deepEqual(fields, { app_id: sluice.appId, code, state: 'waiting' });
+    assert.match(String(address), /^[0-9a-f]{32}$/);
+    for (const key of await redis.keys('{visualizer}:*')) {
+      assert.ok((await redis.pttl(key)) > 0, `${key} ends by itself`);
+      assert.ok(!key.includes(pairing) && !key.includes('127.0.0.1'), key);
+    }
+  });
+
+  test('is refused for a bad request as at every endpoint, with CORS headers', async () => {
+    const refused: [string, unknown, number, string, string?][] = [
+      ['', '{', 400, 'invalid_json'],
+      ['', [], 400, 'invalid_type'],
+      ['', {}, 400, 'missing_field', 'app_id'],
+      ['', { app_id: true }, 400, 'invalid_type', 'app_id'],
+      ['', { app_id: Number(sluice.appId) }, 400, 'invalid_type', 'app_id'],
+      ['', { app_id: '999999999' }, 400, 'unknown_app_id', 'app_id'],
+      ['', { app_id: sluice.appId, pairing: 5 }, 400, 'invalid_type', 'pairing'],
+      ['', { app_id: sluice.appId, more: 'z'.repeat(bodies.pairingBytesMax) }, 413, 'body_too_large'],
+      ['/stop', { app_id: sluice.appId }, 400, 'missing_field', 'pairing'],
+      ['/stop', { app_id: sluice.appId, pairing: 5 }, 400, 'invalid_type', 'pairing'],
+    ];
+    for (const [path, body, status, code, field] of refused) {
+      const answer = await post(`${device.baseUrl}/api/visualizer/pairings${path}`, body);
+      const { err } = answer.body as { err: { code: string; field?: string } };
+      assert.deepEqual([answer.status, err.code, err.field], [status, code, field], JSON.stringify(body));
+    }
+    for (const [method, status] of [
+      ['OPTIONS', 204],
+      ['GET', 405],
+    ] as const) {
+      const reply = await fetch(`${device.baseUrl}/api/visualizer/pairings`, { method });
+      assert.deepEqual([reply.status, reply.headers.get('access-control-allow-origin')], [status, '*']);
+    }
+  });
+
+  test('that asks again by its secret gets the same pairing, as long as there is one', async () => {
+    const again = (appId: string, pairing: string) =>
+      post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: appId, pairing });
+    const begun = await pair();
+    const waiting = await beginPairing(device.baseUrl, sluice.appId);
+    for (const [{ pairing, code }, seconds] of [
+      [waiting, 600],
+      [begun, 60],
+    ] as const) {
+      const { status, body } = await again(sluice.appId, pairing);
+      assert.deepEqual([status, body.pairing, body.code], [200, pairing, code]);
+      assert.ok(Number(body.expires_in) > 0 && Number(body.expires_in) <= seconds, `${body.expires_in}`);
+    }
+    await send([event('still shown')], begun.pairing);
+    await begun.page.untilShown(1);
+
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    const strange = await again(other, waiting.pairing);
+    assert.equal(strange.status, 201, 'not for another environment');
+    await stopPairing(device.baseUrl, sluice.appId, begun.pairing);
+    for (const answer of [
+      strange,
+      ...(await Promise.all([begun.pairing, 'nonsense', ''].map((secret) => again(sluice.appId, secret)))),
+    ]) {
+      assert.equal(answer.status, 201);
+      assert.match(String(answer.body.pairing), /^slp_/);
+      assert.ok(
+        ![begun, waiting].some(
+          ({ pairing, code }) => pairing === answer.body.pairing || code === answer.body.code,
+        ),
+      );
+    }
+  });
+
+  test('stops a pairing once or twice, and one that never was, and is answered 200 alike', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    for (const secret of [pairing, pairing, `slp_${'A'.repeat(43)}`, 'nonsense', '']) {
+      assert.deepEqual(await stopPairing(device.baseUrl, sluice.appId, secret), { status: 200, body: {} });
+    }
+    assert.equal(await redis.exists(keyOf(pairing)), 0);
+  });
+
+  test('of another environment does not stop it', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    await stopPairing(device.baseUrl, other, pairing);
+    assert.equal(await redis.exists(keyOf(pairing)), 1);
+  });
+
+  test('is told that its pairing has ended, and never what became of another one', async () => {
+    const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
+    const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
+    assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
+    assert.equal((await send([event('no pairing')])).body.pairing, undefined);
+    await untilEnded(pairing, other);
+    await untilEnded(`slp_${'A'.repeat(43)}`);
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    await untilEnded(pairing);
+    const { status, body } = await send([event('stopped')], pairing);
+    assert.equal(status, 200);
+    assert.equal((body.messages as { status: string }[])[0]?.status, 'stored');
+  });
+});
+
+describe('pairings that wait', () => {
+  const begin = (from: string) =>
+    post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: sluice.appId }, from);
+
+  before(async () => {
+    const keys = await redis.keys('{visualizer}:*');
+    if (keys.length > 0) await redis.del(...keys);
+  });
+  after(async () => {
+    const keys = await redis.keys('{visualizer}:*');
+    if (keys.length > 0) await redis.del(...keys);
+  });
+
+  test('are no more than 30 of an address, though all come at once, and 100 of an environment', async () => {
+    const { waitingPerAddressMax, waitingPerAppMax } = visualizer;
+    const statuses = async (from: string, count: number) =>
+      (await Promise.all(Array.from({ length: count }, () => begin(from)))).map(({ status }) => status);
+    const first = await statuses('127.0.0.2', waitingPerAddressMax + 10);
+    assert.equal(first.filter((status) => status === 201).length, waitingPerAddressMax);
+    assert.equal(first.filter((status) => status === 429).length, 10);
+    const more = [
+      ...(await statuses('127.0.0.3', waitingPerAddressMax)),
+      ...(await statuses('127.0.0.4', waitingPerAddressMax)),
+      ...(await statuses('127.0.0.5', waitingPerAddressMax)),
+    ];
+    assert.equal(
+      more.filter((status) => status === 201).length,
+      waitingPerAppMax - waitingPerAddressMax,
+      'of the environment',
+    );
+  });
+
+  test('make room when one is stopped or its code is entered', async () => {
+    assert.equal((await begin('127.0.0.6')).status, 429, 'the environment has as many as it may');
+    const hash = await redis.zrange(visualizerKeys.waiting, '0', '0');
+    const fields = await redis.hgetall(visualizerKeys.pairing(String(hash[0])));
+    const page = openPage(String(fields.code));
+    await page.heard('paired');
+    const { status, body } = await begin('127.0.0.6');
+    assert.equal(status, 201);
+    assert.equal((await begin('127.0.0.6')).status, 429);
+    await stopPairing(device.baseUrl, sluice.appId, String(body.pairing));
+    assert.equal((await begin('127.0.0.6')).status, 201);
+    page.socket.terminate();
+  });
+});
+
+describe('a paired page', () => {
+  test('shows the messages of its device with what the server said of each, in their order', async () => {
+    const { pairing, page } = await pair();
+    const id = randomUUID();
+    const properties = { amount: 12.5, tags: ['a', 'b'] };
+    const { body } = await send(
+      [
+        event('first', { id, properties, identity: 'ada@example.com', time: new Date().toISOString() }),
+        event('again', { id }),
+        event('x'.repeat(256)),
+        { type: 'identify', id: randomUUID(), user_id: '7', identity: 'ada@example.com' },
+        'no object',
+      ] as object[],
+      pairing,
+    );
+    const shown = await page.untilShown(5);
+    assert.deepEqual(
+      shown.map(({ answer }) => answer),
+      body.messages,
+    );
+    assert.deepEqual(
+      (body.messages as { status: string }[]).map(({ status }) => status),
+      ['stored', 'repeat', 'rejected', 'stored', 'rejected'],
+    );
+    assert.deepEqual(
+      [shown[0]?.event, shown[0]?.properties, shown[0]?.session_id],
+      ['first', properties, 's1'],
+    );
+    assert.equal(shown[3]?.type, 'identify');
+    const limited = Array.from({ length: 31 }, (_, i) => ({
+      type: 'user_properties',
+      id: randomUUID(),
+      user_id: '8',
+      properties: { i },
+    }));
+    await send(limited, pairing);
+    const all = await page.untilShown(36);
+    const last = all[35]?.answer as { status: string; retry_after: number };
+    assert.equal(last.status, 'limited');
+    assert.ok(last.retry_after > 0);
+  });
+
+  test('gets nothing from before its code was entered, of other devices, or after the end', async () => {
+    const other = await pair();
+    const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
+    const published: string[] = [];
+    const listener = redis.duplicate();
+    listener.on('pmessage', (_, name: string) => published.push(name));
+    await listener.psubscribe(visualizerKeys.channel('*'));
+    await send([event('before')], pairing);
+    const page = openPage(code);
+    assert.equal((await page.heard('paired')).app_id, sluice.appId);
+    listener.disconnect();
+    assert.deepEqual(published, [], 'before the code is entered, not even Redis sees it');
+    await send([event('unpaired')]);
+    await send([event('of the other')], other.pairing);
+    await send([event('mine')], pairing);
+    await page.untilShown(1);
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    await page.untilClosed();
+    await send([event('after')], pairing);
+    await other.page.untilShown(1);
+    assert.deepEqual(
+      page.shown().map(({ event: name }) => name),
+      ['mine'],
+    );
+    assert.deepEqual(
+      other.page.shown().map(({ event: name }) => name),
+      ['of the other'],
+    );
+  });
+
+  test('is told when the device stops, and is closed', async () => {
+    const { pairing, page } = await pair();
+    await stopPairing(device.baseUrl, sluice.appId, pairing);
+    assert.equal((await page.heard('ended')).reason, 'device');
+    assert.deepEqual(await page.untilClosed(), { code: 4000, reason: 'device' });
+  });
+
+  test('ends the pairing for the device and for every other page', async () => {
+    const { pairing, code, page } = await pair();
+    const second = openPage(code);
+    await second.heard('paired');
+    await send([event('seen twice')], pairing);
+    await Promise.all([page.untilShown(1), second.untilShown(1)]);
+    page.socket.send(JSON.stringify({ type: 'end' }));
+    assert.equal((await second.heard('ended')).reason, 'page');
+    await page.untilClosed();
+    await untilEnded(pairing);
+    assert.deepEqual(await redis.exists(keyOf(pairing), visualizerKeys.code(code)), 0);
+  });
+
+  test('may come back with its code while the pairing lives, which it does for a minute without it', async () => {
+    const { pairing, code, page } = await pair();
+    page.socket.terminate();
+    await page.untilClosed();
+    const leftMs = await redis.pttl(keyOf(pairing));
+    assert.ok(leftMs > 50_000 && leftMs <= visualizer.leaseMs, String(leftMs));
+    assert.equal((await send([event('unseen')], pairing)).body.pairing, undefined);
+    const back = openPage(code.toLowerCase().replace('-', ' '));
+    await back.heard('paired');
+    await send([event('seen')], pairing);
+    assert.deepEqual(
+      (await back.untilShown(1)).map(({ event: name }) => name),
+      ['seen'],
+    );
+    back.socket.terminate();
+    await redis.pexpire(keyOf(pairing), 1);
+    await until(async () => (await redis.exists(keyOf(pairing))) === 0, {
+      deadlineMs: 20_000,
+      what: 'it ends',
+    });
+    await untilEnded(pairing);
+  });
+
+  test('renews its pairing, and is told within seconds when it has expired', async () => {
+    const { pairing, page } = await pair();
+    await redis.pexpire(keyOf(pairing), 45_000);
+    await until(async () => (await redis.pttl(keyOf(pairing))) > 50_000, {
+      deadlineMs: visualizer.renewEveryMs + 15_000,
+      what: 'it is renewed',
+    });
+    await redis.hset(keyOf(pairing), 'ends_ms', Date.now());
+    assert.equal((await page.heard('ended', visualizer.renewEveryMs + 15_000)).reason, 'expired');
+    assert.equal((await page.untilClosed()).code, 4000);
+  });
+});
+
+describe('who is no administrator with a code', () => {
+  before(forgetFailures);
+
+  test('is sent away and told why', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const refused: [unknown, string, number][] = [
+      [{ token: 'wrong', code }, 'wrong_token', 4401],
+      [{ token: '', code }, 'wrong_token', 4401],
+      [{ token: sluice.adminToken, code: '000-000' }, 'wrong_code', 4404],
+      [{ token: sluice.adminToken, code: 'UUU-UUU' }, 'wrong_code', 4404],
+      [{ token: sluice.adminToken }, 'unreadable', 1008],
+      [{ type: 'end' }, 'unreadable', 1008],
+      ['{', 'unreadable', 1008],
+      ['null', 'unreadable', 1008],
+    ];
+    for (const [hello, reason, closeCode] of refused) {
+      const page = openLivePage(admin.adminUrl, hello);
+      const said = await page.heard('refused');
+      assert.deepEqual([said.reason, (await page.untilClosed()).code], [reason, closeCode]);
+      assert.match(String(said.message), /\.$/);
+    }
+    await forgetFailures();
+  });
+
+  test('is closed who says too much, or anything but the end once it is paired', async () => {
+    const long = openLivePage(admin.adminUrl, 'x'.repeat(visualizer.helloBytesMax + 1));
+    await long.untilClosed();
+    const { page } = await pair();
+    page.socket.send('{"token":"a","code":"b"}');
+    assert.equal((await page.untilClosed()).code, 1008);
+  });
+
+  test('is closed who says nothing for five seconds', async () => {
+    const page = openLivePage(admin.adminUrl, undefined);
+    assert.equal((await page.heard('refused', visualizer.helloMsMax + 15_000)).reason, 'late');
+  });
+
+  test('cannot use a code that has expired or was stopped', async () => {
+    const [expired, stopped] = [
+      await beginPairing(device.baseUrl, sluice.appId),
+      await beginPairing(device.baseUrl, sluice.appId),
+    ];
+    await redis.pexpire(visualizerKeys.code(expired.code), 1);
+    await stopPairing(device.baseUrl, sluice.appId, stopped.pairing);
+    for (const { code } of [expired, stopped]) {
+      assert.equal((await openPage(code).heard('refused')).reason, 'wrong_code');
+    }
+  });
+
+  test('is told to wait after twenty failures, whoever has the token and a code is not', async () => {
+    await forgetFailures();
+    const refusalsOf = (token: string) =>
+      Promise.all(
+        Array.from({ length: visualizer.failuresPerMinuteMax + 5 }, async () => {
+          const page = openLivePage(admin.adminUrl, { token, code: '000-000' });
+          return (await page.heard('refused')).reason;
+        }),
+      );
+    const limited = (reasons: readonly unknown[]) => reasons.filter((reason) => reason === 'limited').length;
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    assert.equal(limited(await refusalsOf('wrong')), 5);
+    // A machine that stands still makes some late, not the quickest.
+    let quickestMs = Number.POSITIVE_INFINITY;
+    for (let tries = 0; tries < 5 && quickestMs >= visualizer.guessMs; tries += 1) {
+      const startedMs = performance.now();
+      await openPage(code).heard('paired');
+      quickestMs = Math.min(quickestMs, performance.now() - startedMs);
+    }
+    assert.ok(quickestMs < visualizer.guessMs, 'wrong tokens do not even delay the right one');
+
+    const other = await beginPairing(device.baseUrl, sluice.appId);
+    assert.equal(limited(await refusalsOf(sluice.adminToken)), 5, 'wrong codes are counted apart');
+    const slow = performance.now();
+    assert.equal((await openPage('000-000').heard('refused')).reason, 'limited');
+    await openPage(other.code).heard('paired');
+    assert.ok(performance.now() - slow >= 2 * visualizer.guessMs, 'each further code waits for its answer');
+    await forgetFailures();
+  });
+
+  test('may be gone before it is answered: nobody else notices', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const hellos = [
+      { token: 'wrong', code },
+      { token: sluice.adminToken, code: '000-000' },
+      { token: sluice.adminToken, code },
+    ];
+    const { pid } = admin;
+    // Two of three fail, which is fewer than make the address wait: that could be counted at any time later.
+    await Promise.all(
+      Array.from({ length: visualizer.failuresPerMinuteMax }, async (_, i) => {
+        const page = openLivePage(admin.adminUrl, hellos[i % 3]);
+        page.socket.on('open', () => page.socket.terminate());
+        await page.untilClosed();
+      }),
+    );
+    await forgetFailures();
+    await openPage(code).heard('paired');
+    assert.deepEqual([admin.pid, admin.running], [pid, true]);
+  });
+
+  test('gets no connection beyond the two hundred that a process serves', async () => {
+    // With a code, so that those that are served stay, however long it takes until all are.
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const more = Array.from({ length: visualizer.pagesMax + 20 }, () =>
+      openLivePage(admin.adminUrl, { token: sluice.adminToken, code }),
+    );
+    try {
+      const isPaired = ({ said }: LivePage) => said.some(({ type }) => type === 'paired');
+      await until(() => more.every((page) => isPaired(page) || page.closed() !== undefined), {
+        deadlineMs: 60_000,
+        what: 'each is served or refused',
+      });
+      const served = more.filter(isPaired).length;
+      assert.ok(
+        served <= visualizer.pagesMax && served >= visualizer.pagesMax - pages.length,
+        String(served),
+      );
+      assert.ok(more.every((page) => isPaired(page) || page.closed()?.code === 1006));
+    } finally {
+      for (const { socket } of more) socket.terminate();
+      await Promise.all(more.map((page) => page.untilClosed()));
+    }
+    await openPage(code).heard('paired');
+  });
+
+  test('gets no connection from a page of another site', async () => {
+    const { host } = new URL(admin.adminUrl);
+    const hello = { token: 'wrong', code: '000-000' };
+    for (const headers of [
+      { origin: 'https://elsewhere.example' },
+      { origin: 'null' },
+      { origin: `http://${host}`, 'sec-fetch-site': 'cross-site' },
+      { origin: admin.baseUrl, 'sec-fetch-site': 'same-site' },
+    ]) {
+      const page = openLivePage(admin.adminUrl, hello, headers as unknown as Record<string, string>);
+      assert.equal((await page.untilClosed()).code, 1006, JSON.stringify(headers));
+      assert.deepEqual(page.said, []);
+    }
+    const own = openLivePage(admin.adminUrl, hello, { origin: `http://${host}` });
+    assert.equal((await own.heard('refused')).reason, 'wrong_token');
+    await forgetFailures();
+  });
+});
+
+test('nothing of what is shown stays in Redis, in memory or on disk', async () => {
+  const { pairing, page } = await pair();
+  const marker = `marker-${randomUUID()}`;
+  // Rejected, so that it is nowhere but in the visualizer.
+  const bad = {
+    ...event('x'.repeat(256)),
+    identity: marker,
+    session_id: marker,
+    properties: { [marker]: marker },
+  };
+  await send([bad], pairing);
+  assert.equal((await page.untilShown(1))[0]?.identity, marker);
+  for (const key of await redis.keys('*')) {
+    assert.ok(!key.includes(marker), key);
+    const dump = await redis.dumpBuffer(key);
+    assert.ok(!dump?.includes(marker), key);
+  }
+  const folder = join(sluice.redis.dir, 'appendonlydir');
+  const files = readdirSync(folder);
+  assert.ok(files.length > 0);
+  for (const file of files) assert.ok(!readFileSync(join(folder, file)).includes(marker), file);
+  assert.ok(!device.output().includes(marker) && !admin.output().includes(marker), 'nor in the logs');
+});
+
+test('a page that does not read costs the service no more than its bound, and is told what it missed', async () => {
+  const { pairing, page } = await pair();
+  const memory = () =>
+    Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${admin.pid}/status`, 'utf8'))?.[1]);
+  const batches = 300;
+  const properties = Object.fromEntries(Array.from({ length: 190 }, (_, i) => [`k${i}`, 'v'.repeat(1000)]));
+  // On a machine whose disk stands still a batch may be refused; then nobody is shown it.
+  let taken = 0;
+  const sendOne = async (name: string, fields = {}) => {
+    if ((await send([event(name, fields)], pairing)).status === 200) taken += 1;
+  };
+  const told = () =>
+    page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
+  const untilAllTold = () =>
+    until(() => page.shown().length + told() === taken, {
+      deadlineMs: 60_000,
+      what: 'every message is shown or counted',
+    });
+  // Passing them on to a page that reads costs the process its memory for that.
+  for (let i = 0; i < batches; i++) await sendOne('read', { properties });
+  await untilAllTold();
+  const toldBefore = told();
+  const beforeKiB = memory();
+  page.socket.pause();
+  for (let i = 0; i < batches; i++) await sendOne('large', { properties });
+  const grownKiB = memory() - beforeKiB;
+  assert.ok(grownKiB < 48 * 1024, `60 MB were sent, the memory grew by ${grownKiB} KiB`);
+  page.socket.resume();
+  await until(
+    async () => {
+      await sendOne('last');
+      return page.shown().some(({ event: name }) => name === 'last');
+    },
+    { deadlineMs: 20_000, what: 'the page has caught up' },
+  );
+  assert.ok(told() - toldBefore > batches / 2, `${told() - toldBefore} missed`);
+  await untilAllTold();
+});
+
+test('a batch that is too large for one message is cut, and the rest counted', async () => {
+  const { pairing, page } = await pair();
+  const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`k${i}`, 'ä'.repeat(1000)]));
+  await send(
+    Array.from({ length: 20 }, () => event('wide', { properties })),
+    pairing,
+  );
+  const batch = await page.heard('batch');
+  const shown = (batch.messages as object[]).length;
+  assert.ok(shown > 2 && shown < 8, String(shown));
+  assert.equal(shown + Number(batch.left_out), 20);
+});
+
+test('the metrics count pairings, pages and messages', async () => {
+  const { pairing, page } = await pair();
+  await send([event('counted')], pairing);
+  await page.untilShown(1);
+  const text = await (await fetch(`${admin.adminUrl}/metrics`)).text();
+  const value = (line: string) => Number(new RegExp(`^${line} (\\d+)$`, 'm').exec(text)?.[1]);
+  assert.ok(value('sluice_visualizer_pairings{state="live"}') >= 1);
+  assert.ok(value('sluice_visualizer_pairings{state="waiting"}') >= 0);
+  assert.ok(value('sluice_visualizer_pages') >= 1);
+  assert.ok(value('sluice_visualizer_messages_total{result="shown"}') >= 1);
+  assert.ok(value('sluice_visualizer_messages_total{result="missed"}') >= 1);
+});
+
+test('when Redis drops out, the page stays, is told that something may be missing, and goes on', async () => {
+  const { pairing, page } = await pair();
+  await sluice.redis.kill9();
+  await page.heard('gap');
+  const answer = await send([event('refused')], pairing);
+  assert.equal(answer.status, 503);
+  const begun = await post(`${device.baseUrl}/api/visualizer/pairings`, { app_id: sluice.appId });
+  assert.equal(begun.status, 503);
+  assert.equal((await openPage('000-000').heard('refused')).reason, 'unavailable');
+  await sluice.redis.restart();
+  await until(
+    async () => {
+      await send([event('back')], pairing);
+      return page.shown().length > 0;
+    },
+    { deadlineMs: 20_000, what: 'events are shown again', everyMs: 100 },
+  );
+  assert.equal(page.closed(), undefined);
+});
+
+test('SIGTERM closes pages with 1001, and the process ends in time', async () => {
+  const { page } = await pair();
+  const exit = await admin.sigterm(15_000);
+  assert.deepEqual(exit, { code: 0, signal: null });
+  assert.deepEqual(await page.untilClosed(), { code: 1001, reason: 'stopping' });
+  await admin.restart();
+  const again = await pair();
+  await send([event('after the restart')], again.pairing);
+  await again.page.untilShown(1);
+});

@@ -1,0 +1,86 @@
+// The queue of callbacks: a job for each complete deletion whose account wants to be called, until the call was taken or a day
+// is over. Jobs are derived from the requests that are due, so one that is lost is made again.
+
+import { callbacks } from '../src/contract/limits.js';
+import { createAddressCheck } from '../src/deletion/callback-addresses.js';
+import { readDueCallbacks, tryCallback } from '../src/deletion/callbacks.js';
+import { describeError } from '../src/log.js';
+import { Worker } from '../src/packages/bullmq.js';
+import { transactionValues } from '../src/redis/transactions.js';
+import type { WorkerContext } from './context.js';
+import {
+  asJob,
+  callbackQueueName,
+  openRegistryQueue,
+  storeJobOptions,
+  undoEffectsOfWrongClocks,
+  workerOptions,
+} from './queues.js';
+
+export type CallbackWork = {
+  /** Adds jobs for what is due. */
+  readonly addDue: () => Promise<void>;
+  /** To be called once a second. */
+  readonly upkeep: () => Promise<void>;
+  /** Settles once running calls are done. */
+  readonly close: () => Promise<void>;
+};
+
+/** A call was not taken, and is tried again. */
+class NotTaken extends Error {}
+
+/** Starts to make the calls. */
+export function serveCallbacks({ redis, queueRedis, config, log }: WorkerContext): CallbackWork {
+  const queue = openRegistryQueue(callbackQueueName, queueRedis);
+  const isAllowed = createAddressCheck(config.callbackAllow);
+  const options = workerOptions(0, queueRedis, config);
+  const worker = new Worker<{ requestId: string }>(
+    callbackQueueName,
+    asJob(async (job) => {
+      const outcome = await tryCallback(redis, job.data.requestId, { isAllowed });
+      if (outcome === 'due') throw new NotTaken('the callback was not taken');
+    }),
+    {
+      ...options,
+      prefix: '{registry}',
+      concurrency: callbacks.atOnceMax,
+      settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
+    },
+  );
+  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  return {
+    addDue: async () => {
+      const due = await readDueCallbacks(redis);
+      if (due.length === 0) return;
+      // A job that is there waits for its next try. To add it again would cost some thirty commands.
+      const known = redis.multi();
+      for (const requestId of due) known.exists(queue.toKey(jobIdOf(requestId)));
+      const isKnown = transactionValues(await known.exec());
+      const missing = due.filter((_, at) => isKnown[at] === 0);
+      if (missing.length === 0) return;
+      await queue.addBulk(
+        missing.map((requestId) => ({
+          name: 'call',
+          data: { requestId },
+          opts: { ...storeJobOptions, jobId: jobIdOf(requestId) },
+        })),
+      );
+    },
+    upkeep: () =>
+      undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now(), 2 * callbacks.pauseMsMax),
+    close: async () => {
+      await worker.close();
+      await queue.close();
+    },
+  };
+}
+
+function jobIdOf(requestId: string): string {
+  return `callback-${requestId}`;
+}
+
+/** How long to wait after so many tries. `random`: from 0 to 1, so that not all come at once. */
+export function callbackPauseMs(tries: number, random: number): number {
+  const pauseMs = Math.min(callbacks.pauseMsMin * 2 ** Math.min(tries - 1, 20), callbacks.pauseMsMax);
+  return pauseMs * (0.75 + random / 2);
+}

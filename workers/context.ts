@@ -1,0 +1,21 @@
+// What the parts of a worker process work with, once the deployment is known.
+
+import type { ClickHouseClient } from '../src/clickhouse/client.js';
+import type { Config } from '../src/config.js';
+import type { CrashPoint } from '../src/crash-point.js';
+import type { Log } from '../src/log.js';
+import type { Redis } from '../src/redis/client.js';
+
+export type WorkerContext = {
+  readonly redis: Redis;
+  /** The connection for BullMQ. */
+  readonly queueRedis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly config: Config;
+  readonly shards: number;
+  readonly epoch: string;
+  /** Of the deployment, for keyed hashes. */
+  readonly secret: string;
+  readonly crash: CrashPoint;
+  readonly log: Log;
+};

@@ -1,0 +1,60 @@
+// The queue of deletions: one job, a round, while requests are pending.
+
+import { describeError } from '../src/log.js';
+import { Worker } from '../src/packages/bullmq.js';
+import { registryKeys } from '../src/redis/keys.js';
+import type { WorkerContext } from './context.js';
+import { runDeletionRound } from './delete.js';
+import {
+  asJob,
+  deletionJobOptions,
+  deletionQueueName,
+  openRegistryQueue,
+  undoEffectsOfWrongClocks,
+  workerOptions,
+} from './queues.js';
+
+export type DeletionWork = {
+  /** Adds a round if requests are pending. */
+  readonly addRoundIfPending: () => Promise<void>;
+  /** To be called once a second. */
+  readonly upkeep: () => Promise<void>;
+  /** Settles once a running round is done. */
+  readonly close: () => Promise<void>;
+};
+
+/** Starts to run the rounds of deletions. */
+export function serveDeletions(context: WorkerContext): DeletionWork {
+  const { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log } = context;
+  const queue = openRegistryQueue(deletionQueueName, queueRedis);
+  const worker = new Worker(
+    deletionQueueName,
+    asJob(() =>
+      runDeletionRound({
+        redis,
+        clickhouse,
+        database: config.clickhouseDatabase,
+        shards,
+        epoch,
+        secret,
+        crash,
+        log,
+      }),
+    ),
+    { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
+  );
+  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  return {
+    // The job's id is fixed: there is one round at a time, and adding it again changes nothing.
+    addRoundIfPending: async () => {
+      if ((await redis.zcard(registryKeys.pendingDeletions)) === 0) return;
+      await queue.add('round', {}, deletionJobOptions);
+      if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
+    },
+    upkeep: () => undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now()),
+    close: async () => {
+      await worker.close();
+      await queue.close();
+    },
+  };
+}

@@ -1,0 +1,70 @@
+// Rows whose key an earlier segment has: Redis had forgotten the key when it accepted them, so the worker asks the index
+// before it inserts them. As long as no key was ever forgotten, nothing is asked and the rows are not looked at.
+
+import type { ClickHouseClient } from '../src/clickhouse/client.js';
+import { lookUpKeys } from '../src/clickhouse/key-index.js';
+import { keysOfRows, textOfKey } from '../src/clickhouse/row-keys.js';
+import { withoutRows } from '../src/clickhouse/stamps.js';
+import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
+import type { Segment } from '../src/redis/keys.js';
+import type { KeyFilter } from './key-filter.js';
+
+type Options = {
+  readonly clickhouse: ClickHouseClient;
+  readonly shard: number;
+  /** Saves look-ups; without it every key is looked up. */
+  readonly keyFilter?: KeyFilter;
+};
+
+/** The index does not reach as far as keys were forgotten. It is being made; store the segment later. */
+export class KeyIndexIncomplete extends Error {
+  constructor() {
+    super('the index of keys lacks keys that Redis has forgotten; it is being made');
+  }
+}
+
+export type Checked = {
+  /** The segment's bytes without repeats. */
+  readonly bytes: Buffer;
+  readonly repeats: number;
+};
+
+/**
+ * Takes out of a segment's bytes the rows whose key another segment stored. Every call for a segment takes out the same: a
+ * key that the segment owns itself stays. `forgottenTo`: keys of segments up to this number may be forgotten. Rejects with
+ * KeyIndexIncomplete if the index cannot tell.
+ */
+export async function withoutLateRepeats(
+  { clickhouse, shard, keyFilter }: Options,
+  segment: Segment,
+  bytes: Buffer,
+  forgottenTo: bigint,
+): Promise<Checked> {
+  if (forgottenTo === 0n) return { bytes, repeats: 0 };
+  const found = keysOfRows(bytes);
+  const keys = keyFilter?.candidates(found, forgottenTo) ?? found;
+  if (keys.count === 0) return { bytes, repeats: 0 };
+  const started = performance.now();
+  const observe = (result: 'answered' | 'incomplete' | 'failed') =>
+    keyLookupSeconds.observe({ result }, (performance.now() - started) / 1000);
+  const { indexedTo, segmentOf } = await lookUpKeys(clickhouse, shard, keys).catch((error: unknown) => {
+    observe('failed');
+    throw error;
+  });
+  if (indexedTo < forgottenTo) {
+    observe('incomplete');
+    throw new KeyIndexIncomplete();
+  }
+  observe('answered');
+  keysLookedUp.inc(keys.count);
+  if (segmentOf.size === 0) return { bytes, repeats: 0 };
+  const own = BigInt(segment.number);
+  const repeats = new Set<number>();
+  for (const [i, row] of keys.rows.entries()) {
+    const owner = segmentOf.get(textOfKey(keys, i));
+    if (owner !== undefined && owner !== own) repeats.add(row);
+  }
+  return repeats.size === 0
+    ? { bytes, repeats: 0 }
+    : { bytes: withoutRows(bytes, repeats), repeats: repeats.size };
+}

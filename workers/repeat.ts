@@ -1,0 +1,32 @@
+// Work that a worker repeats for as long as it runs.
+
+import { describeError, type Log } from '../src/log.js';
+
+export type Repeated = {
+  readonly work: () => Promise<void>;
+  readonly everyMs: number;
+  /** Names the work in the log when a run fails. */
+  readonly what: string;
+  readonly log: Log;
+};
+
+/**
+ * Starts a run now and then every `everyMs`, except while one is under way. A failed run is logged, and the next one
+ * follows. The returned function stops that, and settles when the last run has ended.
+ */
+export function repeat({ work, everyMs, what, log }: Repeated): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  const run = () => {
+    running ??= work()
+      .catch((error: unknown) => log.warn({ error: describeError(error) }, `${what} failed`))
+      .finally(() => {
+        running = undefined;
+      });
+  };
+  run();
+  const timer = setInterval(run, everyMs);
+  return async () => {
+    clearInterval(timer);
+    await running;
+  };
+}

@@ -1,0 +1,179 @@
+// The end of what environments retain for some days only. Some times a day one worker deletes what is over in all of them
+// together: one mutation per table, or whole partitions where all that is in them is over. Never beside a round of
+// deletions, a restore or a retry of failed rows. Each step may be repeated; a run that is cut off is made again.
+
+import { randomBytes } from 'node:crypto';
+import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { keepKeysOf } from '../src/clickhouse/key-index.js';
+import { deleteRows, killMutations } from '../src/clickhouse/mutate.js';
+import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
+import { storedTable } from '../src/clickhouse/tables.js';
+import { retention } from '../src/contract/limits.js';
+import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
+import { readOldestOutstanding } from '../src/deletion/outstanding.js';
+import { type Place, placesInOrder } from '../src/deletion/places.js';
+import { registryKeys, shardKeys } from '../src/redis/keys.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
+import { takeTurn } from '../src/redis/turn.js';
+import {
+  countExpired,
+  dropExpiredUsers,
+  dropPartition,
+  type ExpiredUsers,
+  expiredPredicate,
+  findExpiredUsers,
+  findWholePartitions,
+  inPartition,
+  namePrefix,
+  type Retained,
+  retainedOf,
+} from '../src/retention/expired-rows.js';
+import type { WorkerContext } from './context.js';
+
+export type RetentionContext = Pick<
+  WorkerContext,
+  'redis' | 'clickhouse' | 'config' | 'shards' | 'epoch' | 'log'
+>;
+
+/** Reading the registry is too much for every second. */
+export const retentionCheckedEveryMs = 60_000;
+
+/** To be called once in a while: makes a run some times a day. */
+export async function expireRowsIfDue(context: RetentionContext): Promise<void> {
+  const { redis } = context;
+  const { environments } = await readRegistry(redis);
+  if ([...environments.values()].every(({ retain_days: days }) => days === undefined)) return;
+  if (!(await takeTurn(redis, registryKeys.retentionRun, retention.runEveryMs))) return;
+  const done = await expireRows(context, await earliestClock(context));
+  // Something else holds the tables: soon again.
+  if (done === 'busy') await redis.pexpire(registryKeys.retentionRun, retention.retryMs);
+}
+
+/** A clock that is ahead must not delete what is not over, so the one that is behind counts. */
+export async function earliestClock({
+  redis,
+  clickhouse,
+}: Pick<RetentionContext, 'redis' | 'clickhouse'>): Promise<number> {
+  const [seconds] = (await redis.time()) as (string | number)[];
+  const result = await clickhouse.query({
+    query: 'SELECT toUnixTimestamp(now()) AS now',
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ now: number }>();
+  return Math.min(Date.now(), Number(seconds) * 1000, Number(row?.now ?? 0) * 1000);
+}
+
+/**
+ * Deletes what is over at a time. Settles with `busy` if something is left for another run: somebody else moves or deletes
+ * rows, not all is stored, or deletions wait.
+ */
+export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
+  const { redis, clickhouse, log } = context;
+  const { environments, deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const retained = retainedOf(environments.values(), nowMs);
+  if (retained.length === 0) return 'done';
+  const done = await withFailedRowsLocked(redis, 'round', async () => {
+    if ((await redis.exists(registryKeys.restoringBackup)) === 1) return 'busy';
+    const fences = await takeFences(context);
+    // An event that was accepted and is not stored yet keeps its user.
+    if (!(await isStoredUpTo(context, fences))) return 'busy';
+    // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
+    const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
+    await killMutations(clickhouse, namePrefix);
+    await dropExpiredUsers(clickhouse);
+    await untilNoRetryRuns(clickhouse);
+    const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
+    const expired = new Map<string, Record<string, number>>();
+    for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
+      const rows = await expirePlace(context, place, retained, users, fences);
+      for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
+    }
+    await dropExpiredUsers(clickhouse);
+    for (const [appId, rows] of expired) {
+      const retainDays = environments.get(appId)?.retain_days;
+      log.info({ environment: appId, retainDays, rows }, 'rows are over and deleted');
+    }
+    return deletionsWait ? 'busy' : 'done';
+  });
+  return done === 'done' ? 'done' : 'busy';
+}
+
+/** Deletes what is over in a table. Settles with how many rows, by environment. */
+async function expirePlace(
+  context: RetentionContext,
+  place: Place,
+  retained: readonly Retained[],
+  users: ExpiredUsers,
+  fences: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const { clickhouse, config } = context;
+  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const rows = await countExpired(clickhouse, place, predicate);
+  if (rows.size === 0) return rows;
+  if (place !== 'failed_events') await dropWholePartitions(context, place, predicate, fences);
+  if ((await countExpired(clickhouse, place, predicate)).size === 0) return rows;
+  // A repeat of what is deleted stays out, and its row can tell nobody any more.
+  await keepKeysOf(clickhouse, place, predicate);
+  await deleteRows(clickhouse, place, predicate, users.mark);
+  return rows;
+}
+
+/**
+ * Drops the partitions of which only markers would be left. That erases the tokens of their segments, so ClickHouse is told
+ * first to refuse these segments: a worker that stood still since must not bring the rows back.
+ */
+async function dropWholePartitions(
+  { clickhouse, log }: RetentionContext,
+  place: Place,
+  predicate: string,
+  fences: readonly string[],
+): Promise<void> {
+  const oldest = fences.reduce((least, fence) => (BigInt(fence) < BigInt(least) ? fence : least));
+  const find = () => findWholePartitions(clickhouse, place, predicate, oldest);
+  if ((await find()).length === 0) return;
+  for (const [shard, fence] of fences.entries()) await refuseSegments(clickhouse, shard, fence);
+  if (!(await untilNoInsertRuns(clickhouse))) return;
+  for (const partition of await find()) {
+    await keepKeysOf(clickhouse, place, inPartition(partition));
+    await dropPartition(clickhouse, place, partition);
+    log.info({ table: place, partition }, 'a partition is over and dropped');
+  }
+}
+
+/** Waits for inserts that ClickHouse had begun before. */
+async function untilNoInsertRuns(clickhouse: RetentionContext['clickhouse']): Promise<boolean> {
+  const giveUpAt = performance.now() + retention.storedMsMax;
+  while (await isInsertRunning(clickhouse)) {
+    if (performance.now() > giveUpAt) return false;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return true;
+}
+
+async function takeFences({ redis, shards, epoch }: RetentionContext): Promise<string[]> {
+  const fences: string[] = [];
+  for (let shard = 0; shard < shards; shard++) {
+    const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [epoch]);
+    if (fence === null) throw new StateNotLoaded();
+    fences.push(String(fence));
+  }
+  return fences;
+}
+
+async function isStoredUpTo(
+  { redis, shards, epoch }: RetentionContext,
+  fences: readonly string[],
+): Promise<boolean> {
+  const giveUpAt = performance.now() + retention.storedMsMax;
+  for (;;) {
+    const oldest = await readOldestOutstanding(redis, epoch, shards);
+    const isStored = oldest.every(
+      (number, shard) =>
+        number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
+    );
+    if (isStored) return true;
+    if (performance.now() > giveUpAt) return false;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

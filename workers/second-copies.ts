@@ -1,0 +1,40 @@
+// The second copies of the registry, of deletion requests and of suppressions, in ClickHouse, the way of the audit log there,
+// and the removal of names of users that nobody needs.
+
+import { mirrorRegistry } from '../src/accounts/mirror.js';
+import { mirrorAudit } from '../src/audit/mirror.js';
+import { previews, userExports } from '../src/contract/limits.js';
+import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
+import { mirrorDeletions } from '../src/deletion/mirror.js';
+import { readPendingMembers } from '../src/deletion/request.js';
+import { dropStrayPreviews } from '../src/deletion/round-tables.js';
+import { dropExportTables, exportPrefix } from '../src/export/tables.js';
+import { registryKeys } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/turn.js';
+import { mirrorSuppressions } from '../src/suppression/mirror.js';
+import type { WorkerContext } from './context.js';
+
+const strayTargetsEveryMs = 30_000;
+/** A download has ended by then. What it left, its process was killed before it could drop it. */
+const strayExportSecondsMin = Math.ceil((2 * userExports.downloadMsMax) / 1_000);
+
+/** Copies what has changed since the last call. To be called once a second; several workers may do it at once. */
+export async function writeSecondCopies(context: WorkerContext): Promise<void> {
+  const { redis, clickhouse, crash } = context;
+  await mirrorAudit(redis, clickhouse);
+  await mirrorRegistry(redis, clickhouse, crash);
+  await mirrorDeletions(redis, clickhouse, crash);
+  await mirrorSuppressions(redis, clickhouse);
+  await purgeStrays(context);
+}
+
+/** Twice a minute removes what stopped processes left: targets of complete requests, and tables of previews and downloads. */
+async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
+  if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
+  await dropStrayPreviews(clickhouse, previews.strayMsMin / 1_000);
+  await dropExportTables(clickhouse, exportPrefix(), strayExportSecondsMin);
+  await purgeStrayTargets(clickhouse, async () => {
+    const pending = await readPendingMembers(redis, epoch);
+    return new Set(pending.map(({ requestId }) => requestId));
+  });
+}
