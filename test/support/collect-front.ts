@@ -27,6 +27,8 @@ export type SeenRequest = {
   readonly messages: readonly SentMessage[];
   /** The status that the page got; 0 if its connection was closed instead. */
   status?: number;
+  /** Whether the page got the API's answer, not one that the front made up. */
+  isAnsweredByApi?: boolean;
 };
 
 /**
@@ -105,6 +107,7 @@ export async function startCollectFront(target: string): Promise<CollectFront> {
     const chunks: Buffer[] = [];
     for await (const chunk of answered) chunks.push(chunk);
     one.status = loseReply ? 0 : answered.statusCode;
+    one.isAnsweredByApi = !loseReply;
     if (loseReply) reply.destroy();
     else {
       const { 'transfer-encoding': _, ...headers } = answered.headers;
