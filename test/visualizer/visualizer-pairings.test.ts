@@ -31,8 +31,25 @@ import {
   renewPairing,
 } from '../../src/visualizer/pairings.js';
 import { createBatchPublisher } from '../../src/visualizer/show.js';
+import { createUnpairedPages } from '../../src/visualizer/unpaired-pages.js';
 
 const log = createLog('test', 'silent');
+
+test('pages that are not paired are counted by address and in all, until they are paired or gone', () => {
+  const { unpairedPerAddressMax, unpairedMax } = visualizer;
+  const count = createUnpairedPages();
+  const countMany = (network: string) =>
+    Array.from({ length: unpairedMax }, () => count(network)).filter((end) => end !== undefined);
+  const first = countMany('a');
+  assert.equal(first.length, unpairedPerAddressMax);
+  const others = ['b', 'c', 'd', 'e'].flatMap(countMany);
+  assert.equal(first.length + others.length, unpairedMax);
+  first[0]?.();
+  first[0]?.();
+  assert.equal(countMany('f').length, 1, 'ending twice counts once');
+  for (const end of [...first, ...others]) end();
+  assert.equal(countMany('a').length, unpairedPerAddressMax);
+});
 
 describe('a code', () => {
   test('is read as people write it: any case, with or without the dash, O for 0, I and L for 1', () => {
