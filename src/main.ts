@@ -27,7 +27,7 @@ import { healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingest } from './http/endpoints/ingest.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
 import { signInRoutes } from './http/endpoints/sign-in.js';
-import { exportRoutes } from './http/endpoints/user-export.js';
+import { accountExportRoute, type ExportApiOptions, exportRoutes } from './http/endpoints/user-export.js';
 import { suppressionRoutes } from './http/endpoints/user-suppression.js';
 import { pairingRoutes } from './http/endpoints/visualizer.js';
 import { createLivePages } from './http/endpoints/visualizer-live.js';
@@ -232,6 +232,14 @@ try {
     crash,
     log,
   };
+  const exportOptions: ExportApiOptions = {
+    submission,
+    audit: { redis: deletionRedis, clickhouse, log },
+    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    downloads,
+    publicBaseUrl: config.publicBaseUrl,
+    log,
+  };
   const routes: Route[] = [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
     { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
@@ -250,14 +258,7 @@ try {
       redis: deletionRedis,
       log,
     }),
-    ...exportRoutes({
-      submission,
-      audit: { redis: deletionRedis, clickhouse, log },
-      reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
-      downloads,
-      publicBaseUrl: config.publicBaseUrl,
-      log,
-    }),
+    ...exportRoutes(exportOptions),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(readiness),
     publicDocument,
@@ -283,6 +284,7 @@ try {
           log,
         }),
         accountDeletionRoute(deletionOptions, callers),
+        accountExportRoute(exportOptions, callers),
         ...signInRoutes({
           callers,
           redis,

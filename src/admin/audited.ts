@@ -27,7 +27,7 @@ export function auditCommands<Given extends Commands>(
         },
         () => run(parameters as never),
         {
-          endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result) }),
+          endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result), ...exportOf(result) }),
           outcomeOfError: (error) =>
             error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
           loadsState: loadingCommands.has(name),
@@ -59,7 +59,13 @@ function subjectsOf(value: unknown): Subjects {
   return Object.fromEntries(found);
 }
 
-/** Configuration, without a user's data. Of the identities that an environment allows, only how many. */
+/** The export that a command has made. */
+function exportOf(result: unknown) {
+  const { user_export_id } = fieldsOf(result);
+  return typeof user_export_id === 'string' ? { details: { user_export_id } } : {};
+}
+
+/** Configuration, without a user's data. Of users, and of the identities that an environment allows, only how many. */
 const detailNames = new Set([
   'name',
   'environments',
@@ -78,11 +84,12 @@ const detailNames = new Set([
 ]);
 
 function detailsOf(parameters: unknown): Record<string, unknown> {
-  const { settings, ...fields } = fieldsOf(parameters);
+  const { settings, users, ...fields } = fieldsOf(parameters);
   const given = Object.entries({ ...fields, ...fieldsOf(settings) });
   const { allowIdentities } = fieldsOf(settings);
   return {
     ...Object.fromEntries(given.filter(([name]) => detailNames.has(name))),
+    ...(Array.isArray(users) ? { users: users.length } : {}),
     ...(Array.isArray(allowIdentities) && allowIdentities.length > 0
       ? { allowed_identities: allowIdentities.length }
       : {}),

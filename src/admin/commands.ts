@@ -35,7 +35,8 @@ import { listRejected } from '../data-quality/rejected-records.js';
 import { createAddressCheck } from '../deletion/callback-addresses.js';
 import { isTaken } from '../deletion/callback-call.js';
 import { callForTest } from '../deletion/callbacks.js';
-import { readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
+import { certify, readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
+import { listEvidence } from '../deletion/evidence.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { type DeletionRequest, endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
 import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
@@ -43,8 +44,10 @@ import { allowCommands, operator, type Principal } from './access.js';
 import { auditCommands } from './audited.js';
 import { type CreateOptions, createBackup, listBackups, restoreBackup } from './backups.js';
 import type { AdminContext } from './context.js';
+import { listExportsOf, requestExport } from './exports.js';
 import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
+import { changeSuppression, showSimilarUsers, showUser, showUserEvents } from './users.js';
 
 export type AdminCommands = ReturnType<typeof createAdminCommands>;
 
@@ -54,6 +57,9 @@ type Named = { readonly name?: string | undefined };
 /** A certificate, and the public key to check it with; without one that of the deployment. */
 type CertificateCheck = { readonly text: string; readonly keyText?: string | undefined };
 type OfDeletion = { readonly requestId: string };
+/** A user of an environment, by one of identity, user_id and anonymous_id. */
+type OfUser = OfEnvironment & { readonly user: unknown };
+type EventsPage = { readonly event?: string | undefined; readonly cursor?: string | undefined };
 type OfPerson = { readonly personId: string };
 
 /** Narrows a list to an account. */
@@ -155,6 +161,37 @@ function commandsOf(context: AdminContext) {
       }
       return ended;
     },
+
+    listDeletionUsers: async ({
+      requestId,
+      cursor,
+    }: OfDeletion & { readonly cursor?: string | undefined }) => {
+      const { status } = await findDeletion(context, requestId);
+      if (status !== 'complete') throw new AdministrationError('the deletion is not complete yet');
+      const from = cursor ?? '0';
+      if (!/^\d{1,9}$/.test(from)) throw new AdministrationError('cursor must be that of an earlier answer');
+      const { users, next } = await listEvidence(clickhouse, requestId, Number(from));
+      return { users, ...(next === undefined ? {} : { cursor: String(next) }) };
+    },
+    showCertificate: async ({ requestId }: OfDeletion) => {
+      const request = await findDeletion(context, requestId);
+      const signed = certify(request, await readSigningKey(redis, clickhouse));
+      if (signed === undefined) throw new AdministrationError('the deletion is not complete yet');
+      return signed;
+    },
+
+    submitExport: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
+      requestExport(context, accountId, users),
+    listExports: ({ accountId }: OfAccount) => listExportsOf(context, accountId),
+
+    lookUpUser: ({ appId, user }: OfUser) => showUser(context, appId, user),
+    findSimilarUsers: ({ appId, user }: OfUser) => showSimilarUsers(context, appId, user),
+    readUserEvents: ({ appId, user, ...page }: OfUser & EventsPage) =>
+      showUserEvents(context, appId, user, page),
+    suppressUsers: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
+      changeSuppression(context, accountId, users, true),
+    freeUsers: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
+      changeSuppression(context, accountId, users, false),
 
     showVerified: async ({ text, keyText }: CertificateCheck) => {
       const key =

@@ -56,6 +56,22 @@ export type Person = {
   readonly invited_until: string | null;
 };
 
+export type Deletion = {
+  readonly deletion_request_id: string;
+  readonly submitted_at: string;
+  readonly completed_at?: string;
+  readonly reference?: string;
+  /** How many users it names. */
+  readonly targets: number;
+  readonly users_found?: number;
+  readonly evidence_until?: string;
+  readonly status: 'pending' | 'complete';
+  readonly state: string;
+  readonly found?: readonly FoundRows[];
+};
+
+export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
+
 export type EnvironmentOfList = { readonly app_id: string; readonly name: string; readonly main: boolean };
 
 export type Account = {

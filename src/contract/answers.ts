@@ -2,6 +2,7 @@
 // these schemas, and the tests hold real answers against them. Answers may get more fields later.
 
 import { type DeletionState, deletionStates } from './deletion-states.js';
+import { previews } from './limits.js';
 import { type OutcomeCode, outcomes } from './outcomes.js';
 import { type Static, Type } from './typebox.js';
 
@@ -129,6 +130,17 @@ export const deletionPreviewSchema = Type.Object({
       rows: Type.Integer({ minimum: 1 }),
     }),
     { description: 'The same by environment and table.' },
+  ),
+  unclear: Type.Array(
+    Type.Object({
+      place: Type.Integer({ minimum: 0, description: 'In your list, from 0.' }),
+      found: Type.Boolean(),
+      rows: Type.Integer({ minimum: 0 }),
+      similar: Type.Integer({ minimum: 0, description: 'How many other identities look like this one.' }),
+    }),
+    {
+      description: `Users of whom nothing was found, or to whom other identities are similar; the first ${previews.unclearMax.toLocaleString('en')} of your list.`,
+    },
   ),
 });
 

@@ -22,7 +22,7 @@ export const bodies = {
   deletionBytesMax: 32 * MiB,
   lookupBytesMax: 4 * MiB,
   pairingBytesMax: 4 * KiB,
-  adminBytesMax: 64 * KiB,
+  adminBytesMax: 512 * KiB,
 } as const;
 
 /** Connections of an API process: to `PORT` at most `CONNECTIONS_MAX`. */
@@ -267,8 +267,24 @@ export const previews = {
   msMax: 20_000,
   /** In one API process. */
   atOnceMax: 2,
+  /** How many users without rows, or with similar identities, an answer lists. */
+  unclearMax: 1_000,
   /** Older tables of previews belong to none: a statement of theirs takes no longer than `clickhouseMsMax`. */
   strayMsMin: 10 * 60_000,
+} as const;
+
+/** What the console shows of one user. */
+export const userLookUps = {
+  /** So many of the user_ids of a merged user are looked up, as many as the Bloom filters are asked about. */
+  userIdsMax: 1_000,
+  eventNamesMax: 500,
+  propertiesMax: 1_000,
+  eventsPerPage: 50,
+  similarMax: 20,
+  /** A statement that takes longer is given up. */
+  querySecondsMax: 10,
+  /** The same for the search for similar users, which shows what it has found by then. */
+  similarSecondsMax: 1,
 } as const;
 
 /** Exports of what is held about users. */
@@ -662,7 +678,8 @@ function assertRelations(): void {
     'one round must be able to take the largest request',
   );
   relation(
-    counts.exportUsersMax * lengths.identityMax * 12 + KiB <= bodies.singleBytesMax,
+    counts.exportUsersMax * lengths.identityMax * 12 + KiB <=
+      Math.min(bodies.singleBytesMax, bodies.adminBytesMax),
     'the largest list of an export, every character escaped as a surrogate pair, must fit the body',
   );
   relation(

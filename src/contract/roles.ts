@@ -46,7 +46,19 @@ export const rights = {
   submitDeletion: privacyOfficers,
   listDeletions: everyone,
   showDeletion: everyone,
+  listDeletionUsers: everyone,
+  showCertificate: everyone,
   endDeletion: operatorsOnly,
+
+  submitExport: privacyOfficers,
+  listExports: privacyOfficers,
+  readExport: privacyOfficers,
+
+  lookUpUser: privacyOfficers,
+  findSimilarUsers: privacyOfficers,
+  readUserEvents: privacyOfficers,
+  suppressUsers: privacyOfficers,
+  freeUsers: privacyOfficers,
 
   listFailed: operatorsOnly,
   retryFailed: operatorsOnly,

@@ -10,12 +10,23 @@ import { takeFences } from './fences.js';
 import { readOldestOutstanding } from './outstanding.js';
 import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
-import { countReachedRows, countUsersFound, readFoundRows } from './round-counts.js';
+import {
+  countReachedRows,
+  findAlike,
+  type NamedUser,
+  readFoundRows,
+  readNamedUsers,
+} from './round-counts.js';
 import { createRoundTables, dropTables, nameUsers, previewPrefix } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
 
-export type Preview = { readonly usersFound: number; readonly found: readonly FoundRows[] };
+export type Preview = {
+  readonly usersFound: number;
+  readonly found: readonly FoundRows[];
+  /** Those of whom nothing was found, and those to whom other identities are similar. */
+  readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
+};
 
 export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
 
@@ -99,8 +110,15 @@ async function lookUp(
     await countReachedRows(clickhouse, tables);
     if (isOver()) return 'too_long';
     const found = await readFoundRows(clickhouse, tables);
-    const usersFound = await countUsersFound(clickhouse, tables);
-    return { found: found.get(0) ?? [], usersFound: usersFound.get(0) ?? 0 };
+    await findAlike(clickhouse, tables);
+    if (isOver()) return 'too_long';
+    let usersFound = 0;
+    const unclear: Preview['unclear'][number][] = [];
+    for await (const { target, rows, similar } of readNamedUsers(clickhouse, tables, false)) {
+      if (rows !== '0') usersFound += 1;
+      if (rows === '0' || similar > 0) unclear.push({ target, rows, similar });
+    }
+    return { found: found.get(0) ?? [], usersFound, unclear };
   } finally {
     await dropTables(clickhouse, `${previewPrefix}${id}`);
   }

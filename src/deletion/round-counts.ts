@@ -74,21 +74,6 @@ export async function readFoundRows(
   return found;
 }
 
-/** How many of the users that it names each request found, by its number; those that found none are missing. */
-export async function countUsersFound(
-  client: ClickHouseClient,
-  tables: RoundTables,
-): Promise<ReadonlyMap<number, number>> {
-  const result = await client.query({
-    query: `SELECT request, uniqExact(identity, ifNull(toString(user_id), '')) AS users
-      FROM (${rowsOfNamedUsers(tables)}) GROUP BY request`,
-    format: 'JSONEachRow',
-  });
-  const rows = await result.json<{ request: number; users: number | string }>();
-  await assertIntact(client, tables);
-  return new Map(rows.map(({ request, users }) => [Number(request), Number(users)]));
-}
-
 export type NamedUser = {
   /** The number of the request. */
   readonly request: number;
@@ -100,14 +85,21 @@ export type NamedUser = {
   readonly similar: number;
 };
 
-/** What was counted for every user that a request of the round names, whether or not it has rows. */
+/**
+ * What was counted for every user that a request of the round names, whether or not it has rows. The requests of a preview are
+ * not kept: their users have no places.
+ */
 export async function* readNamedUsers(
   client: ClickHouseClient,
   tables: RoundTables,
+  areKept = true,
 ): AsyncGenerator<NamedUser> {
-  const named = `SELECT r.request AS request, min(t.place) AS place, t.identity AS identity, ifNull(toString(t.user_id), '') AS user_id
-    FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
-    WHERE t.app_id = '' GROUP BY request, identity, user_id`;
+  const named = areKept
+    ? `SELECT r.request AS request, min(t.place) AS place, t.identity AS identity, ifNull(toString(t.user_id), '') AS user_id
+        FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
+        WHERE t.app_id = '' GROUP BY request, identity, user_id`
+    : `SELECT request, 0 AS place, identity, ifNull(toString(user_id), '') AS user_id
+        FROM ${tables.users} WHERE app_id = ''`;
   const found = `SELECT request, identity, ifNull(toString(user_id), '') AS user_id, rows FROM (${rowsOfNamedUsers(tables)})`;
   const alike = `SELECT n.request AS request, n.identity AS identity, uniqExact(a.identity) AS similar
     FROM (SELECT request, identity, ${plainForm('identity')} AS plain FROM ${tables.users} WHERE app_id = '' AND user_id IS NULL) AS n

@@ -3,6 +3,7 @@
 // when that happens: whoever asks finds out.
 
 import { StateNotLoaded } from '../accounts/registry.js';
+import { userExports } from '../contract/limits.js';
 import { readOldestOutstanding } from '../deletion/outstanding.js';
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
@@ -34,6 +35,26 @@ function exportOfText(text: string): StoredExport {
   const lineEnd = text.indexOf('\n');
   const earlierDeletions = text.slice(0, lineEnd).split(' ').filter(Boolean);
   return { ...(JSON.parse(text.slice(lineEnd + 1)) as ExportRequest), earlierDeletions };
+}
+
+export type ListedExport = { readonly id: string; readonly submittedAt: string; readonly endsAt: string };
+
+/** The latest exports of an account, the newest first. */
+export async function listExports(
+  redis: Redis,
+  accountId: string,
+  countMax: number,
+): Promise<readonly ListedExport[]> {
+  const members = await redis.zrevrange(registryKeys.exports, '0', '-1', 'WITHSCORES');
+  const listed: ListedExport[] = [];
+  for (let at = 0; at < members.length && listed.length < countMax; at += 2) {
+    const [of, id = ''] = (members[at] ?? '').split(' ');
+    const endMs = Number(members[at + 1]);
+    if (of !== accountId) continue;
+    const timeOf = (ms: number) => new Date(ms).toISOString();
+    listed.push({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) });
+  }
+  return listed;
 }
 
 /** The live exports of these accounts. */

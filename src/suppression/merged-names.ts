@@ -50,7 +50,7 @@ export async function findMergedNames(
 type Merged = { readonly app_id: string; readonly user_id: string; readonly identity: string };
 
 /** The user_ids that were ever identified by these identities, and these user_ids, each with the identity that stands. */
-async function readMerged(
+export async function readMerged(
   client: ClickHouseClient,
   appIds: readonly string[],
   identities: readonly string[],

@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, type TestContext, test } from 'node:test';
-import fc from 'fast-check';
 import type { Page } from 'playwright-core';
 import { crash, withoutBrowser } from '../../harness/browser.js';
 import { until } from '../../harness/wait.js';
@@ -19,6 +18,7 @@ import {
 } from '../support/client-life.js';
 import { type ClientRig, startClientRig } from '../support/client-page.js';
 import type { Treatment } from '../support/collect-front.js';
+import fc from '../support/fast-check.js';
 
 const options: Omit<LifeOptions, 'hasFaultsOfStorage'> = {
   stepsMin: 20,

@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { clientLimits } from '../../src/client/core/limits.js';
 import { connect } from '../../src/client/web/sluice.js';
 import { createTestBrowser } from '../support/client-browser.js';
@@ -14,6 +13,7 @@ import {
   testSettings,
   type World,
 } from '../support/client-world.js';
+import fc from '../support/fast-check.js';
 
 /** A world in which a tab sees after `ms` what another one wrote, and a way to open tabs in it. */
 function firstVisit(ms: () => number = () => 300): World & { openTab(): TestPage } {

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { TransportAnswer } from '../../src/client/core/adapters.js';
 import { clientLimits } from '../../src/client/core/limits.js';
 import type { EventMessage } from '../../src/client/core/messages.js';
@@ -18,6 +17,7 @@ import {
   tabsMax,
 } from '../support/client-life.js';
 import { failure, type ReceivedRequest } from '../support/client-world.js';
+import fc from '../support/fast-check.js';
 
 const baseUrl = 'https://events.example';
 const idleMs = clientLimits.webSessionIdleMs;

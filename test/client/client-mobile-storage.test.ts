@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import type { EventMessage } from '../../src/client/core/messages.js';
 import { createLoadedStorage } from '../../src/client/mobile/storage.js';
 import { createReactNativeSluice } from '../../src/client/react-native.js';
 import { createTestClock, failure } from '../support/client-world.js';
+import fc from '../support/fast-check.js';
 import { createPhone, type Phone, settle } from '../support/phone.js';
 
 const intervalMs = 15_000;

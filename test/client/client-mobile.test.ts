@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { createAndroidSluice } from '../../src/client/android.js';
 import { clientLimits } from '../../src/client/core/limits.js';
 import type { EventMessage, Message } from '../../src/client/core/messages.js';
@@ -12,6 +11,7 @@ import { createReactNativeSluice } from '../../src/client/react-native.js';
 import { noIgnoredFields } from '../../src/ingest/ignored-fields.js';
 import { checkMessage } from '../../src/ingest/message.js';
 import { failure } from '../support/client-world.js';
+import fc from '../support/fast-check.js';
 import { baseUrl, createPhone, type Phone, type Run, settle } from '../support/phone.js';
 
 const minuteMs = 60_000;

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { decodeProperties, encodeProperties } from '../../src/client/core/event-properties.js';
 import { clientLimits } from '../../src/client/core/limits.js';
 import {
@@ -14,6 +13,7 @@ import {
 } from '../../src/client/core/sanitize.js';
 import { cutToCodePoints, hasLoneSurrogate, isLongerThan, utf8Bytes } from '../../src/client/core/text.js';
 import { counts } from '../../src/contract/limits.js';
+import fc from '../support/fast-check.js';
 
 const runs = { numRuns: 1000 };
 

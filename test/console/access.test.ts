@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
 import { createAdminCommands } from '../../src/admin/commands.js';
 import type { AdminContext } from '../../src/admin/context.js';
 import type { Role } from '../../src/contract/roles.js';
@@ -13,6 +14,7 @@ import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/a
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import { accountDeletionRoute, type DeletionApiOptions } from '../../src/http/endpoints/deletion.js';
 import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
+import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
 import { type ConsolePage, password, signedIn } from '../support/console.js';
 
 let sluice: SluiceHandle;
@@ -58,6 +60,18 @@ const table: readonly Row[] = [
   ['GET', (of) => `/environments/${of.appIds[1]}/write-keys`, 'oapv'],
   ['GET', (of) => `/deletions?account_id=${of.accountId}`, 'oapv'],
   ['POST', (of) => `/accounts/${of.accountId}/user_deletion`, 'op', () => deletion],
+  ['GET', (of) => `/accounts/${of.accountId}/user_exports`, 'op'],
+  ['POST', (of) => `/accounts/${of.accountId}/user_exports`, 'op', () => deletion],
+  ['GET', (of) => `/accounts/${of.accountId}/callback`, 'oapv'],
+  ['POST', (of) => `/environments/${of.appIds[1]}/user`, 'op', () => nobody],
+  ['POST', (of) => `/environments/${of.appIds[1]}/user/similar`, 'op', () => nobody],
+  ['POST', (of) => `/environments/${of.appIds[1]}/user/events`, 'op', () => nobody],
+  [
+    'POST',
+    (of) => `/accounts/${of.accountId}/user_suppression`,
+    'op',
+    () => ({ ...deletion, suppress: true }),
+  ],
   ['GET', (of) => `/people?account_id=${of.accountId}`, 'oa'],
   ['GET', (of) => `/audit?account_id=${of.accountId}`, 'oa'],
   ['POST', (of) => `/accounts/${of.accountId}/environments`, 'oa', () => ({ name: `E${Math.random()}` })],
@@ -78,7 +92,8 @@ const table: readonly Row[] = [
   ],
 ];
 
-const deletion = { users: [{ identity: 'nobody@example.com' }] };
+const nobody = { identity: 'nobody@example.com' };
+const deletion = { users: [nobody] };
 
 const letterOf: Readonly<Record<Role, string>> = {
   operator: 'o',
@@ -120,6 +135,28 @@ test('what belongs to another account is answered like what does not exist', asy
       JSON.stringify(b.body).replaceAll(missingName, '…'),
     );
   }
+});
+
+test('an export is downloaded by those who may, of their account', async () => {
+  const { body: made } = await pageOf('operator').ask(
+    'POST',
+    `/accounts/${other.accountId}/user_exports`,
+    deletion,
+  );
+  const data = `/user_exports/${made.user_export_id}/data`;
+  const missing = '/user_exports/00000000-0000-4000-8000-000000000000/data';
+  for (const role of ['administrator', 'viewer'] as const)
+    assert.equal((await pageOf(role).ask('GET', data)).status, 403, role);
+  const [foreign, none] = [
+    await pageOf('privacy').ask('GET', data),
+    await pageOf('privacy').ask('GET', missing),
+  ];
+  assert.equal(foreign.status, 404);
+  assert.deepEqual(foreign.body, none.body);
+  await until(async () => (await pageOf('operator').ask('GET', data)).body.kind === 'end', {
+    deadlineMs: 30_000,
+    what: 'the export is there, and its only line is the last one',
+  });
 });
 
 test('lists without an account are those of the own one, and of all accounts for operators', async () => {
@@ -178,7 +215,7 @@ test('every command has its row in the table of rights', () => {
     address: '',
   });
   // What a person does by an endpoint of its own.
-  const others = ['submitDeletion'];
+  const others = ['submitDeletion', 'readExport'];
   assert.deepEqual([...Object.keys(commands), ...others].toSorted(), Object.keys(rights).toSorted());
 });
 
@@ -193,6 +230,7 @@ test('the OpenAPI document of the administration names every path and method, an
     ...adminApiRoutes({} as AdminApiOptions),
     ...signInRoutes({} as SignInOptions),
     accountDeletionRoute({} as DeletionApiOptions, {} as AdminCallers),
+    accountExportRoute({} as ExportApiOptions, {} as AdminCallers),
   ].map(
     ({ method, path }) => `${method === 'del' ? 'delete' : method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`,
   );

@@ -1,15 +1,24 @@
 // The console's pages about data, in a real browser: deletions and data quality.
 
 import assert from 'node:assert/strict';
+import { createPublicKey } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, Locator, Page } from 'playwright-core';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
-import { paths, post } from '../../harness/ingestion.js';
+import { isAccepted, paths, post } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
+import { verifyCertificate } from '../../src/deletion/certificate.js';
 import { enter, openConsole, openPage } from '../support/console-browser.js';
+
+/** The text of the file that a link downloads. */
+async function downloaded(page: Page, link: Locator): Promise<string> {
+  const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
+  return readFileSync(await download.path(), 'utf8');
+}
 
 const skip = withoutBrowser();
 const hostile = '<img src=x onerror=alert(1)>';
@@ -41,7 +50,7 @@ describe('the console', { skip }, () => {
   const count = async (where: string) =>
     Number((await sluice.rows<{ n: string }>(`SELECT count() AS n FROM events WHERE ${where}`))[0]?.n);
 
-  test('leads a privacy officer from the invitation to a complete deletion of whom they pasted, and of nobody else', async () => {
+  test('leads a privacy officer from the invitation by a preview to a complete deletion of whom they pasted, its evidence, and of nobody else', async () => {
     const identities = ['ada@example.com', 'Doe, John', hostile, 'stays@example.com', 'Doe'];
     for (const [index, identity] of identities.entries())
       await post(sluice.baseUrl, paths.track, { app_id: account.appIds[index % 2], identity, event: 'Seen' });
@@ -55,14 +64,66 @@ describe('the console', { skip }, () => {
     await page.getByText('Nobody was deleted yet').waitFor();
     await page.getByRole('button', { name: 'New deletion' }).click();
     const dialog = page.getByRole('dialog');
-    const pasted = `ada@example.com\n\n  ada@example.com \r\nDoe, John\n${hostile}\n${'x'.repeat(256)}\n`;
+    const pasted = `ada@example.com\n\n  ada@example.com \r\nDoe, John\n${hostile}\nStays@example.com\n${'x'.repeat(256)}\n`;
     await dialog.getByLabel('Users, one a line').fill(pasted);
-    await dialog.getByText('3 users to delete, 1 named twice.').waitFor();
-    await dialog.getByText('1 line is left out, since it names no user: 6: xxx').waitFor();
-    await dialog.getByRole('button', { name: 'Delete 3 users' }).click();
-    await dialog.getByText('The deletion of 3 users is submitted.').waitFor();
+    await dialog.getByText('4 users to delete, 1 named twice.').waitFor();
+    await dialog.getByText('1 line is left out, since it names no user: 7: xxx').waitFor();
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('3 found, 1 not found; some look like others').waitFor();
+    const unclear = dialog.getByRole('table', { name: 'Users to look at again' }).getByRole('row');
+    assert.equal(await unclear.count(), 2);
+    assert.equal(
+      await unclear.nth(1).textContent(),
+      'Stays@example.comnot found1 in another case or with blanks',
+    );
+    await dialog.getByLabel('Reference').fill('ticket 4711');
+    await dialog.getByLabel('Suppress these users, too').check();
+    await dialog.getByRole('button', { name: 'Delete 4 users' }).click();
+    await dialog.getByText('The deletion of 4 users is submitted.').waitFor();
     await dialog.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('cell', { name: 'complete', exact: true }).waitFor();
+    await page.getByRole('button', { name: /^Evidence of/ }).click();
+    await dialog.getByText('4, of which 3 had rows').waitFor();
+    await dialog.getByText('ticket 4711').waitFor();
+    const counted = dialog.getByRole('table', { name: 'What was found of each user' }).getByRole('row');
+    await counted.nth(4).waitFor();
+    assert.deepEqual((await counted.allTextContents()).slice(1), ['11', '21', '31', '4not found1']);
+    const certificate = await downloaded(
+      page,
+      dialog.getByRole('link', { name: 'Download the certificate' }),
+    );
+    const verified = await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`).then((key) => key.json());
+    const { public_key } = verified as { public_key: string };
+    assert.equal(verifyCertificate(certificate, createPublicKey(public_key)).genuine, true);
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await post(sluice.baseUrl, paths.track, {
+      app_id: account.appIds[0],
+      identity: 'ada@example.com',
+      event: 'Seen',
+    });
+    const isCounted = async () => {
+      const stats = await sluice.admin('environments', 'stats', String(account.appIds[0]));
+      return (stats as { suppressed: number }).suppressed === 1;
+    };
+    await until(isCounted, {
+      deadlineMs: 30_000,
+      what: 'the event of a suppressed user is counted and not stored',
+    });
+    await page.getByRole('button', { name: 'New export' }).click();
+    await dialog.getByLabel('Users, one a line').fill('stays@example.com');
+    await dialog.getByRole('button', { name: 'Export' }).click();
+    const lines = await downloaded(page, page.getByRole('link', { name: 'Download' }));
+    const records = lines
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { kind: string; identity?: string });
+    assert.deepEqual(
+      records.map(({ kind, identity }) => [kind, identity]),
+      [
+        ['event', 'stays@example.com'],
+        ['end', undefined],
+      ],
+    );
     const left = await sluice.rows<{ identity: string }>(
       `SELECT identity FROM events WHERE event = 'Seen' ORDER BY identity`,
     );
@@ -74,8 +135,118 @@ describe('the console', { skip }, () => {
     const entry = entries.find(({ action }) => action === 'submit_deletion');
     assert.deepEqual(
       [entry?.actor, entry?.actor_name, entry?.account_id, entry?.outcome, entry?.details],
-      ['person', 'privacy@example.com', account.accountId, 'done', { users: 3 }],
+      ['person', 'privacy@example.com', account.accountId, 'done', { users: 4, suppress: true }],
     );
+    assert.ok(!JSON.stringify(entries).includes('ada@'), 'the audit log names no user');
+    const exported = entries.filter(({ action }) => /_export$/.test(action));
+    assert.deepEqual(
+      exported.map(({ action, actor_name, account_id, outcome }) => [
+        action,
+        actor_name,
+        account_id,
+        outcome,
+      ]),
+      ['read_export', 'submit_export'].map((action) => [
+        action,
+        'privacy@example.com',
+        account.accountId,
+        'done',
+      ]),
+    );
+    assert.deepEqual(faults, []);
+  });
+
+  test('finds a user by any of their names, shows what is held, and does what each button says', async () => {
+    const app_id = account.appIds[0];
+    const identity = 'mia@example.com';
+    const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
+    const steps = Array.from({ length: 60 }, (_, minute) => ({
+      user_id: '7',
+      event: 'Step',
+      timestamp: at(minute),
+      properties: { minute },
+    }));
+    const bought = { identity, event: hostile, timestamp: at(90), properties: { [hostile]: hostile } };
+    for (const [path, record] of [
+      [paths.identify, { user_id: '7', identity }],
+      [paths.track, { events: [...steps, bought] }],
+      [paths.track, { identity: 'Mia@Example.com', event: 'Step' }],
+      [paths.userProperties, { identity, properties: { plan: hostile } }],
+    ] as const)
+      assert.ok(isAccepted(await post(sluice.baseUrl, path, { app_id, ...record })), path);
+    const isStored = async () =>
+      (await sluice.rows("SELECT 1 FROM user_properties WHERE identity = 'mia@example.com'")).length === 1 &&
+      (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 62;
+    await until(isStored, { deadlineMs: 30_000, what: 'the records are stored' });
+    const page = await newPage();
+    await enter(page, sluice, 'users@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Users');
+    const find = async (name: string) => {
+      await page.getByLabel('Name', { exact: true }).fill(name);
+      await page.getByRole('button', { name: 'Find' }).click();
+    };
+    // Another way to write the address is another user.
+    await find('MIA@example.com');
+    await page.getByText('Nothing is held about a user of this name').waitFor();
+    await page.getByRole('button', { name: 'Show Mia@Example.com', exact: true }).waitFor();
+    await page.getByRole('button', { name: `Show ${identity}`, exact: true }).click();
+    await page.getByRole('heading', { name: identity, exact: true }).waitFor();
+    const about = page.getByRole('region', { name: 'The user', exact: true });
+    assert.match(String(await about.textContent()), /User ids7Events61First seen/);
+    const events = page.getByRole('table', { name: 'Events of the user' }).getByRole('row');
+    await events.nth(50).waitFor();
+    assert.equal(
+      await page.getByRole('cell', { name: hostile, exact: true }).count(),
+      2,
+      'property and event',
+    );
+    assert.match(String(await events.nth(1).textContent()), /<img/, 'the latest first');
+    await page.getByRole('button', { name: 'Earlier events' }).click();
+    await events.nth(61).waitFor();
+    assert.equal(await events.count(), 62, 'each once, and all');
+    await page.getByLabel('Show', { exact: true }).selectOption(`=${hostile}`);
+    await events.nth(2).waitFor({ state: 'detached' });
+    await page.getByText('1 property').click();
+    await page.getByRole('definition').filter({ hasText: hostile }).waitFor();
+    await page.getByLabel('By', { exact: true }).selectOption('user_id');
+    await find('7');
+    // The list begins anew, with the events of all names.
+    await events.nth(50).waitFor();
+    await page.getByRole('heading', { name: identity, exact: true }).waitFor();
+    const confirm = async (button: string, says: string, yes: string) => {
+      await page.getByRole('button', { name: button, exact: true }).click();
+      await page.getByRole('dialog').getByText(says).waitFor();
+      await page.getByRole('button', { name: yes }).click();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    };
+    await confirm('Suppress', 'nothing that arrives of', 'Suppress user');
+    await about.getByText('suppressed', { exact: true }).waitFor();
+    await confirm('Free', 'is stored again', 'Free user');
+    await about.getByText('suppressed', { exact: true }).waitFor({ state: 'detached' });
+    await confirm('Export', 'is kept ready for download', 'Export user');
+    await confirm('Delete user', 'This cannot be undone', 'Delete this user');
+    await page.getByText('The deletion is submitted.').waitFor();
+    await until(async () => (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 1, {
+      deadlineMs: 30_000,
+      what: 'only the other user is left',
+    });
+    const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+    const own = entries.filter(({ actor_name }) => actor_name === 'users@example.com').reverse();
+    const done = own.map(({ action }) => action);
+    assert.deepEqual(
+      done.filter((action) => !/^(read|find)_/.test(action)),
+      [
+        'accept_invitation',
+        ...Array(3).fill('look_up_user'),
+        'suppress_users',
+        'look_up_user',
+        'free_users',
+        'look_up_user',
+        'submit_export',
+        'submit_deletion',
+      ],
+    );
+    assert.doesNotMatch(JSON.stringify(own), /mia@/i, 'the audit log names no user');
     assert.deepEqual(faults, []);
   });
 
@@ -91,12 +262,14 @@ describe('the console', { skip }, () => {
       buffer: Buffer.from(`\uFEFFname,email,count\n${rows.join('\n')}\n`),
     });
     await page.getByText('10,001 users to delete, in 2 requests.').waitFor();
+    const list = async () =>
+      (await sluice.admin('deletions', 'list')) as { deletion_request_id: string; targets: number }[];
+    const earlier = new Set((await list()).map(({ deletion_request_id }) => deletion_request_id));
     await page.getByRole('button', { name: 'Delete 10,001 users' }).click();
     await page.getByText('The deletion of 10,001 users is submitted.').waitFor();
-    const requests = (await sluice.admin('deletions', 'list')) as { targets: number }[];
-    const sizes = requests.map(({ targets }) => targets).filter((targets) => targets !== 3);
+    const made = (await list()).filter(({ deletion_request_id }) => !earlier.has(deletion_request_id));
     assert.deepEqual(
-      sizes.toSorted((a, b) => a - b),
+      made.map(({ targets }) => targets).toSorted((a, b) => a - b),
       [1, 10_000],
     );
     assert.deepEqual(faults, []);

@@ -251,8 +251,27 @@ test('a dry run finds what a deletion then deletes, also what is not stored yet,
     [true, told.users, told.users_found, told.rows_deleted],
   );
   assert.deepEqual(preview.found, (await showDeletion(sluice, requestId)).found);
+  assert.deepEqual(preview.unclear, [], 'all three were found');
   const nothing = { dry_run: true, users: 3, users_found: 0, rows: 0, found: [] };
-  assert.deepEqual(await dryRun(history.users), nothing);
+  const unclear = [0, 1, 2].map((place) => ({ place, found: false, rows: 0, similar: 0 }));
+  assert.deepEqual(await dryRun(history.users), { ...nothing, unclear });
+});
+
+test('a dry run lists the users of whom nothing is found, and those to whom others are similar', async () => {
+  await sendEvents(sluice, main, 'stay', [
+    { identity: 'Eve@Example.com' },
+    { identity: 'mallory@example.com' },
+  ]);
+  const listed = ['mallory@example.com', 'eve@example.com', 'eve@example.com', 'Eve@Example.com', 'nobody'];
+  const users = ['eve@example.com', 'Eve@Example.com', ' eve@example.com'];
+  for (const identity of users) await sendEvents(sluice, staging, 'stay', [{ identity: `${identity} 2` }]);
+  const preview = await dryRun([...listed, 'eve@example.com 2'].map((identity) => ({ identity })));
+  assert.deepEqual(preview.unclear, [
+    { place: 1, found: false, rows: 0, similar: 1 },
+    { place: 4, found: false, rows: 0, similar: 0 },
+    { place: 5, found: true, rows: 1, similar: 2 },
+  ]);
+  assert.deepEqual([preview.users, preview.users_found], [5, 3]);
 });
 
 test('a dry run refuses what a deletion refuses, and what is neither true nor false', async () => {

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { type Candidate, fillRound, requestIdsInTurns } from '../../src/deletion/round-choice.js';
+import fc from '../support/fast-check.js';
 
 type Numbered = Candidate & { readonly id: number; readonly ready: boolean };
 

@@ -4,7 +4,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import fc from 'fast-check';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import {
@@ -33,6 +32,8 @@ import { readDeletion } from '../../src/deletion/request.js';
 import { createLog } from '../../src/log.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runDeletionRound } from '../../workers/delete.js';
+import fc from '../support/fast-check.js';
+import { testSeed } from '../support/seed.js';
 
 let clickhouse: ClickHouseHandle;
 let gate: ClickHouseGate;
@@ -206,20 +207,18 @@ const stepsMax = 14;
 const someSteps = fc.array(step, { minLength: 4, maxLength: stepsMax });
 
 test('whom requests reach is the same, all pending at once, as one after another', async () => {
-  const seed = Date.now();
-  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  const someLives = fc.sample(someSteps, 60).map(beginLife);
   await inOneRound(() => takeLives(someLives, stepsMax));
   await assertLived(someLives).catch((error: unknown) => {
-    throw new Error(`seed ${seed}`, { cause: error });
+    throw new Error(`seed ${testSeed}`, { cause: error });
   });
 });
 
 test('whom requests reach is the same while rounds come and go', async () => {
-  const seed = Date.now();
-  const someLives = fc.sample(someSteps, { seed, numRuns: 60 }).map(beginLife);
+  const someLives = fc.sample(someSteps, 60).map(beginLife);
   await takeLives(someLives, stepsMax);
   await assertLived(someLives).catch((error: unknown) => {
-    throw new Error(`seed ${seed}`, { cause: error });
+    throw new Error(`seed ${testSeed}`, { cause: error });
   });
 });
 

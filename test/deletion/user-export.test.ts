@@ -6,7 +6,6 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import fc from 'fast-check';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { atPort } from '../../harness/clickhouse.js';
 import {
@@ -53,6 +52,7 @@ import { resolveAlone } from '../../src/deletion/resolve-users.js';
 import { mutationPredicate } from '../../src/deletion/round-keys.js';
 import { createRoundTables } from '../../src/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import fc from '../support/fast-check.js';
 
 let clickhouse: ClickHouseHandle;
 let sluice: SluiceHandle;

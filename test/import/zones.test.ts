@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { readTime, readTimeFormat, type TimeFormat, textOfInstant } from '../../src/import/times.js';
 import { readZone } from '../../src/import/zones.js';
+import fc from '../support/fast-check.js';
 
 function instant(zone: string, local: string, format?: string): string | number {
   const read = readTimeFormat(format, readZone(zone)) as TimeFormat;

@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { createEnvironment } from '../../harness/accounts.js';
@@ -23,6 +22,7 @@ import {
   expireRowsIfDue,
   type RetentionContext,
 } from '../../workers/retention.js';
+import fc from '../support/fast-check.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
 

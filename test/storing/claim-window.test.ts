@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import fc from 'fast-check';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { claims } from '../../src/contract/limits.js';
@@ -12,6 +11,7 @@ import { readBacklog } from '../../src/redis/backlog.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 
 let server: RedisHandle;

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import fc from 'fast-check';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
@@ -16,6 +15,7 @@ import { claimBucketCount, claimWindowMinutes } from '../../src/redis/claim-wind
 import { classifyRedisFault } from '../../src/redis/faults.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import fc from '../support/fast-check.js';
 import { commit, dumpAll, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
 let server: RedisHandle;

@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import fc from 'fast-check';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import {
   type ClickHouseHandle,
@@ -33,6 +32,7 @@ import { indexKeys } from '../../workers/index-keys.js';
 import { createKeyFilter } from '../../workers/key-filter.js';
 import { KeyIndexIncomplete } from '../../workers/late-repeats.js';
 import { storeSegment } from '../../workers/store.js';
+import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 
 const database = 'test_key_index';

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { printOfRow, printWithoutTime } from '../../src/ingest/print.js';
+import fc from '../support/fast-check.js';
 
 /** The print of a row that stands somewhere in a commit, under a number. */
 function printOf(row: string, number = 0, before = 0): number {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { stampRows, withoutRows } from '../../src/clickhouse/stamps.js';
+import fc from '../support/fast-check.js';
 
 const stamped = (segment: string) => stampRows(Buffer.from(segment)).bytes.toString();
 

@@ -3,8 +3,8 @@
 // steps, nothing arrives twice, for another user, or from a visitor who had opted out.
 
 import assert from 'node:assert/strict';
-import fc from 'fast-check';
 import { clientLimits } from '../../src/client/core/limits.js';
+import fc from './fast-check.js';
 
 export const tabsMax = 3;
 

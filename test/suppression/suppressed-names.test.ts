@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createNameSet, type NameHash } from '../../src/suppression/name-set.js';
 import { createNameHasher, inEnvironment, readName, textOfHash } from '../../src/suppression/names.js';
 import { createSipHash, type SipHash } from '../../src/suppression/siphash.js';
+import fc from '../support/fast-check.js';
 
 /** SipHash-1-3-128 in 64-bit words, as its description has it. */
 function referenceHash(key: Buffer, bytes: Buffer): readonly [bigint, bigint] {

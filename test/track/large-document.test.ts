@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { counts } from '../../src/contract/limits.js';
 import { parseDocument } from '../../src/ingest/document.js';
 import { eventKind } from '../../src/ingest/event.js';
@@ -10,6 +9,7 @@ import { readLargeDocument } from '../../src/ingest/large-document.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { type PrepareContext, prepareLarge } from '../../src/ingest/prepare.js';
 import { atOnce, type Steps } from '../../src/ingest/steps.js';
+import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 
 const list = { field: 'events', recordsMax: 5 };

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import fc from 'fast-check';
 import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { bodies, rateLimits } from '../../src/contract/limits.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
@@ -18,6 +17,7 @@ import {
   preparePlain,
   type Ready,
 } from '../../src/ingest/prepare.js';
+import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 
 const nowMs = Date.parse('2026-05-01T00:00:00Z');

@@ -5,7 +5,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import fc from 'fast-check';
 import { createEnvironment, unlimited } from '../../harness/accounts.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { type Between, storedEvents, track, untilStored } from '../../harness/track.js';
@@ -16,6 +15,7 @@ import { cutToCodePoints } from '../../src/ingest/code-points.js';
 import { joinArray } from '../../src/ingest/properties.js';
 import { readTimestamp } from '../../src/ingest/timestamp.js';
 import { isUserId } from '../../src/ingest/user-id.js';
+import fc from '../support/fast-check.js';
 
 const pureRuns = 10_000;
 

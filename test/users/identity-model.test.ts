@@ -1,15 +1,14 @@
 // Random sequences of requests, sent to two API processes in turn, against a model: users, their merges, their
-// properties and their events come out of ClickHouse as the model says. SEED=… sends the sequences of an
-// earlier run again.
+// properties and their events come out of ClickHouse as the model says.
 
 import assert from 'node:assert/strict';
-import { randomInt } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import fc from 'fast-check';
 import { createEnvironments } from '../../harness/accounts.js';
 import { paths, post, untilStored } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import fc from '../support/fast-check.js';
 import { type EventOf, IdentityModel, type PropertiesOf } from '../support/identity-model.js';
+import { testSeed } from '../support/seed.js';
 
 /** Sequences, each with identities of its own, sent at the same time. */
 const runs = 20;
@@ -105,9 +104,7 @@ const request: fc.Arbitrary<Request> = fc
 const sequence = fc.array(request, { minLength: requestsMax / 2, maxLength: requestsMax, size: 'max' });
 
 test('users, merges, properties and events are what a model of the requests says', async (t) => {
-  const seed = Number(process.env.SEED ?? randomInt(2 ** 31));
-  t.diagnostic(`seed ${seed}`);
-  const sequences = fc.sample(sequence, { numRuns: runs, seed });
+  const sequences = fc.sample(sequence, runs);
   const models = sequences.map(() => Array.from({ length: environments }, () => new IdentityModel()));
   await Promise.all(
     sequences.map(async (requests, run) => {
@@ -126,7 +123,7 @@ test('users, merges, properties and events are what a model of the requests says
       const model = models[run]?.[environment];
       assert.ok(model);
       const what = () => JSON.stringify(requests.filter((request) => request.environment === environment));
-      const message = `seed ${seed}, sequence ${run}, environment ${environment}`;
+      const message = `seed ${testSeed}, sequence ${run}, environment ${environment}`;
       try {
         assert.deepEqual(ofRun(stored, run), expectationOf(model), message);
       } catch (error) {

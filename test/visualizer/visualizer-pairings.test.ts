@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import fc from 'fast-check';
 import { redisConfig } from '../../deploy/local/redis-config.js';
 import { startChild } from '../../harness/child.js';
 import { freePort } from '../../harness/free-port.js';
@@ -32,6 +31,7 @@ import {
 } from '../../src/visualizer/pairings.js';
 import { createBatchPublisher } from '../../src/visualizer/show.js';
 import { createUnpairedPages } from '../../src/visualizer/unpaired-pages.js';
+import fc from '../support/fast-check.js';
 
 const log = createLog('test', 'silent');
 

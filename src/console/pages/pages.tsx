@@ -2,11 +2,13 @@
 
 import type { ComponentChildren } from 'preact';
 import type { Account } from '../api.js';
+import { may } from '../session.js';
 import { DataQuality } from './data-quality.js';
 import { Deletions } from './deletions.js';
 import { Reference } from './reference.js';
 import { Security } from './security.js';
 import { Settings } from './settings.js';
+import { Users } from './users.js';
 
 export type Page = {
   readonly path: string;
@@ -22,6 +24,12 @@ export const pages: readonly Page[] = [
     path: '/privacy-and-security',
     title: 'Privacy and security',
     show: (account) => ofAccount(account, (chosen) => <Security key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/users',
+    title: 'Users',
+    isFor: () => may('lookUpUser'),
+    show: (account) => ofAccount(account, (chosen) => <Users key={chosen.account_id} account={chosen} />),
   },
   {
     path: '/deletions',

@@ -5,6 +5,7 @@ import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { Choice, Confirm, Copy, Dialog, Field, Form, Loaded, Secret, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
+import { Callback } from './callback.js';
 
 type ApiKey = {
   readonly id: string;
@@ -42,6 +43,7 @@ export function Security({ account }: { readonly account: Account }) {
         </ul>
       </section>
       {main !== undefined && <ApiKeys key={main.app_id} environment={main} />}
+      <Callback account={account} />
       {account.environments.map((environment) => (
         <Writing key={environment.app_id} environment={environment} />
       ))}

@@ -198,6 +198,67 @@ export function Form(props: {
   );
 }
 
+/** A button that does one thing beside a form: it shows progress and what went wrong. */
+export function Act(props: {
+  readonly button: string;
+  readonly label?: string;
+  readonly work: () => Promise<void>;
+  readonly disabled?: boolean;
+  readonly small?: boolean;
+}) {
+  const { button, label, work, disabled = false, small = false } = props;
+  const [busy, setBusy] = useState(false);
+  const [fault, setFault] = useState('');
+  const act = () => {
+    setBusy(true);
+    setFault('');
+    work()
+      .catch((error: unknown) => {
+        if (!(error instanceof ApiError)) throw error;
+        setFault(error.message);
+      })
+      .finally(() => setBusy(false));
+  };
+  return (
+    <div class="act">
+      <button
+        type="button"
+        class={small ? 'small' : ''}
+        aria-label={busy ? undefined : label}
+        disabled={disabled || busy}
+        onClick={act}
+      >
+        {busy ? 'One moment…' : button}
+      </button>
+      <Problem text={fault} />
+    </div>
+  );
+}
+
+export function Check(props: {
+  readonly label: string;
+  readonly value: boolean;
+  readonly set: (value: boolean) => void;
+  readonly hint: string;
+}) {
+  const id = useId();
+  return (
+    <div class="field check">
+      <input
+        id={id}
+        type="checkbox"
+        checked={props.value}
+        aria-describedby={`${id}-hint`}
+        onChange={(event) => props.set(event.currentTarget.checked)}
+      />
+      <label for={id}>{props.label}</label>
+      <p id={`${id}-hint`} class="hint">
+        {props.hint}
+      </p>
+    </div>
+  );
+}
+
 export function Field(props: {
   readonly label: string;
   readonly value: string;
@@ -298,8 +359,10 @@ export function Dialog(props: {
 export function Confirm(props: {
   readonly button: string;
   /** Tells buttons of one name apart. */
-  readonly of: string;
+  readonly of?: string;
   readonly title: string;
+  /** Whether nothing is lost by it. */
+  readonly calm?: boolean;
   readonly says: ComponentChildren;
   readonly confirm: string;
   readonly work: () => Promise<void>;
@@ -310,8 +373,8 @@ export function Confirm(props: {
     <>
       <button
         type="button"
-        class="small"
-        aria-label={`${props.button} ${props.of}`}
+        class={props.of === undefined ? '' : 'small'}
+        aria-label={props.of === undefined ? undefined : `${props.button} ${props.of}`}
         onClick={() => setOpen(true)}
       >
         {props.button}
@@ -322,7 +385,7 @@ export function Confirm(props: {
           <Form
             label={props.title}
             submit={props.confirm}
-            danger
+            danger={props.calm !== true}
             cancel={close}
             work={async () => {
               await props.work();

@@ -141,6 +141,62 @@ const endpoints: readonly [Method, string, Run][] = [
     (commands, [requestId = '']) => commands.endDeletion({ requestId }),
   ],
   [
+    'get',
+    '/deletions/:deletion_request_id/users',
+    (commands, [requestId = ''], { cursor }) =>
+      commands.listDeletionUsers({
+        requestId,
+        cursor: cursor === undefined ? undefined : textOf('cursor', cursor),
+      }),
+  ],
+  [
+    'get',
+    '/deletions/:deletion_request_id/certificate',
+    (commands, [requestId = '']) => commands.showCertificate({ requestId }),
+  ],
+  [
+    'get',
+    '/accounts/:account_id/user_exports',
+    (commands, [accountId = '']) => commands.listExports({ accountId }),
+  ],
+  [
+    'post',
+    '/accounts/:account_id/user_exports',
+    (commands, [accountId = ''], { users }) => commands.submitExport({ accountId, users }),
+  ],
+  // By POST, so that nobody's name is in an address, which others log.
+  [
+    'post',
+    '/environments/:app_id/user',
+    (commands, [appId = ''], user) => commands.lookUpUser({ appId, user }),
+  ],
+  [
+    'post',
+    '/environments/:app_id/user/similar',
+    (commands, [appId = ''], user) => commands.findSimilarUsers({ appId, user }),
+  ],
+  [
+    'post',
+    '/environments/:app_id/user/events',
+    (commands, [appId = ''], { event, cursor, ...user }) =>
+      commands.readUserEvents({
+        appId,
+        user,
+        ...(event === undefined ? {} : { event: anyTextOf('event', event) }),
+        ...(cursor === undefined ? {} : { cursor: textOf('cursor', cursor) }),
+      }),
+  ],
+  [
+    'post',
+    '/accounts/:account_id/user_suppression',
+    (commands, [accountId = ''], { users, suppress }) => {
+      if (typeof suppress !== 'boolean') throw new AdministrationError('suppress must be true or false');
+      return suppress
+        ? commands.suppressUsers({ accountId, users })
+        : commands.freeUsers({ accountId, users });
+    },
+  ],
+  [
     'post',
     '/certificates/verify',
     (commands, _, body) => commands.showVerified({ text: JSON.stringify(body) }),
@@ -259,9 +315,14 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
 }
 
 function textOf(name: string, value: unknown): string {
+  const text = anyTextOf(name, value);
   // The command line could not name it: it takes what begins with two dashes for an option.
-  if (typeof value !== 'string' || value.startsWith('--'))
-    throw new AdministrationError(`${name} must be a string`);
+  if (text.startsWith('--')) throw new AdministrationError(`${name} must be a string`);
+  return text;
+}
+
+function anyTextOf(name: string, value: unknown): string {
+  if (typeof value !== 'string') throw new AdministrationError(`${name} must be a string`);
   return value;
 }
 

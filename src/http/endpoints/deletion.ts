@@ -9,7 +9,13 @@ import { refusalOf } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { bodies, counts, limitedRetrySeconds, receiving } from '../../contract/limits.js';
+import {
+  bodies,
+  counts,
+  limitedRetrySeconds,
+  previews as previewLimits,
+  receiving,
+} from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { certify } from '../../deletion/certificate.js';
@@ -22,7 +28,7 @@ import {
   readLookup,
   readSubmission,
   type Submission,
-  type Target,
+  type TargetList,
   targetsOf,
 } from '../../deletion/targets.js';
 import { rowsOf, statusOf } from '../../deletion/view.js';
@@ -230,7 +236,7 @@ async function acceptSubmission(
   const submission = options.submission();
   const suppression = options.suppression();
   if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
-  if (wanted.dryRun) return answerPreview(options, exchange, submission, caller, targetsOf(wanted.list));
+  if (wanted.dryRun) return answerPreview(options, exchange, submission, caller, wanted.list);
   const submitted = await submitAudited(options, { submission, suppression }, caller, actor, wanted);
   const { how, requestId: id } = submitted;
   if (how === 'reference_taken') {
@@ -256,21 +262,30 @@ async function answerPreview(
   exchange: Exchange,
   submission: SubmitOptions,
   { accountId }: Caller,
-  targets: readonly Target[],
+  list: TargetList,
 ): Promise<void> {
+  const targets = targetsOf(list);
   const preview = await previews.look(submission, accountId, targets).catch((error: unknown) => {
     if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
     log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
     return 'failed' as const;
   });
   if (typeof preview === 'string') return refuse(exchange, 'overloaded', whyNoPreview[preview]);
-  const { found, usersFound } = preview;
+  const { found, usersFound, unclear } = preview;
+  const places = new Map(list.map((target, place) => [target, place]));
+  const listed = unclear.map(({ target, rows, similar }) => ({
+    place: places.get(target) ?? 0,
+    found: rows !== '0',
+    rows: Number(rows),
+    similar,
+  }));
   const body = {
     dry_run: true,
     users: targets.length,
     users_found: usersFound,
     rows: rowsOf(found),
     found,
+    unclear: listed.sort((a, b) => a.place - b.place).slice(0, previewLimits.unclearMax),
   };
   exchange.reply(200, JSON.stringify(body));
 }

@@ -6,9 +6,11 @@ import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { allowStatusRequest, type Caller, callerOfToken } from '../../accounts/tokens.js';
-import { type AuditOptions, audited } from '../../audit/audit.js';
+import { refusalOf } from '../../admin/access.js';
+import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, limitedRetrySeconds } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, rejection } from '../../contract/outcomes.js';
+import { mayDo } from '../../contract/roles.js';
 import type { SubmitOptions } from '../../deletion/submit.js';
 import type { Download, Downloads } from '../../export/downloads.js';
 import { readExportTargets } from '../../export/input.js';
@@ -22,7 +24,8 @@ import { readBearer } from '../protocol/authorization.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { answerOrFail, unauthorized } from './token-caller.js';
+import type { AdminCallers } from './admin-caller.js';
+import { answerOrFail, type Failing, unauthorized } from './token-caller.js';
 
 export type ExportApiOptions = {
   /** Undefined until the deployment was read from Redis. */
@@ -114,27 +117,88 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   // Of a caller who has gone meanwhile nothing can be read any more.
   const { address } = exchange;
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
-  answerForExport(options, exchange, req, async (request, epoch, caller) => {
-    if (!(await isComplete(options.reading.redis, epoch, request))) {
-      return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
-    }
-    const download = options.downloads.begin(request.account_id);
-    if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
-    exchange.onGone(download.abort);
-    try {
-      await audited(
-        options.audit,
-        ...actionOf(caller, address, 'read_export', { user_export_id: request.user_export_id }),
-        () => send(options, exchange, request, download, gzip),
-        {
-          endingOf: (records) => ({ outcome: 'done', details: { records } }),
-          outcomeOfError: () => 'unknown',
-        },
-      );
-    } finally {
-      download.end();
-    }
-  });
+  answerForExport(options, exchange, req, (request, epoch, { keyId, appId }) =>
+    sendAudited(
+      options,
+      exchange,
+      request,
+      epoch,
+      { kind: 'api_key', name: keyId, address },
+      { appId, gzip },
+    ),
+  );
+}
+
+/** The same on ADMIN_PORT, for whoever may read exports of its account. */
+export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
+  return {
+    method: 'get',
+    path: '/admin/v1/user_exports/:user_export_id/data',
+    handle: (exchange, req) => {
+      const id = req.getParameter(0) ?? '';
+      const gzip = acceptsGzip(req.getHeader('accept-encoding'));
+      const found = callers.find(exchange, req);
+      withoutBody(exchange);
+      if ('refused' in found)
+        return exchange.attend(found.refused.then((refuseCaller) => refuseCaller(exchange)));
+      answerOrFail(exchange, failingOf(options, exchange), async () => {
+        const caller = await found.caller;
+        if (typeof caller === 'function') return caller(exchange);
+        const { principal, actor } = caller;
+        if (!mayDo(principal.role, 'readExport'))
+          return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+        const request = exportIdForm.test(id) ? await readExport(options.reading.redis, id) : undefined;
+        if (request === undefined || refusalOf(principal, 'readExport', request.account_id) !== undefined)
+          return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip });
+      });
+    },
+  };
+}
+
+type Sending = { readonly appId?: string; readonly gzip: boolean };
+
+/** Sends an export that is complete, under the audit log. */
+async function sendAudited(
+  options: ExportApiOptions,
+  exchange: Exchange,
+  request: StoredExport,
+  epoch: string,
+  actor: Actor,
+  { appId, gzip }: Sending,
+): Promise<void> {
+  if (!(await isComplete(options.reading.redis, epoch, request))) {
+    return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
+  }
+  const download = options.downloads.begin(request.account_id);
+  if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
+  exchange.onGone(download.abort);
+  try {
+    await audited(
+      options.audit,
+      actor,
+      {
+        action: 'read_export',
+        account_id: request.account_id,
+        ...(appId === undefined ? {} : { app_id: appId }),
+        details: { user_export_id: request.user_export_id },
+      },
+      () => send(options, exchange, request, download, gzip),
+      {
+        endingOf: (records) => ({ outcome: 'done', details: { records } }),
+        outcomeOfError: () => 'unknown',
+      },
+    );
+  } finally {
+    download.end();
+  }
+}
+
+/** The deployment's, once it was read. */
+function epochOf(options: ExportApiOptions): string {
+  const submission = options.submission();
+  if (submission === undefined) throw new StateNotLoaded();
+  return submission.epoch;
 }
 
 /**
@@ -222,13 +286,7 @@ function answerForExport(
   withoutBody(exchange);
   const accessToken = readBearer(exchange.framing.authorization);
   if (accessToken === undefined) return unauthorized(exchange);
-  const { log } = options;
-  const failing = {
-    log,
-    code: 'overloaded',
-    isAnswered: (error: unknown) => isAnswered(exchange, error),
-  } as const;
-  answerOrFail(exchange, failing, async () => {
+  answerOrFail(exchange, failingOf(options, exchange), async () => {
     const caller = await callerOfToken(redis, accessToken);
     if (caller === undefined) return unauthorized(exchange);
     if (!(await allowStatusRequest(redis, accessToken))) return limited(exchange);
@@ -236,10 +294,12 @@ function answerForExport(
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found', outcomes.not_found.meaning);
     }
-    const submission = options.submission();
-    if (submission === undefined) throw new StateNotLoaded();
-    await answer(request, submission.epoch, caller);
+    await answer(request, epochOf(options), caller);
   });
+}
+
+function failingOf({ log }: ExportApiOptions, exchange: Exchange): Failing {
+  return { log, code: 'overloaded', isAnswered: (error) => isAnswered(exchange, error) };
 }
 
 const exportIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

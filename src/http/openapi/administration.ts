@@ -3,7 +3,7 @@
 import { deletionSubmittedSchema } from '../../contract/answers.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { mayDo, type Right, roles } from '../../contract/roles.js';
-import { deletionSchema } from '../../contract/schemas.js';
+import { deletionSchema, exportSchema } from '../../contract/schemas.js';
 import { bodyCodes, json, type OpenApiPart, refusals } from './document.js';
 
 const text = { type: 'string' };
@@ -21,9 +21,13 @@ type Operation = {
   readonly required?: readonly string[];
   /** Whether `?account_id=` narrows it to an account. */
   readonly list?: true;
+  /** Other parameters of the query, none of which is required. */
+  readonly query?: Readonly<Record<string, string>>;
 };
 
 const name = { name: text };
+/** Exactly one of them. */
+const user = { identity: text, user_id: { type: ['integer', 'string'] }, anonymous_id: text };
 const keyBody = { name: { ...text, description: 'A further key needs one of its own.' } };
 
 const operations: readonly Operation[] = [
@@ -249,6 +253,82 @@ const operations: readonly Operation[] = [
     summary: 'A deletion request with its evidence',
   },
   {
+    method: 'get',
+    path: '/deletions/{deletion_request_id}/users',
+    id: 'listDeletionUsers',
+    right: 'listDeletionUsers',
+    summary: 'What was counted for each user of a complete deletion, by place; nobody is named',
+    query: { cursor: 'Of the page before.' },
+  },
+  {
+    method: 'get',
+    path: '/deletions/{deletion_request_id}/certificate',
+    id: 'showCertificate',
+    right: 'showCertificate',
+    summary: 'The signed certificate of a complete deletion',
+  },
+  {
+    method: 'get',
+    path: '/accounts/{account_id}/user_exports',
+    id: 'listExports',
+    right: 'listExports',
+    summary: 'The latest exports; they name nobody',
+  },
+  {
+    method: 'post',
+    path: '/accounts/{account_id}/user_exports',
+    id: 'submitExportOfAccount',
+    right: 'submitExport',
+    summary: 'Ask for an export of users',
+    body: { users: exportSchema.properties.users },
+    required: ['users'],
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/user',
+    id: 'lookUpUser',
+    right: 'lookUpUser',
+    summary:
+      'What is held about a user: merged names, properties, which events how often, and whether suppressed',
+    body: user,
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/user/similar',
+    id: 'findSimilarUsers',
+    right: 'findSimilarUsers',
+    summary: 'Other identities that are the same in lower case and without blanks around them',
+    body: { identity: text },
+    required: ['identity'],
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/user/events',
+    id: 'readUserEvents',
+    right: 'readUserEvents',
+    summary: 'The events of a user, the latest first, in pages',
+    body: {
+      ...user,
+      event: { ...text, description: 'Only those of this name.' },
+      cursor: { ...text, description: 'Of the page before.' },
+    },
+  },
+  {
+    method: 'post',
+    path: '/accounts/{account_id}/user_suppression',
+    id: 'suppressUsersOfAccount',
+    right: 'suppressUsers',
+    summary: 'Suppress users, or free them',
+    body: {
+      users: exportSchema.properties.users,
+      suppress: {
+        type: 'boolean',
+        description: 'true: no record of them is stored any more. false: they are free again.',
+      },
+    },
+    required: ['users', 'suppress'],
+  },
+  {
     method: 'post',
     path: '/deletions/{deletion_request_id}/end',
     id: 'endDeletion',
@@ -389,6 +469,20 @@ export const administrationPart: OpenApiPart = {
   },
   paths: {
     ...pathsOf(operations),
+    '/admin/v1/user_exports/{user_export_id}/data': {
+      get: {
+        operationId: 'readExportOfAccount',
+        tags: ['Administration'],
+        summary: 'Download an export that is complete',
+        description: `Lines of JSON, as the export API sends them. ${rolesText('readExport')}`,
+        security: [{ adminToken: [] }, { session: [] }],
+        parameters: [{ name: 'user_export_id', in: 'path', required: true, schema: text }],
+        responses: {
+          200: { description: 'The records.', content: { 'application/x-ndjson': { schema: text } } },
+          ...refusals(['unauthorized', 'forbidden', 'not_found', 'not_complete', 'overloaded']),
+        },
+      },
+    },
     '/admin/v1/accounts/{account_id}/user_deletion': {
       post: {
         operationId: 'submitDeletionOfAccount',
@@ -424,7 +518,7 @@ function pathsOf(all: readonly Operation[]): Record<string, object> {
   return paths;
 }
 
-function describe({ id, summary, right, body, required = [], path, list }: Operation): object {
+function describe({ id, summary, right, body, required = [], path, list, query = {} }: Operation): object {
   const isOfConsole = right === 'self' || right === 'open';
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
     name: parameter,
@@ -453,6 +547,12 @@ function describe({ id, summary, right, body, required = [], path, list }: Opera
       ...(list === undefined
         ? []
         : [{ name: 'account_id', in: 'query', schema: text, description: 'Only of this account.' }]),
+      ...Object.entries(query).map(([parameter, description]) => ({
+        name: parameter,
+        in: 'query',
+        schema: text,
+        description,
+      })),
     ],
     ...(body === undefined
       ? {}

@@ -1,0 +1,69 @@
+// Exports and suppressions as people ask for them in the console: the same as with a token of the deletion API, without one.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { Target } from '../deletion/targets.js';
+import { readExportTargets } from '../export/input.js';
+import { isComplete, listExports, readExport } from '../export/request.js';
+import { submitExport } from '../export/submit.js';
+import type { AdminContext } from './context.js';
+
+/** The users of a request of an account, who are as many as an export takes. Throws AdministrationError. */
+export function targetsOfUsers(users: unknown): readonly Target[] {
+  const targets = readExportTargets({
+    value: { users },
+    surrogates: true,
+    longNumerals: new Set(),
+    isLarge: false,
+  });
+  if ('code' in targets) throw new AdministrationError(targets.message);
+  return targets;
+}
+
+/** Asks for an export of users of an account. */
+export async function requestExport(context: AdminContext, accountId: string, users: unknown) {
+  const targets = targetsOfUsers(users);
+  const { redis } = context;
+  const request = await submitExport(
+    { redis, ...(await deploymentOf(context, accountId)) },
+    accountId,
+    targets,
+  );
+  if (request === 'too_many')
+    throw new AdministrationError('the account has too many exports: each ends a day after it was asked for');
+  return { user_export_id: request.user_export_id, account_id: accountId, status: 'pending' };
+}
+
+/** The latest exports of an account: how many users, until when, and whether it can be downloaded. */
+export async function listExportsOf(context: AdminContext, accountId: string) {
+  const { redis } = context;
+  const { epoch } = await deploymentOf(context, accountId);
+  const listed = await listExports(redis, accountId, listedMax);
+  const found = await Promise.all(
+    listed.map(async ({ id, submittedAt, endsAt }) => {
+      const request = await readExport(redis, id);
+      if (request === undefined) return [];
+      return [
+        {
+          user_export_id: id,
+          submitted_at: submittedAt,
+          ends_at: endsAt,
+          users: request.targets.length,
+          status: (await isComplete(redis, epoch, request)) ? 'complete' : 'pending',
+        },
+      ];
+    }),
+  );
+  return found.flat();
+}
+
+/** Each is read whole, and may name many users. */
+const listedMax = 20;
+
+/** The deployment that Redis belongs to, if it has the account. */
+export async function deploymentOf({ redis }: AdminContext, accountId: string) {
+  const { deployment, accounts } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+  return deployment;
+}

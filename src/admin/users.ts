@@ -1,0 +1,108 @@
+// Users as privacy officers see them in the console: what is held about one, and keeping some out.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { codeOfFault } from '../clickhouse/client.js';
+import { userLookUps } from '../contract/limits.js';
+import { createCrashPoint } from '../crash-point.js';
+import { TooManyNames } from '../suppression/change.js';
+import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
+import type { User } from '../suppression/names.js';
+import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../suppression/submit.js';
+import { lookUpUser } from '../users/look-up.js';
+import { findSimilar } from '../users/similar.js';
+import { readCursor, readTimeLine } from '../users/time-line.js';
+import type { AdminContext } from './context.js';
+import { deploymentOf, targetsOfUsers } from './exports.js';
+
+/** One user, by exactly one of identity, user_id and anonymous_id. */
+function readUser(named: unknown): User {
+  const [target] = targetsOfUsers([named]);
+  if (target === undefined) throw new AdministrationError('exactly one user must be named');
+  return userOf(target);
+}
+
+/** What is held about a user in an environment, and whether the user is suppressed. */
+export async function showUser(context: AdminContext, appId: string, named: unknown) {
+  const user = readUser(named);
+  const { redis, clickhouse } = context;
+  const { accountId, appIds, secret } = await environmentOf(context, appId);
+  const found = await inTime(lookUpUser(clickhouse, appId, user));
+  const name: User = found.identity === null ? user : { identity: found.identity };
+  return {
+    app_id: appId,
+    ...found,
+    suppression: await lookUpSuppression(redis, secret, accountId, appIds, name),
+  };
+}
+
+/** Identities that look like one. */
+export async function showSimilarUsers(context: AdminContext, appId: string, named: unknown) {
+  const { identity } = readUser(named);
+  await environmentOf(context, appId);
+  if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
+  return { app_id: appId, similar: await inTime(findSimilar(context.clickhouse, appId, identity)) };
+}
+
+/** A page of a user's events. */
+export async function showUserEvents(
+  context: AdminContext,
+  appId: string,
+  named: unknown,
+  { event, cursor }: { readonly event?: string | undefined; readonly cursor?: string | undefined },
+) {
+  const user = readUser(named);
+  await environmentOf(context, appId);
+  const after = cursor === undefined ? undefined : readCursor(cursor);
+  if (cursor !== undefined && after === undefined)
+    throw new AdministrationError('cursor must be that of an earlier answer');
+  return {
+    app_id: appId,
+    ...(await inTime(readTimeLine(context.clickhouse, appId, user, { event, after }))),
+  };
+}
+
+/** Suppresses users of an account, or frees them. */
+export async function changeSuppression(
+  context: AdminContext,
+  accountId: string,
+  users: unknown,
+  suppress: boolean,
+) {
+  const targets = targetsOfUsers(users);
+  const { redis, clickhouse, config } = context;
+  const { epoch, shards, secret } = await deploymentOf(context, accountId);
+  const crash = createCrashPoint(config.crashAt);
+  const work = suppress ? suppressUsers : freeUsers;
+  await work({ redis, clickhouse, epoch, shards, secret, crash }, accountId, targets).catch(
+    (error: unknown) => {
+      if (error instanceof TooManyNames) throw new AdministrationError(error.message);
+      if (error instanceof NotStoredYet)
+        throw new AdministrationError('records that came before are not stored yet: try again in a while');
+      throw error;
+    },
+  );
+  return { account_id: accountId, users: targets.length, suppress };
+}
+
+async function environmentOf({ redis }: AdminContext, appId: string) {
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const environment = environments.get(appId);
+  if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
+  const accountId = environment.account_id;
+  const its = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+  return { accountId, appIds: its.map(({ app_id }) => app_id), secret: deployment.secret };
+}
+
+/** ClickHouse's code for a query that took longer than it may. */
+const timeoutExceeded = 159;
+
+async function inTime<Result>(work: Promise<Result>): Promise<Result> {
+  return work.catch((error: unknown) => {
+    if (codeOfFault(error) !== timeoutExceeded) throw error;
+    throw new AdministrationError(
+      `the look-up took longer than ${userLookUps.querySecondsMax} s: ask for an export instead`,
+    );
+  });
+}

@@ -1,0 +1,94 @@
+// Whom the service calls when a deletion of the account is complete.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, part } from '../api.js';
+import { Act, Confirm, Field, Form, Loaded, Secret } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { may } from '../session.js';
+
+type CallbackView = { readonly url: string | null };
+type Tested = { readonly delivered: boolean; readonly answer?: number; readonly error?: string };
+
+export function Callback({ account }: { readonly account: Account }) {
+  const path = `/accounts/${part(account.account_id)}/callback`;
+  const callback = useResource<CallbackView>(path);
+  const [url, setUrl] = useState('');
+  const [secret, setSecret] = useState('');
+  const [said, setSaid] = useState('');
+  return (
+    <section class="card">
+      <h2>Callback</h2>
+      <p class="muted">
+        When a deletion is complete, the service calls this address, signed with a secret that only you and it
+        know.
+      </p>
+      {secret !== '' && <Secret text={secret} what="callback secret" />}
+      <Loaded from={callback}>
+        {(data) => (
+          <>
+            {data.url === null ? (
+              <p class="empty">Nobody is called.</p>
+            ) : (
+              <p class="line">
+                <code class="value">{data.url}</code>
+                {may('testCallback') && (
+                  <Act
+                    button="Test"
+                    label="Test the callback"
+                    small
+                    work={async () => {
+                      setSaid('');
+                      const { delivered, answer, error } = await call<Tested>('POST', `${path}/test`);
+                      setSaid(
+                        delivered
+                          ? `It answered ${answer}: the call was taken.`
+                          : `The call was not taken: ${answer === undefined ? error : `it answered ${answer}`}.`,
+                      );
+                    }}
+                  />
+                )}
+                {may('removeCallback') && (
+                  <Confirm
+                    button="Remove"
+                    of="the callback"
+                    title="Remove the callback?"
+                    says={<p>Nobody is called any more when a deletion is complete.</p>}
+                    confirm="Remove callback"
+                    work={async () => {
+                      await call('DELETE', path);
+                      setSecret('');
+                      callback.reload();
+                    }}
+                  />
+                )}
+              </p>
+            )}
+            <p role="status">{said}</p>
+          </>
+        )}
+      </Loaded>
+      {may('setCallback') && (
+        <Form
+          label="Callback"
+          submit="Set callback"
+          inline
+          work={async () => {
+            const made = await call<{ secret: string }>('PUT', path, { url: url.trim() });
+            setSecret(made.secret);
+            setUrl('');
+            setSaid('');
+            callback.reload();
+          }}
+        >
+          <Field
+            label="URL to call"
+            value={url}
+            set={setUrl}
+            hint="Each time it is set, there is a new secret."
+            required
+          />
+        </Form>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,124 @@
+// Exports of an account: what is held about some users, to download.
+
+import { useState } from 'preact/hooks';
+import { counts } from '../../contract/lengths.js';
+import { type Account, call, part } from '../api.js';
+import { Choice, Dialog, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { readUserList, type UserKind } from '../parts/user-list.js';
+
+type Export = {
+  readonly user_export_id: string;
+  readonly submitted_at: string;
+  readonly ends_at: string;
+  readonly users: number;
+  readonly status: 'pending' | 'complete';
+};
+
+const everyMs = 3_000;
+const usersMax = counts.exportUsersMax;
+
+export function Exports({ account }: { readonly account: Account }) {
+  const path = `/accounts/${part(account.account_id)}/user_exports`;
+  const exports = useResource<Export[]>(path, everyMs);
+  const [adding, setAdding] = useState(false);
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>Exports</h2>
+        <button type="button" onClick={() => setAdding(true)}>
+          New export
+        </button>
+      </div>
+      <Loaded from={exports}>
+        {(data) => (
+          <Table
+            caption="Exports"
+            rows={data}
+            keyOf={({ user_export_id }) => user_export_id}
+            empty="No export is kept. Each is kept for a day, and ends when one of its users is deleted."
+            columns={[
+              {
+                title: 'Asked for',
+                text: (each) => each.submitted_at,
+                cell: (each) => <Time at={each.submitted_at} />,
+              },
+              { title: 'Users', text: (each) => each.users.toLocaleString() },
+              {
+                title: 'State',
+                text: (each) => each.status,
+                cell: (each) => (
+                  <span class={`chip ${each.status === 'complete' ? 'good' : 'warn'}`}>
+                    {each.status === 'complete' ? 'ready' : 'waits for records that came before it'}
+                  </span>
+                ),
+              },
+              {
+                title: 'Kept until',
+                text: (each) => each.ends_at,
+                cell: (each) => <Time at={each.ends_at} />,
+              },
+            ]}
+            actions={(each) =>
+              each.status === 'complete' && (
+                <a
+                  class="button small"
+                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data`}
+                  download={`export-${each.user_export_id}.ndjson`}
+                >
+                  Download
+                </a>
+              )
+            }
+          />
+        )}
+      </Loaded>
+      {adding && (
+        <NewExport
+          path={path}
+          close={() => {
+            setAdding(false);
+            exports.reload();
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function NewExport({ path, close }: { readonly path: string; readonly close: () => void }) {
+  const [text, setText] = useState('');
+  const [kind, setKind] = useState<UserKind>('identity');
+  const { users, bad } = readUserList(text, kind);
+  return (
+    <Dialog title="New export" close={close}>
+      <p>Everything that is held about these users, in every environment of the account, as lines of JSON.</p>
+      <Form
+        label="New export"
+        submit="Export"
+        cancel={close}
+        work={async () => {
+          await call('POST', path, { users });
+          close();
+        }}
+      >
+        <Choice
+          label="The list has"
+          value={kind}
+          set={setKind}
+          options={[
+            ['identity', 'identities, such as e-mail addresses'],
+            ['user_id', 'user ids (numbers)'],
+            ['anonymous_id', 'anonymous ids of Segment’s libraries'],
+          ]}
+        />
+        <Field label="Users, one a line" value={text} set={setText} lines={5} required />
+        <p role="status">
+          {users.length.toLocaleString()} {users.length === 1 ? 'user' : 'users'}
+          {bad.length > 0 && `, ${bad.length.toLocaleString()} lines name nobody`}
+          {users.length > usersMax && `: an export takes ${usersMax.toLocaleString()} at most`}.
+        </p>
+      </Form>
+    </Dialog>
+  );
+}

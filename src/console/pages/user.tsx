@@ -1,0 +1,229 @@
+// What is held about one user in an environment, and what may be done about it.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, part } from '../api.js';
+import { Act, Confirm, Table, Time } from '../parts/parts.js';
+import { go } from '../router.js';
+import { may } from '../session.js';
+import { TimeLine } from './time-line.js';
+
+export type FoundUser = {
+  readonly found: boolean;
+  readonly identity: string | null;
+  readonly user_ids: readonly string[];
+  readonly has_more_user_ids: boolean;
+  readonly properties: Readonly<Record<string, string>>;
+  readonly events: readonly {
+    readonly event: string;
+    readonly count: number;
+    readonly first_seen: string;
+    readonly last_seen: string;
+  }[];
+  readonly suppression: { readonly suppressed: boolean; readonly since?: string };
+};
+
+export function UserDetails(props: {
+  readonly account: Account;
+  /** Of the environment's users. */
+  readonly path: string;
+  readonly asked: Readonly<Record<string, string>>;
+  readonly name: string;
+  readonly user: FoundUser;
+  readonly similar: readonly string[];
+  readonly findSimilar: (identity: string) => Promise<void>;
+  readonly reload: () => Promise<void>;
+}) {
+  const { account, path, asked, name, user, similar, findSimilar, reload } = props;
+  return (
+    <>
+      <section class="card" aria-label="The user">
+        <h2 class="name">{user.identity ?? name}</h2>
+        {user.suppression.suppressed && (
+          <p>
+            <span class="chip warn">suppressed</span> No record of this user is stored
+            {user.suppression.since !== undefined && (
+              <>
+                {' '}
+                since <Time at={user.suppression.since} />
+              </>
+            )}
+            .
+          </p>
+        )}
+        {user.found ? (
+          <Facts user={user} />
+        ) : (
+          <p role="status">
+            Nothing is held about a user of this name in this environment. Names are compared letter by
+            letter.
+          </p>
+        )}
+        <Similar similar={similar} find={findSimilar} />
+        <Actions account={account} asked={asked} name={name} user={user} reload={reload} />
+      </section>
+      {user.found && (
+        <section class="card">
+          <h2>Properties</h2>
+          <Table
+            caption="Properties"
+            rows={Object.entries(user.properties)}
+            keyOf={([key]) => key}
+            empty="No property of this user was sent."
+            columns={[
+              { title: 'Property', text: ([key]) => key },
+              { title: 'Value', text: ([, value]) => value },
+            ]}
+          />
+        </section>
+      )}
+      {user.found && <TimeLine path={path} asked={asked} events={user.events} />}
+    </>
+  );
+}
+
+function Facts({ user }: { readonly user: FoundUser }) {
+  const { events, user_ids: ids } = user;
+  const count = events.reduce((sum, each) => sum + each.count, 0);
+  const first = events.map(({ first_seen }) => first_seen).sort()[0];
+  const last = events
+    .map(({ last_seen }) => last_seen)
+    .sort()
+    .at(-1);
+  return (
+    <dl class="facts">
+      <dt>Identity</dt>
+      <dd>{user.identity ?? 'none: an anonymous user'}</dd>
+      <dt>User ids</dt>
+      <dd>
+        {ids.length === 0 ? 'none' : ids.slice(0, idsShown).join(', ')}
+        {(ids.length > idsShown || user.has_more_user_ids) &&
+          ` and ${user.has_more_user_ids ? 'many' : (ids.length - idsShown).toLocaleString()} more`}
+      </dd>
+      <dt>Events</dt>
+      <dd>{count.toLocaleString()}</dd>
+      {first !== undefined && last !== undefined && (
+        <>
+          <dt>First seen</dt>
+          <dd>
+            <Time at={first} />
+          </dd>
+          <dt>Last seen</dt>
+          <dd>
+            <Time at={last} />
+          </dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+const idsShown = 20;
+
+function Similar(props: {
+  readonly similar: readonly string[];
+  readonly find: (identity: string) => Promise<void>;
+}) {
+  if (props.similar.length === 0) return null;
+  return (
+    <div class="similar">
+      <p>Others look like this one. They are other users:</p>
+      <ul class="others">
+        {props.similar.map((identity) => (
+          <li key={identity}>
+            <Act button={identity} label={`Show ${identity}`} small work={() => props.find(identity)} />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** By the identity if there is one, since it reaches the user in every environment. */
+function Actions(props: {
+  readonly account: Account;
+  readonly asked: Readonly<Record<string, string>>;
+  readonly name: string;
+  readonly user: FoundUser;
+  readonly reload: () => Promise<void>;
+}) {
+  const { account, user, reload } = props;
+  const [said, setSaid] = useState('');
+  const users = [user.identity === null ? props.asked : { identity: user.identity }];
+  const of = `/accounts/${part(account.account_id)}`;
+  const name = <strong>{user.identity ?? props.name}</strong>;
+  const { suppressed } = user.suppression;
+  return (
+    <>
+      <div class="buttons">
+        {may('submitExport') && (
+          <Confirm
+            button="Export"
+            title="Export this user?"
+            calm
+            says={
+              <p>
+                Everything that is held about {name}, in every environment of {account.name}, is kept ready
+                for download for a day, under Deletions. The audit log has that you asked for it.
+              </p>
+            }
+            confirm="Export user"
+            work={async () => {
+              await call('POST', `${of}/user_exports`, { users });
+              setSaid('The export is asked for. It is under Deletions, as soon as it is ready.');
+            }}
+          />
+        )}
+        {may('suppressUsers') && (
+          <Confirm
+            button={suppressed ? 'Free' : 'Suppress'}
+            title={suppressed ? 'Free this user?' : 'Suppress this user?'}
+            says={
+              suppressed ? (
+                <p>
+                  From now on what arrives of {name} is stored again, in every environment of {account.name}.
+                </p>
+              ) : (
+                <p>
+                  From now on nothing that arrives of {name} is stored, in every environment of {account.name}
+                  . What is stored already stays. The senders are not told.
+                </p>
+              )
+            }
+            confirm={suppressed ? 'Free user' : 'Suppress user'}
+            work={async () => {
+              await call('POST', `${of}/user_suppression`, { users, suppress: !suppressed });
+              await reload();
+            }}
+          />
+        )}
+        {may('submitDeletion') && (
+          <Confirm
+            button="Delete user"
+            title="Delete this user?"
+            says={
+              <p>
+                All events, properties and identifications of {name} and of the user ids that are merged with
+                it are deleted, in every environment of {account.name}. This cannot be undone. What arrives
+                later is stored
+                {suppressed ? ' only once the user is freed.' : ': to keep the user out, suppress them, too.'}
+              </p>
+            }
+            confirm="Delete this user"
+            work={async () => {
+              await call('POST', `${of}/user_deletion`, { users });
+              setSaid('The deletion is submitted. It is under Deletions, where you see when it is complete.');
+            }}
+          />
+        )}
+      </div>
+      <p role="status">
+        {said}{' '}
+        {said !== '' && (
+          <button type="button" class="small" onClick={() => go('/deletions')}>
+            Show deletions and exports
+          </button>
+        )}
+      </p>
+    </>
+  );
+}

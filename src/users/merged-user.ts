@@ -1,0 +1,83 @@
+// The merged user that a name means in one environment: its identity and all of its user_ids, as the view `users` has them.
+// Names reach ClickHouse in a temporary table, never in the text of a statement.
+
+import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { userLookUps } from '../contract/limits.js';
+import { readMerged } from '../suppression/merged-names.js';
+import type { User } from '../suppression/names.js';
+
+export type MergedUser = {
+  /** Undefined for an anonymous user. */
+  readonly identity: string | undefined;
+  /** In decimal digits, ascending; so many of them as a look-up takes. */
+  readonly userIds: readonly string[];
+  /** Whether there are more. */
+  readonly hasMore: boolean;
+};
+
+/** Whom a name means. A name that nobody identified stands for itself. */
+export async function findMergedUser(
+  client: ClickHouseClient,
+  appId: string,
+  user: User,
+): Promise<MergedUser> {
+  let { identity } = user;
+  if (user.userId !== undefined) {
+    const [its] = (await readMerged(client, [appId], [], [user.userId])) ?? [];
+    if (its === undefined) return { identity: undefined, userIds: [user.userId], hasMore: false };
+    identity = its.identity;
+  }
+  if (identity === undefined) throw new Error('a user has an identity or a user_id');
+  const merged = await readMerged(client, [appId], [identity], []);
+  const userIds = merged
+    .filter((each) => each.identity === identity)
+    .map(({ user_id }) => user_id)
+    .sort((a, b) => Number(a) - Number(b));
+  const { userIdsMax } = userLookUps;
+  return { identity, userIds: userIds.slice(0, userIdsMax), hasMore: userIds.length > userIdsMax };
+}
+
+/** The condition on the rows of the users whom `withNames` was given: the Bloom filters of both columns answer it. */
+export const isNamed = `(identity IN (SELECT identity FROM looked_up WHERE user_id IS NULL)
+  OR user_id IN (SELECT assumeNotNull(user_id) FROM looked_up WHERE user_id IS NOT NULL))`;
+
+export type Ask = <Row>(query: string, params?: Readonly<Record<string, unknown>>) => Promise<Row[]>;
+
+/** Asks ClickHouse about the rows of some names, one query after the other. Each is given up when it takes too long. */
+export async function withNames<Result>(
+  client: ClickHouseClient,
+  identities: readonly string[],
+  userIds: readonly string[],
+  work: (ask: Ask) => Promise<Result>,
+): Promise<Result> {
+  const session_id = randomUUID();
+  await client.command({
+    query: 'CREATE TEMPORARY TABLE looked_up (identity String, user_id Nullable(UInt64))',
+    session_id,
+  });
+  try {
+    await client.insert({
+      table: 'looked_up',
+      values: [
+        ...identities.map((identity) => ({ identity, user_id: null })),
+        ...userIds.map((user_id) => ({ identity: '', user_id })),
+      ],
+      format: 'JSONEachRow',
+      session_id,
+      clickhouse_settings: { async_insert: 0 },
+    });
+    return await work(async <Row>(query: string, params: Readonly<Record<string, unknown>> = {}) => {
+      const result = await client.query({
+        query,
+        query_params: { ...params },
+        session_id,
+        clickhouse_settings: { max_execution_time: userLookUps.querySecondsMax },
+        format: 'JSONEachRow',
+      });
+      return result.json<Row>();
+    });
+  } finally {
+    await client.command({ query: 'DROP TEMPORARY TABLE IF EXISTS looked_up', session_id });
+  }
+}

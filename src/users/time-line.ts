@@ -1,0 +1,67 @@
+// The events of a user in one environment, the latest first, in pages.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { userLookUps } from '../contract/limits.js';
+import type { User } from '../suppression/names.js';
+import { isoTime } from './look-up.js';
+import { findMergedUser, isNamed, withNames } from './merged-user.js';
+
+export type TimeLineEvent = {
+  readonly event_id: string;
+  readonly event: string;
+  readonly user_id: string | null;
+  readonly identity: string;
+  readonly session_id: string;
+  readonly time: string;
+  readonly received_at: string;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+export type TimeLine = {
+  readonly events: readonly TimeLineEvent[];
+  /** Where the next page begins; missing on the last one. */
+  readonly cursor?: string;
+};
+
+/** Where a page ended: the time in milliseconds, and the place in the order of acceptance. */
+const cursorForm = /^-?\d{1,15} \d{1,20} \d{1,10} \d{1,10}$/;
+
+/** What `cursor` of an earlier page stands for; undefined if it is none. */
+export function readCursor(cursor: string): string | undefined {
+  const text = Buffer.from(cursor, 'base64url').toString('latin1');
+  return cursorForm.test(text) ? text : undefined;
+}
+
+/** A page of a user's events, all or those of one name. `after` is what `readCursor` has read. */
+export async function readTimeLine(
+  client: ClickHouseClient,
+  appId: string,
+  user: User,
+  { event, after }: { readonly event?: string | undefined; readonly after?: string | undefined },
+): Promise<TimeLine> {
+  const { identity, userIds } = await findMergedUser(client, appId, user);
+  const place = '(toUnixTimestamp64Milli(e.time), segment, commit_number, row_number)';
+  const [ms, segment, commit, row] = after?.split(' ') ?? [];
+  const { eventsPerPage } = userLookUps;
+  const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
+    ask<TimeLineEvent & { place: string }>(
+      `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
+          ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
+          concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
+        FROM (SELECT * FROM events WHERE app_id = {appId:String} AND ${isNamed}
+          ${event === undefined ? '' : 'AND event = {event:String}'}) AS e
+        ${after === undefined ? '' : `WHERE ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
+        ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${eventsPerPage + 1}`,
+      {
+        appId,
+        ...(event === undefined ? {} : { event }),
+        ...(after === undefined ? {} : { ms, segment, commit, row }),
+      },
+    ),
+  );
+  const last = rows.length > eventsPerPage ? rows[eventsPerPage - 1] : undefined;
+  return {
+    events: rows.slice(0, eventsPerPage).map(({ place: _, ...shown }) => shown),
+    ...(last === undefined ? {} : { cursor: Buffer.from(last.place, 'latin1').toString('base64url') }),
+  };
+}
