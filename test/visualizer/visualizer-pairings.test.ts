@@ -97,7 +97,9 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     appendfsync: 'always',
     memoryBytesMax: 1024 ** 3,
   });
-  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n`);
+  // By default the nodes' own port is ten thousand above, which an outgoing connection of anybody may have.
+  const ownPort = `cluster-port ${await freePort()}`;
+  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n${ownPort}\n`);
   const url = `redis://127.0.0.1:${port}`;
   const redis = connect(single(url), log);
   const node = await startChild({
@@ -105,6 +107,9 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
     healthy: async () => (await redis.ping()) === 'PONG',
     healthyDeadlineMs: 60_000,
+  }).catch((error: unknown) => {
+    redis.disconnect();
+    throw error;
   });
   const channel = createChannel({
     redis,
