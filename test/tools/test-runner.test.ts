@@ -163,23 +163,25 @@ function planned(lane: Planned['lane'], seconds: number): Planned {
   return { path: `${lane} ${seconds}`, lane, seconds };
 }
 
-test('runs three files at a time, two of those that load the machine, and one that measures alone', () => {
-  const [beside, pair, alone] = [planned('beside', 5), planned('pair', 5), planned('alone', 5)];
-  const fits = (file: Planned, ...running: Planned[]) => nextFile([file], running) === file;
+test('runs five files at a time, three where one loads the machine, and one that measures alone', () => {
+  const [usual, heavy, alone] = [planned('usual', 5), planned('heavy', 5), planned('alone', 5)];
+  const times = (count: number, file: Planned) => Array<Planned>(count).fill(file);
+  const fits = (file: Planned, running: Planned[]) => nextFile([file], running) === file;
   assert.deepEqual(
-    [fits(beside), fits(beside, beside), fits(beside, beside, beside), fits(beside, beside, beside, beside)],
-    [true, true, true, false],
+    [fits(usual, []), fits(usual, times(4, usual)), fits(usual, times(5, usual))],
+    [true, true, false],
   );
-  assert.deepEqual([fits(pair, beside), fits(pair, beside, beside), fits(beside, pair)], [true, false, true]);
-  assert.deepEqual([fits(beside, beside, pair), fits(pair, pair)], [false, true]);
-  assert.deepEqual([fits(alone), fits(alone, beside), fits(beside, alone)], [true, false, false]);
+  assert.deepEqual([fits(heavy, times(2, usual)), fits(heavy, times(3, usual))], [true, false]);
+  assert.deepEqual([fits(usual, [usual, heavy]), fits(usual, [usual, usual, heavy])], [true, false]);
+  assert.deepEqual([fits(heavy, times(2, heavy)), fits(heavy, times(3, heavy))], [true, false]);
+  assert.deepEqual([fits(alone, []), fits(alone, [usual]), fits(usual, [alone])], [true, false, false]);
 });
 
 test('starts the longest file of a lane first, wide lanes before narrow ones', () => {
-  const files = [planned('alone', 9), planned('beside', 1), planned('pair', 7), planned('beside', 4)];
+  const files = [planned('alone', 9), planned('usual', 1), planned('heavy', 7), planned('usual', 4)];
   assert.deepEqual(
     inOrder(files).map(({ path }) => path),
-    ['beside 4', 'beside 1', 'pair 7', 'alone 9'],
+    ['usual 4', 'usual 1', 'heavy 7', 'alone 9'],
   );
 });
 
