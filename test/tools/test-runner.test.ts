@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
-import { isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
+import { filesAtOnce, isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
@@ -118,23 +118,24 @@ const hangs = (pidFile: string) => `
 
 test('ends a file that hangs and everything that it started, says where it hung, and goes on', async () => {
   const pidFile = join(tempDir('pid'), 'pid');
-  const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 2);
+  const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 10);
   assert.equal(await one.ended, 1, one.text());
-  assert.match(one.text(), /✖ a\.test\.mjs[\s\S]*did not end within 2 s, in the test "hangs"/);
+  assert.match(one.text(), /✖ a\.test\.mjs[\s\S]*did not end within 10 s, in the test "hangs"/);
   assert.match(one.text(), /[✔▶] b\.test\.mjs \(\d+ms\)/);
   assert.equal(summary(one.text()).fail, 1);
   assertGone(pidFile);
 });
 
 test('when interrupted, ends all files and everything they started, and starts no other file', async () => {
-  const pidFiles = [1, 2, 3].map((number) => join(tempDir('pid'), String(number)));
+  const numbers = Array.from({ length: filesAtOnce.usual }, (_, index) => index + 1);
+  const pidFiles = numbers.map((number) => join(tempDir('pid'), String(number)));
   const waits = Object.fromEntries(pidFiles.map((file, i) => [`a${i}.test.mjs`, hangs(file)]));
   const one = run({ ...waits, 'b.test.mjs': "test('holds', () => {});" });
   const started = () => pidFiles.every((file) => readText(file) !== '');
   await until(started, { deadlineMs: 30_000, what: 'the files run' });
   one.process.kill('SIGINT');
   assert.equal(await one.ended, 130, one.text());
-  assert.equal(summary(one.text()).fail, 3);
+  assert.equal(summary(one.text()).fail, filesAtOnce.usual);
   assert.doesNotMatch(one.text(), /b\.test\.mjs/);
   for (const file of pidFiles) assertGone(file);
 });
