@@ -10,7 +10,7 @@ import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
 import type { Mapping } from './options.js';
 import { createPreset, type Made } from './presets.js';
-import type { Row } from './rows.js';
+import { type Row, setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
 
 /** By which endpoint a record goes. */
@@ -114,13 +114,13 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     if (mapping.properties !== undefined) {
       for (const [column, name] of mapping.properties) {
         const value = valueAt(row, column);
-        if (isGiven(value)) properties[name] = value;
+        if (isGiven(value)) setField(properties, name, value);
       }
       return properties;
     }
     for (const column in row) {
       const value = row[column];
-      if (!used.has(column) && isGiven(value)) properties[column] = value;
+      if (!used.has(column) && isGiven(value)) setField(properties, column, value);
     }
     return properties;
   }

@@ -183,10 +183,9 @@ async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<
           const value: Record<string, unknown> = {};
           for (const { name, values } of read) {
             const field = values[at - rowStart];
-            value[name] =
-              typeof field === 'string' || typeof field === 'number'
-                ? field
-                : simplified(field, isLocal && name === timeColumn ? zone : undefined);
+            const isSimple = typeof field === 'string' || typeof field === 'number';
+            const localZone = isLocal && name === timeColumn ? zone : undefined;
+            setField(value, name, isSimple ? field : simplified(field, localZone));
           }
           rows.push({ place: at + 1, value, ...plain });
         }
@@ -229,11 +228,19 @@ function simplified(field: unknown, zone: Zone | undefined): unknown {
     const number = Number(field);
     return Number.isSafeInteger(number) ? number : String(field);
   }
-  if (field instanceof Date)
-    return zone === undefined || zone === utc ? field : new Date(zone.instantOf(field.getTime()));
+  if (field instanceof Date) {
+    const isMoved = zone !== undefined && zone !== utc && !Number.isNaN(field.getTime());
+    return isMoved ? new Date(zone.instantOf(field.getTime())) : field;
+  }
   return typeof field === 'object' && field !== null
     ? JSON.parse(JSON.stringify(field, (_, inner) => (typeof inner === 'bigint' ? String(inner) : inner)))
     : field;
+}
+
+/** Gives a row a field. A column may have the name of what every object has. */
+export function setField(fields: Record<string, unknown>, name: string, value: unknown): void {
+  if (name !== '__proto__') fields[name] = value;
+  else Object.defineProperty(fields, name, { value, enumerable: true, writable: true, configurable: true });
 }
 
 function assertColumns({ name }: Input, wanted: readonly string[], there: readonly string[]): void {

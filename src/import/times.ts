@@ -53,7 +53,7 @@ export function readTime(value: unknown, format: TimeFormat): TimeResult {
 }
 
 function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat): TimeResult {
-  if (value instanceof Date) return value.getTime();
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'is no date' : value.getTime();
   if (kind === 'number') return timeOfNumber(value, unitNs as number);
   if (kind === 'pattern') {
     const match = typeof value === 'string' ? pattern?.form.exec(value.trim()) : undefined;

@@ -45,6 +45,9 @@ export const producerLimits = {
   spoolBytesMax: 1024 * MiB,
   /** How long the spool waits after a write has failed. */
   spoolRetryMs: 1_000,
+  /** How often, and after which pauses, a claim of a folder is read again that was not written to its end. */
+  claimLooksMax: 50,
+  claimLookMs: 10,
   /** Between two looks at deletion requests. */
   pollMsMin: 500,
   pollMsMax: 5_000,

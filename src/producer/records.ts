@@ -238,6 +238,15 @@ export function recordOfLine(line: string): QueuedRecord | undefined {
   return 'code' in user ? undefined : recordOf(operation, user.key, text, Buffer.byteLength(text));
 }
 
+/** Whether a line that is none of ours is whole, and so one of an operation that a later version of this library knows. */
+export function isOfNewerVersion(line: string): boolean {
+  return (
+    /^[a-z]/.test(line) &&
+    !Object.values(letters).includes(line[0] as string) &&
+    parseObject(line.slice(1)) !== undefined
+  );
+}
+
 function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -74,6 +74,8 @@ export function createSluice(options: SluiceOptions): Sluice {
   let bytes = 0;
   let room: { readonly promise: Promise<void>; readonly open: () => void } | undefined;
   let loading: Promise<void> | undefined;
+  /** What was told about files that cannot be read. */
+  let unreadable = '';
   let closed: Promise<boolean> | undefined;
   let isStopped = false;
   let droppedUntold: 'queue_full' | 'closed' | undefined;
@@ -173,9 +175,12 @@ export function createSluice(options: SluiceOptions): Sluice {
   async function load(from: Spool): Promise<void> {
     try {
       await from.load(hold);
+      unreadable = '';
     } catch (error) {
       const { code = 'spool', message } = error as NodeJS.ErrnoException;
-      reporter.tell('problem', { code, message: `the spool cannot be read: ${message}` });
+      if (message !== unreadable)
+        reporter.tell('problem', { code, message: `the spool cannot be read: ${message}` });
+      unreadable = message;
       await new Promise((settle) => setTimeout(settle, limits.spoolRetryMs));
     }
   }
@@ -200,15 +205,14 @@ export function createSluice(options: SluiceOptions): Sluice {
     lanes.stop();
     transport.close();
     openRoom();
-    const left = records;
-    if (spool !== undefined) {
-      await loading;
-      return spool.close();
-    }
-    if (left > 0) reporter.tell('dropped', { count: left, reason: 'deadline' });
-    return left === 0;
+    await loading;
+    const { isEmpty, lost } = (await spool?.close()) ?? { isEmpty: true, lost: records };
+    if (lost > 0) reporter.tell('dropped', { count: lost, reason: 'deadline' });
+    return isEmpty && lost === 0;
   }
 
+  // What an earlier process left is sent without waiting for a call.
+  loadMore();
   return {
     track: (event) => take(recorder.track(event as TrackedEvent)),
     identify: (identification) => take(recorder.identify(identification)),

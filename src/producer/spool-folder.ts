@@ -1,5 +1,6 @@
-// The folder of a spool: who owns it, and what its files are called. It belongs to one process at a time, named in `owner`
-// by its id and the time of its start, since ids come again. In a container every process may have the id 1.
+// The folder of a spool: who owns it, and what its files are called. It belongs to one process at a time. A claim is a file
+// `owner.<number>` that names a process by its id and the time of its start, since ids come again. In a container every
+// process may have the id 1.
 
 import {
   closeSync,
@@ -13,43 +14,99 @@ import {
 } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { producerLimits as limits } from './limits.js';
 
-/** Of this process: two clients of it must not share a folder either. */
-const ownFolders = new Set<string>();
+/** The folders of this process, each with the name of its claim. */
+const ownFolders = new Map<string, string>();
 
 /** Throws when a process that lives owns the folder, or when it cannot be written. */
 export function claimFolder(folder: string): void {
   const path = resolve(folder);
   if (ownFolders.has(path)) throw new Error(`the spool ${path} is in use by this process already`);
   mkdirSync(path, { recursive: true, mode: 0o700 });
-  const owner = readOwner(path);
-  if (owner !== undefined && owner !== identityOf(process.pid) && isAlive(owner)) {
-    throw new Error(`the spool ${path} is in use by process ${owner.split(' ')[0]}`);
+  takeFolder(path, findClaims(path));
+}
+
+type Claim = { readonly name: string; readonly number: number; readonly owner: string };
+
+/** The claims in a folder, also of processes that are gone. */
+export function findClaims(path: string): Claim[] {
+  return readdirSync(path).flatMap((name) => {
+    const number = Number(/^owner\.(\d+)$/.exec(name)?.[1] ?? Number.NaN);
+    const owner = Number.isNaN(number) ? undefined : readOwner(join(path, name));
+    return owner === undefined ? [] : [{ name, number, owner }];
+  });
+}
+
+/**
+ * Claims a folder in which these claims were found. Of processes that found the same, one can write the next number. One
+ * that is late writes a number that is free again; so each looks at all claims after it has written its own. Of two that
+ * live at least the later one sees the other, and gives way.
+ */
+export function takeFolder(path: string, found: readonly Claim[]): void {
+  refuse(path, found);
+  const name = `owner.${Math.max(0, ...found.map(({ number }) => number)) + 1}`;
+  const own = join(path, name);
+  writeClaim(path, own);
+  const others = findClaims(path).filter((claim) => claim.name !== name);
+  try {
+    refuse(path, others);
+  } catch (error) {
+    rmSync(own, { force: true });
+    throw error;
   }
-  rmSync(join(path, 'owner'), { force: true });
-  // Of processes that come at the same time one wins.
-  const file = openSync(join(path, 'owner'), 'wx', 0o600);
-  writeSync(file, identityOf(process.pid) ?? String(process.pid));
-  closeSync(file);
-  ownFolders.add(path);
+  for (const other of others) rmSync(join(path, other.name), { force: true });
+  ownFolders.set(path, name);
+}
+
+function refuse(path: string, claims: readonly Claim[]): void {
+  const living = claims.find(({ owner }) => isAlive(owner));
+  if (living !== undefined)
+    throw new Error(`the spool ${path} is in use by process ${living.owner.split(' ')[0]}`);
+}
+
+function writeClaim(path: string, name: string): void {
+  let file: number;
+  try {
+    file = openSync(name, 'wx', 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw new Error(`the spool ${path} is in use by a process that came at the same time`);
+  }
+  try {
+    writeSync(file, `${identityOf(process.pid) ?? process.pid}\n`);
+  } catch (error) {
+    rmSync(name, { force: true });
+    throw error;
+  } finally {
+    closeSync(file);
+  }
 }
 
 export function releaseFolder(folder: string): void {
   const path = resolve(folder);
-  rmSync(join(path, 'owner'), { force: true });
+  const name = ownFolders.get(path);
+  if (name !== undefined) rmSync(join(path, name), { force: true });
   ownFolders.delete(path);
 }
 
-function readOwner(path: string): string | undefined {
-  return readText(join(path, 'owner'))?.trim();
+/** Who made a claim; undefined if it is gone. */
+function readOwner(file: string): string | undefined {
+  for (let looks = 0; ; looks++) {
+    const text = readText(file);
+    // It may be written just now. A process that was killed in between never writes its end.
+    if (text === undefined || text.endsWith('\n') || looks === limits.claimLooksMax) return text?.trim();
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, limits.claimLookMs);
+  }
 }
 
 function isAlive(owner: string): boolean {
   const pid = Number(owner.split(' ')[0]);
-  if (!Number.isSafeInteger(pid) || pid < 1 || pid === process.pid) return false;
+  if (!Number.isSafeInteger(pid) || pid < 1) return false;
   const now = identityOf(pid);
-  // Without /proc, as on macOS, an id that is in use counts as the owner.
-  return now === undefined ? answersSignals(pid) : now === owner;
+  if (now !== undefined) return now === owner;
+  // Without /proc, as on macOS, an id that is in use counts as the owner; it may be ours after a restart.
+  return pid !== process.pid && answersSignals(pid);
 }
 
 function answersSignals(pid: number): boolean {
@@ -62,13 +119,15 @@ function answersSignals(pid: number): boolean {
   }
 }
 
-/** The id of a process, its start in ticks since the boot, and the boot; undefined if there is none, or no /proc. */
+/** The id of a process, its start in ticks since the boot, and the boot; undefined if it does not run, or without /proc. */
 function identityOf(pid: number): string | undefined {
   const stat = readText(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
-  // After the name, which may hold blanks and brackets, the start is the 20th field.
-  const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-  return `${pid} ${started} ${readText('/proc/sys/kernel/random/boot_id')?.trim()}`;
+  // After the name, which may hold blanks and brackets, come the state, and the start as the 20th field.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  // It was killed, and its parent has not asked how it ended. A container's first process may never ask.
+  if (/^[ZX]$/.test(fields[0] ?? '')) return undefined;
+  return `${pid} ${fields[19]} ${readText('/proc/sys/kernel/random/boot_id')?.trim()}`;
 }
 
 function readText(path: string): string | undefined {
@@ -79,7 +138,7 @@ function readText(path: string): string | undefined {
   }
 }
 
-const nameForm = /^(\d{12})\.records$/;
+const nameForm = /^(\d{12})\.(records|settled)$/;
 
 export function recordsName(number: number): string {
   return `${String(number).padStart(12, '0')}.records`;
@@ -89,21 +148,27 @@ export function marksName(number: number): string {
   return `${String(number).padStart(12, '0')}.settled`;
 }
 
-/** The files of records that an earlier process left, the oldest first. */
+/**
+ * The files of records that an earlier process left, the oldest first. Marks without their records are removed: the process
+ * was killed while it removed both, and their number may be given again.
+ */
 export function listSpoolFiles(folder: string): { readonly number: number; readonly bytes: number }[] {
-  return readdirSync(folder)
-    .map((name) => nameForm.exec(name)?.[1])
-    .filter((digits) => digits !== undefined)
-    .map((digits) => ({
-      number: Number(digits),
-      bytes: statSync(join(folder, recordsName(Number(digits)))).size,
-    }))
-    .sort((a, b) => a.number - b.number);
+  const numbers: Readonly<Record<string, Set<number>>> = { records: new Set(), settled: new Set() };
+  for (const name of readdirSync(folder)) {
+    const [, digits, kind = ''] = nameForm.exec(name) ?? [];
+    if (digits !== undefined) numbers[kind]?.add(Number(digits));
+  }
+  const { records = new Set<number>(), settled = new Set<number>() } = numbers;
+  for (const number of settled)
+    if (!records.has(number)) rmSync(join(folder, marksName(number)), { force: true });
+  return [...records]
+    .sort((a, b) => a - b)
+    .map((number) => ({ number, bytes: statSync(join(folder, recordsName(number))).size }));
 }
 
 /** Settled lines as a text: `first count.` for each run. The dot shows that it was written to its end. */
 export function marksText(lines: readonly number[]): string {
-  const sorted = lines.toSorted((a, b) => a - b);
+  const sorted = [...lines].sort((a, b) => a - b);
   let text = '';
   for (let at = 0; at < sorted.length; ) {
     const first = sorted[at] as number;

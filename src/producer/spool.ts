@@ -3,27 +3,28 @@
 // not fit into memory is in the files only, and so is everything after it until all of it was loaded: records reach the
 // lanes in the order of the calls. What an earlier process left comes first.
 
-import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import type { FileHandle } from 'node:fs/promises';
 import { producerLimits as limits } from './limits.js';
-import { lineOf, type QueuedRecord, recordOfLine } from './records.js';
+import { isOfNewerVersion, lineOf, type QueuedRecord, recordOfLine } from './records.js';
 import type { Reporter } from './reports.js';
 import {
-  claimFolder,
-  listSpoolFiles,
-  marksName,
-  marksText,
-  readMarks,
-  recordsName,
-  releaseFolder,
-} from './spool-folder.js';
+  create,
+  cut,
+  erase,
+  type SpoolFile as File,
+  mark,
+  openFolder,
+  readRecords,
+  shut,
+} from './spool-file.js';
+import { readMarks, releaseFolder } from './spool-folder.js';
 
 export type SpoolOptions = {
   readonly folder: string;
   /** Whether each write is synced. */
   readonly sync: boolean;
   readonly reporter: Reporter;
-  /** Called when a file is gone. */
+  /** Called when records were written, and when a file is gone. */
   readonly onSpace: () => void;
 };
 
@@ -40,9 +41,12 @@ export type Spool = {
   readonly bytes: number;
   /** Of records that wait to be written. */
   readonly unwrittenBytes: number;
-  /** Writes what is not written yet; settles with whether all records were settled. */
-  close(): Promise<boolean>;
+  /** Writes what is not written yet, if the disk takes it. */
+  close(): Promise<Left>;
 };
+
+/** `isEmpty`: nothing is left in the files. `lost`: records that are neither settled nor in a file. */
+export type Left = { readonly isEmpty: boolean; readonly lost: number };
 
 type Entry = { readonly record: QueuedRecord; isLoaded: boolean };
 
@@ -51,31 +55,12 @@ type Write = { readonly entries: Entry[]; readonly written: Promise<void>; reado
 
 type Place = { readonly file: number; readonly line: number };
 
-type File = {
-  readonly number: number;
-  bytes: number;
-  /** How many it has, and how many of them are settled. */
-  lines: number;
-  settled: number;
-  /** The lines from this one on were not loaded. */
-  loadFrom: number | undefined;
-  /** An earlier process wrote it. */
-  readonly isForeign: boolean;
-  records: FileHandle | undefined;
-  marks: FileHandle | undefined;
-};
-
 /** Throws when the folder cannot be used, or belongs to a process that lives. */
 export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): Spool {
-  claimFolder(folder);
   /** The oldest first. */
-  const files = new Map<number, File>();
+  const files = openFolder(folder);
   let bytes = 0;
-  for (const found of listSpoolFiles(folder)) {
-    const file = newFile(found.number, true);
-    files.set(found.number, { ...file, bytes: found.bytes, lines: Number.POSITIVE_INFINITY, loadFrom: 0 });
-    bytes += found.bytes;
-  }
+  for (const file of files.values()) bytes += file.bytes;
   let nextNumber = Math.max(0, ...files.keys()) + 1;
   let isBehind = files.size > 0;
   /** The file that grows. */
@@ -87,6 +72,11 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   let unwrittenBytes = 0;
   let isWorking = false;
   let isClosing = false;
+  /** The last attempt to write failed, and the next one has not begun. */
+  let isFailing = false;
+  let isInTrouble = false;
+  /** Settles when the attempt to write has ended, in whatever way. */
+  let attempt: Promise<unknown> = Promise.resolve();
 
   function begin(): void {
     if (isWorking) return;
@@ -97,22 +87,35 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
 
   /** One thing after another, so that marks are in the files in the order in which records were settled. */
   async function work(): Promise<void> {
-    try {
-      while (underWay !== undefined || next.entries.length > 0 || marks.length > 0) {
-        await writeRecords();
-        await writeMarks();
-      }
-      isWorking = false;
-    } catch (error) {
-      const { code = 'spool', message } = error as NodeJS.ErrnoException;
-      reporter.tell('problem', { code, message: `the spool cannot be written: ${message}` });
-      if (isClosing) {
-        isWorking = false;
-        // Nobody waits for a disk that fails.
-        underWay?.settle();
-        next.settle();
-      } else setTimeout(() => void work(), limits.spoolRetryMs);
+    const faults: NodeJS.ErrnoException[] = [];
+    isFailing = false;
+    while (faults.length === 0 && hasWork()) {
+      attempt = writeRecords().catch((error: NodeJS.ErrnoException) => {
+        isFailing = true;
+        faults.push(error);
+      });
+      await attempt;
+      // Also if that failed: what is settled makes room.
+      await tidy().catch((error: NodeJS.ErrnoException) => faults.push(error));
     }
+    const [fault] = faults;
+    if (fault === undefined) isInTrouble = false;
+    else {
+      if (!isInTrouble) tell(fault.code, `the spool cannot be written: ${fault.message}`);
+      isInTrouble = true;
+      if (!isClosing) return void setTimeout(() => void work(), limits.spoolRetryMs);
+    }
+    isWorking = false;
+  }
+
+  function tell(code: string | undefined, message: string): void {
+    reporter.tell('problem', { code: code ?? 'spool', message });
+  }
+
+  function hasWork(): boolean {
+    if (underWay !== undefined || next.entries.length > 0 || marks.length > 0) return true;
+    for (const file of files.values()) if (isDone(file)) return true;
+    return false;
   }
 
   async function writeRecords(): Promise<void> {
@@ -126,20 +129,18 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     for (const { record } of underWay.entries) unwrittenBytes -= record.bytes;
     underWay.settle();
     underWay = undefined;
+    onSpace();
   }
 
   async function append(entries: readonly Entry[]): Promise<void> {
     const file = await growingFile();
     const handle = file.records as FileHandle;
     const data = Buffer.from(entries.map(({ record }) => lineOf(record)).join(''));
-    try {
-      await handle.appendFile(data);
-      if (sync) await handle.datasync();
-    } catch (error) {
-      // Half of it may be there. It will be written again.
-      await handle.truncate(file.bytes);
-      throw error;
-    }
+    await cut(file);
+    file.isTorn = true;
+    await handle.appendFile(data);
+    if (sync) await handle.datasync();
+    file.isTorn = false;
     for (const { record, isLoaded } of entries) {
       const line = file.lines++;
       if (!isLoaded) {
@@ -147,17 +148,18 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
         continue;
       }
       record.place = { file: file.number, line };
-      if (record.isSettled) marks.push(record.place);
+      if (record.isSettled) settle(record.place);
     }
     file.bytes += data.length;
     bytes += data.length;
   }
 
   async function growingFile(): Promise<File> {
-    if (current !== undefined && current.bytes >= limits.spoolFileBytes) await finish();
+    // On a full disk a file that nobody needs makes room.
+    const isOver = current?.isTorn === true && current.settled >= current.lines;
+    if (current !== undefined && (isOver || current.bytes >= limits.spoolFileBytes)) await finish();
     if (current === undefined) {
-      const file = newFile(nextNumber++, false);
-      file.records = await open(join(folder, recordsName(file.number)), 'ax', 0o600);
+      const file = await create(folder, nextNumber++);
       files.set(file.number, file);
       current = file;
     }
@@ -168,83 +170,97 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   async function finish(): Promise<void> {
     const file = current;
     current = undefined;
-    await file?.records?.close();
-    if (file !== undefined) await removeIfSettled(file);
+    if (file === undefined) return;
+    await shut(file);
+    await tidy();
   }
 
-  async function writeMarks(): Promise<void> {
-    const taken = marks;
+  function settle(place: Place): void {
+    const file = files.get(place.file);
+    if (file === undefined) return;
+    file.settled++;
+    marks.push(place);
+    begin();
+  }
+
+  function isDone(file: File): boolean {
+    return file !== current && file.loadFrom === undefined && file.settled >= file.lines;
+  }
+
+  /** Marks what is settled, and removes files all of whose lines are. */
+  async function tidy(): Promise<void> {
+    const taken = new Map<number, number[]>();
+    for (const { file, line } of marks) {
+      const lines = taken.get(file) ?? [];
+      if (lines.push(line) === 1) taken.set(file, lines);
+    }
     marks = [];
-    const byFile = new Map<number, number[]>();
-    for (const { file, line } of taken) byFile.set(file, [...(byFile.get(file) ?? []), line]);
     // A user's records are in ascending files: whoever reads the marks of half of them sees the earlier ones settled.
-    for (const [number, lines] of [...byFile].sort(([a], [b]) => a - b)) {
-      const file = files.get(number) as File;
+    for (const file of [...files.values()]) {
+      const lines = taken.get(file.number) ?? [];
       try {
-        file.marks ??= await open(join(folder, marksName(number)), 'a', 0o600);
-        await file.marks.appendFile(marksText(lines));
+        if (isDone(file)) await remove(file);
+        else if (lines.length > 0) await mark(folder, file, lines);
+        taken.delete(file.number);
       } catch (error) {
-        marks = [...taken.filter((place) => place.file >= number), ...marks];
+        for (const [number, left] of taken) marks.push(...left.map((line) => ({ file: number, line })));
         throw error;
       }
-      file.settled += lines.length;
-      await removeIfSettled(file);
     }
   }
 
-  async function removeIfSettled(file: File): Promise<void> {
-    if (file === current || file.settled < file.lines) return;
+  async function remove(file: File): Promise<void> {
+    await erase(folder, file);
     files.delete(file.number);
-    await file.marks?.close();
-    await rm(join(folder, recordsName(file.number)), { force: true });
-    await rm(join(folder, marksName(file.number)), { force: true });
     bytes -= file.bytes;
     onSpace();
   }
 
   async function load(hand: (record: QueuedRecord) => void): Promise<void> {
     const file = [...files.values()].find(({ loadFrom }) => loadFrom !== undefined);
-    if (underWay !== undefined && (file === undefined || file === current)) return underWay.written;
-    if (file === undefined) {
-      // What is left was not written yet, and is at hand.
-      for (const entry of next.entries) {
-        if (!entry.isLoaded) hand(entry.record);
-        entry.isLoaded = true;
-      }
-      isBehind = false;
-      return;
+    if (file !== undefined && file !== current) return loadFile(file, hand);
+    if (underWay !== undefined && !isFailing) return void (await attempt);
+    if (file !== undefined) {
+      current = undefined;
+      return loadFile(file, hand);
     }
-    if (file === current) current = undefined;
-    await loadFile(file, hand);
+    // What is left is not in a file, and is at hand. A disk that fails holds up nothing that is in memory.
+    for (const entry of [...(underWay?.entries ?? []), ...next.entries]) {
+      if (!entry.isLoaded) hand(entry.record);
+      entry.isLoaded = true;
+    }
+    isBehind = false;
   }
 
   async function loadFile(file: File, hand: (record: QueuedRecord) => void): Promise<void> {
     const { number } = file;
     const from = file.loadFrom as number;
-    const text = await readFile(join(folder, recordsName(number)), 'utf8');
+    const content = await readRecords(folder, file);
+    if (content === undefined)
+      tell(undefined, `file ${number} is gone, and the records that were only there`);
     const settled = file.isForeign ? await readMarks(folder, number) : new Set<number>();
+    await shut(file);
     // What stands behind the last end of a line was not written to its end, and nobody was told that it is kept.
-    const lines = text.split('\n').slice(0, -1);
+    const lines = (content?.toString('utf8') ?? '').split('\n').slice(0, -1);
     file.lines = lines.length;
     file.settled += settled.size;
     file.loadFrom = undefined;
-    for (const [index, line] of lines.entries()) {
-      if (index < from || settled.has(index)) continue;
-      const record = recordOfLine(line);
-      if (record === undefined) {
-        reporter.tell('problem', {
-          code: 'spool',
-          message: `line ${index + 1} of file ${number} is damaged`,
-        });
-        marks.push({ file: number, line: index });
-        continue;
+    let newer = 0;
+    for (const [line, text] of lines.entries()) {
+      if (line < from || settled.has(line)) continue;
+      const record = recordOfLine(text);
+      const place = { file: number, line };
+      if (record !== undefined) {
+        record.place = place;
+        hand(record);
+      } else if (isOfNewerVersion(text)) newer++;
+      else {
+        tell(undefined, `line ${line + 1} of file ${number} is damaged`);
+        settle(place);
       }
-      record.place = { file: number, line: index };
-      hand(record);
     }
-    await file.records?.close();
-    await removeIfSettled(file);
-    if (marks.length > 0) begin();
+    if (newer > 0) tell(undefined, `${newer} lines of file ${number} are of a newer version, and stay there`);
+    begin();
   }
 
   return {
@@ -257,9 +273,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     },
     forget(record) {
       record.isSettled = true;
-      if (record.place === undefined) return;
-      marks.push(record.place);
-      begin();
+      if (record.place !== undefined) settle(record.place);
     },
     get isBehind() {
       return isBehind;
@@ -274,25 +288,16 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     async close() {
       isClosing = true;
       begin();
-      while (isWorking) await new Promise((settle) => setTimeout(settle, 1));
-      await finish();
+      while (isWorking) await new Promise((settled) => setTimeout(settled, 1));
+      await finish().catch((error: NodeJS.ErrnoException) => tell(error.code, error.message));
       for (const file of files.values()) await file.marks?.close();
       releaseFolder(folder);
-      return files.size === 0;
+      const unwritten = [...(underWay?.entries ?? []), ...next.entries];
+      // Nobody waits for a disk that fails.
+      underWay?.settle();
+      next.settle();
+      return { isEmpty: files.size === 0, lost: unwritten.filter(({ record }) => !record.isSettled).length };
     },
-  };
-}
-
-function newFile(number: number, isForeign: boolean): File {
-  return {
-    number,
-    bytes: 0,
-    lines: 0,
-    settled: 0,
-    loadFrom: undefined,
-    isForeign,
-    records: undefined,
-    marks: undefined,
   };
 }
 

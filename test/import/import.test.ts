@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { createEnvironment, createEnvironments, unlimited } from '../../harness/accounts.js';
@@ -21,6 +22,7 @@ import { type Input, openInputs } from '../../src/import/inputs.js';
 import { ImportError, readOptions } from '../../src/import/options.js';
 import { type Row, readRows } from '../../src/import/rows.js';
 import { utc } from '../../src/import/zones.js';
+import { startAnsweringServer } from '../support/answering-server.js';
 
 let sluice: SluiceHandle;
 let folder: string;
@@ -204,6 +206,25 @@ describe('a file', () => {
     assert.deepEqual([all[3]?.value?.big, all[4]?.value?.part], [9_007_199_254_740_003, null]);
     for (const place of [1, 699, 700, 701, 1_234, 2_499, 2_500])
       assert.deepEqual(await readAfter(place), all.slice(place), `after ${place}`);
+  });
+
+  test('may have columns with the names of what every object has', async () => {
+    const sql = `SELECT 'LAX' AS origin, 'p' AS \`__proto__\`, 'c' AS \`constructor\`, 7 AS \`toString\``;
+    put('names.parquet', await written(sql, 'Parquet'));
+    put('names.csv', await written(sql, 'CSVWithNames'));
+    put('names.ndjson', await written(sql, 'JSONEachRow'));
+    for (const name of ['names.parquet', 'names.csv', 'names.ndjson']) {
+      const { out, words } = await into('1', name, '--event', 'E', '--identity', 'origin', '--dry-run');
+      const { properties } = JSON.parse(out) as { properties: object };
+      assert.deepEqual(
+        Object.entries(properties).map(([key, value]) => `${key} ${value}`),
+        ['__proto__ p', 'constructor c', 'toString 7'],
+        words,
+      );
+    }
+    const renamed = ['--properties', '__proto__=a,constructor=__proto__', '--dry-run'];
+    const { out } = await into('1', 'names.parquet', '--event', 'E', '--identity', 'origin', ...renamed);
+    assert.match(out, /"properties":\{"a":"p","__proto__":"c"\}/);
   });
 
   test('that is imported again under another name, or through stdin, is stored once', async () => {
@@ -464,6 +485,32 @@ describe('rows that are refused', () => {
     assert.deepEqual(await stored(appId), []);
   });
 
+  test('include those whose time in a Parquet file is no date', async () => {
+    // A number of microseconds that ClickHouse would not write takes the place of the second.
+    const sql = `SELECT number AS id, 'LAX' AS origin, toDateTime64(1234567890 + number, 6, 'UTC') AS date FROM numbers(3)
+      SETTINGS output_format_parquet_compression_method = 'none'`;
+    const bytes = Buffer.from(await written(sql, 'Parquet'));
+    const second = Buffer.alloc(8);
+    second.writeBigInt64LE(1_234_567_891_000_000n);
+    const far = Buffer.from('ffffffffffffff7f', 'hex');
+    for (let at = bytes.indexOf(second); at >= 0; at = bytes.indexOf(second)) far.copy(bytes, at);
+    // And the times name no zone any more: of TIMESTAMP(isAdjustedToUTC, MICROS) the first is false.
+    const type = bytes.indexOf(Buffer.from('8c111c2c', 'hex'));
+    assert.ok(type > 0);
+    bytes[type + 1] = 0x12;
+    put('no-date.parquet', bytes);
+    for (const zone of ['UTC', 'Europe/Berlin']) {
+      const args = ['--event', 'x', '--identity', 'origin', '--timestamp', 'date', '--time-zone', zone];
+      const { code, words } = await into('1', 'no-date.parquet', ...args, '--dry-run');
+      assert.equal(code, 1);
+      assert.match(
+        words,
+        /1 × The row has a time in the column date that is no date\. \(no-date\.parquet:2\)/,
+      );
+      assert.match(words, /3 rows read, 1 would be refused/);
+    }
+  });
+
   test('never include those of a batch that is too large for a request: it is sent in parts', async () => {
     const appId = newAppId();
     const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
@@ -471,6 +518,34 @@ describe('rows that are refused', () => {
     const { code, counts } = await into(appId, 'wide.ndjson', '--event', 'x', '--identity', 'user');
     assert.deepEqual([code, counts.stored], [0, 1_000]);
   });
+});
+
+test('rows that are large are not all on their way at once', async () => {
+  const service = await startAnsweringServer();
+  const underWay = { now: 0, most: 0 };
+  let third: () => void = () => undefined;
+  const thirdCame = new Promise<void>((settle) => {
+    third = settle;
+  });
+  service.answer = async ({ body }) => {
+    if (body.events?.length === 0) return { status: 400, body: { err: { code: 'empty' } } };
+    underWay.now += 1;
+    underWay.most = Math.max(underWay.most, underWay.now);
+    if (underWay.now === 3) third();
+    // Time in which a third could come.
+    await Promise.race([thirdCame, wait(1_000)]);
+    underWay.now -= 1;
+    return { status: 200 };
+  };
+  // 1000 rows have 9 million characters, and 16 million are on their way before the importer waits.
+  const heavyRow = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)]));
+  put('heavy.ndjson', `${JSON.stringify({ ...heavyRow, user: 'ada' })}\n`.repeat(4_000));
+  const args = ['--event', 'x', '--identity', 'user'];
+  const command = ['heavy.ndjson', ...args, '--app-id', '1', '--url', service.baseUrl];
+  const { counts, words } = await run([...command, '--state', 'heavy', '--rejects', 'heavy-r']);
+  service.close();
+  assert.deepEqual(counts, { read: 4_000, stored: 4_000, repeats: 0, refused: 0 }, words);
+  assert.equal(underWay.most, 2);
 });
 
 test('a file of rejects is never emptied by another import, nor left behind without rows', async () => {

@@ -1,55 +1,26 @@
 // How the library for servers gathers, sends, waits and gives up, with a server that answers as the test says.
 
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
-import {
-  createSluice,
-  type Dropped,
-  type Problem,
-  type Refusal,
-  type SluiceOptions,
-} from '../../src/producer/index.js';
-import { type AnsweringServer, startAnsweringServer } from '../support/answering-server.js';
+import type { Dropped, Problem, Refusal } from '../../src/producer/index.js';
+import type { AnsweringServer } from '../support/answering-server.js';
+import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
 
+let world: ProducerWorld;
 let server: AnsweringServer;
 let problems: Problem[];
 let dropped: Dropped[];
 let refused: Refusal[];
+let create: ProducerWorld['create'];
 
 beforeEach(async () => {
-  server = await startAnsweringServer();
-  problems = [];
-  dropped = [];
-  refused = [];
+  world = await startProducerWorld();
+  ({ server, problems, dropped, refused, create } = world);
 });
 afterEach(() => server.close());
 
-function create(options: Partial<SluiceOptions> = {}) {
-  return createSluice({
-    appId: '1',
-    baseUrl: server.baseUrl,
-    intervalMs: 5,
-    onProblem: (problem) => problems.push(problem),
-    onDropped: (one) => dropped.push(one),
-    onRefused: (one) => refused.push(one),
-    ...options,
-  });
-}
-
-function track(client: ReturnType<typeof create>, n: number, identity = `user-${n}`): Promise<void> {
-  return client.track({ event: 'E', identity, properties: { n } });
-}
-
-/** The numbers that came, request by request. */
-function numbers(): number[][] {
-  return server.arrived.map(({ body }) =>
-    (body.events ?? []).map(({ properties }) => (properties as { n: number }).n),
-  );
-}
+const numbers = () => world.numbers();
 
 describe('gathering', () => {
   test('a request is sent when it is full, and the rest after a wait', async () => {
@@ -302,104 +273,5 @@ describe('the end', () => {
     }
     const client = create();
     assert.throws(() => client.deleteUsers([]), /apiKey/);
-  });
-});
-
-describe('the spool', () => {
-  test('holds what does not fit into memory, in the order of the calls', async () => {
-    let release: () => void = () => undefined;
-    const released = new Promise<void>((settle) => {
-      release = settle;
-    });
-    server.answer = async () => {
-      await released;
-      return { status: 200 };
-    };
-    const client = create({
-      spoolFolder: tempDir('spool'),
-      queueRecords: 50,
-      batchRecords: 20,
-      parallelRequests: 1,
-    });
-    for (let n = 0; n < 300; n++) await track(client, n, 'u');
-    assert.ok(client.waitingRecords <= 50);
-    release();
-    // These come while memory has room again and the files hold earlier ones.
-    for (let n = 300; n < 600; n++) await track(client, n, 'u');
-    assert.equal(await client.close(), true);
-    assert.deepEqual(
-      numbers().flat(),
-      Array.from({ length: 600 }, (_, n) => n),
-    );
-  });
-
-  test('keeps what was left at a deadline, and the next client sends it before its own records', async () => {
-    const spoolFolder = tempDir('spool');
-    server.answer = () => new Promise(() => undefined);
-    const first = create({ spoolFolder });
-    for (let n = 0; n < 5; n++) await track(first, n, 'u');
-    assert.equal(await first.close(20), false);
-    server.arrived.length = 0;
-    server.answer = () => ({ status: 200 });
-    const second = create({ spoolFolder });
-    for (let n = 5; n < 10; n++) await track(second, n, 'u');
-    assert.equal(await second.close(), true);
-    assert.deepEqual(numbers().flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    assert.deepEqual(readdirSync(spoolFolder), []);
-  });
-
-  test('sends neither incomplete nor settled lines', async () => {
-    const spoolFolder = tempDir('spool');
-    const line = (n: number) =>
-      `t{"event":"E","identity":"u","properties":{"n":${n}},"idempotency_key":"k${n}"}\n`;
-    writeFileSync(
-      join(spoolFolder, '000000000001.records'),
-      [0, 1, 2, 3, 4].map(line).join('') + line(5).slice(0, 30),
-    );
-    // The last mark was not written to its end: it has no dot.
-    writeFileSync(join(spoolFolder, '000000000001.settled'), '\n0 2.\n3 1');
-    writeFileSync(join(spoolFolder, '000000000003.records'), `${line(6)}damaged\n${line(7)}`);
-    const client = create({ spoolFolder });
-    await track(client, 8, 'u');
-    assert.equal(await client.close(), true);
-    assert.deepEqual(numbers().flat(), [2, 3, 4, 6, 7, 8]);
-    assert.deepEqual(
-      problems.map(({ code }) => code),
-      ['spool'],
-    );
-  });
-
-  test('is bounded: callers that await wait for room', async () => {
-    const spoolFolder = tempDir('spool');
-    let isOpen = false;
-    server.answer = () => ({ status: isOpen ? 200 : 503 });
-    const client = create({ spoolFolder, queueRecords: 10, spoolBytes: 8 * 1024 * 1024 });
-    const text = 'x'.repeat(900_000);
-    let called = 0;
-    const calls = (async () => {
-      for (; called < 20; called++)
-        await client.track({ event: 'E', identity: 'u', properties: { n: called, text } });
-    })();
-    await until(() => problems.length > 0 && called >= 9, { deadlineMs: 10_000, what: 'it is full' });
-    assert.ok(called < 12, `${called} calls`);
-    isOpen = true;
-    await calls;
-    assert.equal(await client.close(), true);
-    assert.equal(new Set(numbers().flat()).size, 20);
-    assert.deepEqual(dropped, []);
-  });
-
-  test('belongs to one process: it is refused while its owner lives, and taken over when the owner is gone', async () => {
-    const spoolFolder = tempDir('spool');
-    const stat = readFileSync('/proc/1/stat', 'utf8');
-    const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-    writeFileSync(join(spoolFolder, 'owner'), `1 ${started} ${boot}`);
-    assert.throws(() => create({ spoolFolder }), /in use by process 1/);
-    // The same id, given again.
-    writeFileSync(join(spoolFolder, 'owner'), `1 ${Number(started) + 1} ${boot}`);
-    const client = create({ spoolFolder });
-    assert.ok(existsSync(join(spoolFolder, 'owner')));
-    await client.close();
   });
 });

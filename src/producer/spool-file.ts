@@ -1,0 +1,102 @@
+// One file of a spool: its records, a line for each, and beside it the marks of those that are settled.
+
+import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  claimFolder,
+  listSpoolFiles,
+  marksName,
+  marksText,
+  recordsName,
+  releaseFolder,
+} from './spool-folder.js';
+
+export type SpoolFile = {
+  readonly number: number;
+  bytes: number;
+  /** Half of a write that failed may stand behind these bytes. */
+  isTorn: boolean;
+  /** How many it has, and how many of them are settled, whether or not that is marked yet. */
+  lines: number;
+  settled: number;
+  /** The lines from this one on were not loaded. */
+  loadFrom: number | undefined;
+  /** An earlier process wrote it. */
+  readonly isForeign: boolean;
+  records: FileHandle | undefined;
+  marks: FileHandle | undefined;
+};
+
+/** Claims a folder; the files that an earlier process left in it. Throws when it cannot be used. */
+export function openFolder(folder: string): Map<number, SpoolFile> {
+  claimFolder(folder);
+  try {
+    return new Map(
+      listSpoolFiles(folder).map(({ number, bytes }) => [
+        number,
+        { ...newFile(number), bytes, lines: Number.POSITIVE_INFINITY, loadFrom: 0, isForeign: true },
+      ]),
+    );
+  } catch (error) {
+    releaseFolder(folder);
+    throw error;
+  }
+}
+
+function newFile(number: number): SpoolFile {
+  return {
+    number,
+    bytes: 0,
+    isTorn: false,
+    lines: 0,
+    settled: 0,
+    loadFrom: undefined,
+    isForeign: false,
+    records: undefined,
+    marks: undefined,
+  };
+}
+
+/** A file that did not exist, open for records. */
+export async function create(folder: string, number: number): Promise<SpoolFile> {
+  const records = await open(join(folder, recordsName(number)), 'ax', 0o600);
+  return { ...newFile(number), records };
+}
+
+/** Removes what an earlier write that failed has left. It will be written again. */
+export async function cut(file: SpoolFile): Promise<void> {
+  if (!file.isTorn) return;
+  await file.records?.truncate(file.bytes);
+  file.isTorn = false;
+}
+
+/** Closes its records. */
+export async function shut(file: SpoolFile): Promise<void> {
+  // Whoever loads it stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
+  await cut(file).catch(() => undefined);
+  await file.records?.close();
+  file.records = undefined;
+}
+
+/** Marks lines as settled. */
+export async function mark(folder: string, file: SpoolFile, lines: readonly number[]): Promise<void> {
+  file.marks ??= await open(join(folder, marksName(file.number)), 'a', 0o600);
+  await file.marks.appendFile(marksText(lines));
+}
+
+export async function erase(folder: string, file: SpoolFile): Promise<void> {
+  await file.marks?.close();
+  file.marks = undefined;
+  await rm(join(folder, recordsName(file.number)), { force: true });
+  await rm(join(folder, marksName(file.number)), { force: true });
+}
+
+/** Its whole lines and what may stand behind them; undefined if it is gone. Rejects if it cannot be read now. */
+export async function readRecords(folder: string, { number, bytes }: SpoolFile): Promise<Buffer | undefined> {
+  try {
+    return (await readFile(join(folder, recordsName(number)))).subarray(0, bytes);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return undefined;
+  }
+}

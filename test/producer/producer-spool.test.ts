@@ -1,0 +1,358 @@
+// The spool of the library for servers: what it keeps, in what order it is sent, and what becomes of it when the disk is full,
+// when its files are not as they were left, and when several processes want its folder.
+
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import type { Dropped, Problem, Sluice } from '../../src/producer/index.js';
+import { claimFolder, findClaims, releaseFolder, takeFolder } from '../../src/producer/spool-folder.js';
+import type { AnsweringServer } from '../support/answering-server.js';
+import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
+
+let world: ProducerWorld;
+let server: AnsweringServer;
+let problems: Problem[];
+let dropped: Dropped[];
+let create: ProducerWorld['create'];
+let spoolFolder: string;
+
+beforeEach(async () => {
+  world = await startProducerWorld();
+  ({ server, problems, dropped, create } = world);
+  spoolFolder = tempDir('spool');
+});
+afterEach(() => {
+  limitFiles('unlimited');
+  server.close();
+});
+
+const deadlineMs = 60_000;
+const numbers = () => world.numbers();
+const upTo = (count: number) => Array.from({ length: count }, (_, n) => n);
+const line = (n: number) =>
+  `t{"event":"E","identity":"u","properties":{"n":${n}},"idempotency_key":"k${n}"}\n`;
+const put = (name: string, text: string) => writeFileSync(join(spoolFolder, name), text);
+
+/** The lines of all files of records. */
+function lines(): { n: number }[] {
+  const names = readdirSync(spoolFolder).filter((name) => name.endsWith('.records'));
+  const texts = names.sort().map((name) => readFileSync(join(spoolFolder, name), 'utf8'));
+  return texts.flatMap((text) =>
+    text
+      .split('\n')
+      .slice(0, -1)
+      .map((one) => JSON.parse(one.slice(1)).properties),
+  );
+}
+
+test('a spool holds what does not fit into memory, in the order of the calls', async () => {
+  let release: () => void = () => undefined;
+  const released = new Promise<void>((settle) => {
+    release = settle;
+  });
+  server.answer = async () => {
+    await released;
+    return { status: 200 };
+  };
+  const client = create({
+    spoolFolder,
+    queueRecords: 50,
+    batchRecords: 20,
+    parallelRequests: 1,
+  });
+  for (let n = 0; n < 300; n++) await track(client, n, 'u');
+  assert.ok(client.waitingRecords <= 50);
+  release();
+  // These come while memory has room again and the files hold earlier ones.
+  for (let n = 300; n < 600; n++) await track(client, n, 'u');
+  assert.equal(await client.close(), true);
+  assert.deepEqual(numbers().flat(), upTo(600));
+});
+
+test('a spool keeps what was left at a deadline, and the next client sends it before its own records', async () => {
+  server.answer = () => new Promise(() => undefined);
+  const first = create({ spoolFolder });
+  for (let n = 0; n < 5; n++) await track(first, n, 'u');
+  assert.equal(await first.close(20), false);
+  server.arrived.length = 0;
+  server.answer = () => ({ status: 200 });
+  const second = create({ spoolFolder });
+  for (let n = 5; n < 10; n++) await track(second, n, 'u');
+  assert.equal(await second.close(), true);
+  assert.deepEqual(numbers().flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  assert.deepEqual(readdirSync(spoolFolder), []);
+});
+
+test('a spool sends neither incomplete nor settled lines', async () => {
+  put('000000000001.records', [0, 1, 2, 3, 4].map(line).join('') + line(5).slice(0, 30));
+  // The last mark was not written to its end: it has no dot.
+  put('000000000001.settled', '\n0 2.\n3 1');
+  put('000000000003.records', `${line(6)}damaged\n${line(7)}`);
+  const client = create({ spoolFolder });
+  await track(client, 8, 'u');
+  assert.equal(await client.close(), true);
+  assert.deepEqual(numbers().flat(), [2, 3, 4, 6, 7, 8]);
+  assert.deepEqual(
+    problems.map(({ code }) => code),
+    ['spool'],
+  );
+});
+
+test('a spool is bounded: callers that await wait for room', async () => {
+  let isOpen = false;
+  server.answer = () => ({ status: isOpen ? 200 : 503 });
+  const client = create({ spoolFolder, queueRecords: 10, spoolBytes: 8 * 1024 * 1024 });
+  const text = 'x'.repeat(900_000);
+  let called = 0;
+  const calls = (async () => {
+    for (; called < 20; called++)
+      await client.track({ event: 'E', identity: 'u', properties: { n: called, text } });
+  })();
+  await until(() => problems.length > 0 && called >= 9, { deadlineMs: 10_000, what: 'it is full' });
+  assert.ok(called < 12, `${called} calls`);
+  isOpen = true;
+  await calls;
+  assert.equal(await client.close(), true);
+  assert.equal(new Set(numbers().flat()).size, 20);
+  assert.deepEqual(dropped, []);
+});
+
+test('a spool lets callers go on when it has written their records, although the service is away', async () => {
+  server.answer = () => ({ status: 503 });
+  const client = create({ spoolFolder });
+  // More than may wait to be written.
+  const calls = upTo(70).map((n) => track(client, n, 'u', 'x'.repeat(1_000_000)));
+  await calls.at(-1);
+  assert.equal(await client.close(0), false);
+  assert.deepEqual(dropped, []);
+});
+
+describe('a disk that takes no more', () => {
+  for (const cutFails of [false, true]) {
+    const how = cutFails ? ', also if that cannot be cut off at first' : '';
+    test(`doubles and breaks nothing: what it took of a write is written again${how}`, async () => {
+      server.answer = () => ({ status: 503 });
+      const client = create({ spoolFolder, queueRecords: 5 });
+      await Promise.all(upTo(10).map((n) => trackLarge(client, n)));
+      const cut = cutFails ? await failToCut() : undefined;
+      limitFiles(diskBytes);
+      const calls = upTo(90).map((n) => trackLarge(client, n + 10));
+      await until(() => problems.some(({ code }) => code === 'EFBIG'), {
+        deadlineMs,
+        what: 'the disk is full',
+      });
+      limitFiles('unlimited');
+      await cut?.untilTried();
+      cut?.end();
+      await Promise.all(calls);
+      assert.equal(await client.close(0), false);
+      assert.deepEqual(
+        lines().map(({ n }) => n),
+        upTo(100),
+      );
+      server.answer = () => ({ status: 200 });
+      server.arrived.length = 0;
+      const next = create({ spoolFolder });
+      await next.flush();
+      assert.equal(await next.close(), true);
+      assert.deepEqual(numbers().flat(), upTo(100));
+      assert.deepEqual(dropped, []);
+    });
+  }
+
+  test('holds up nothing that the service takes, and settled files make room', async () => {
+    limitFiles(diskBytes);
+    const client = create({ spoolFolder, queueRecords: 20, batchRecords: 10 });
+    await Promise.all(upTo(100).map((n) => trackLarge(client, n)));
+    for (let n = 100; n < 160; n += 20) {
+      await Promise.all(upTo(20).map((more) => trackLarge(client, n + more)));
+    }
+    await client.flush();
+    assert.deepEqual(numbers().flat(), upTo(160));
+    // The last file is nearly full of settled records.
+    server.answer = () => ({ status: 503 });
+    await Promise.all(upTo(20).map((more) => trackLarge(client, 160 + more)));
+    await client.close(0);
+    assert.deepEqual(
+      lines().flatMap(({ n }) => (n < 160 ? [] : [n - 160])),
+      upTo(20),
+    );
+    assert.deepEqual([problems.map(({ code }) => code)[0], dropped], ['EFBIG', []]);
+  });
+
+  test('loses what nobody has when the library is closed, and says how much', async () => {
+    server.answer = () => ({ status: 503 });
+    const client = create({ spoolFolder });
+    limitFiles(diskBytes);
+    const calls = upTo(5).map((n) => track(client, n, 'u', 'x'.repeat(900_000)));
+    await until(() => problems.some(({ code }) => code === 'EFBIG'), {
+      deadlineMs,
+      what: 'the disk is full',
+    });
+    assert.equal(await client.close(0), false);
+    await Promise.all(calls);
+    assert.deepEqual(dropped, [{ count: 5, reason: 'deadline' }]);
+  });
+});
+
+describe('files that are not as they were left', () => {
+  test('hold up what comes after them while they cannot be read, and are reported when they are gone', async () => {
+    mkdirSync(join(spoolFolder, '000000000001.records'));
+    put('000000000002.records', line(0) + line(1));
+    const client = create({ spoolFolder });
+    const told = (words: RegExp) => problems.filter(({ message }) => words.test(message)).length;
+    await until(() => told(/cannot be read: EISDIR/) > 0, { deadlineMs, what: 'it cannot be read' });
+    await track(client, 2, 'u');
+    assert.deepEqual(numbers(), []);
+    rmdirSync(join(spoolFolder, '000000000001.records'));
+    await client.flush();
+    assert.equal(await client.close(), true);
+    assert.deepEqual(numbers().flat(), [0, 1, 2]);
+    assert.deepEqual([told(/cannot be read/), told(/file 1 is gone/)], [1, 1]);
+    assert.deepEqual(readdirSync(spoolFolder), []);
+  });
+
+  test('keep the lines of a newer version', async () => {
+    put('000000000001.records', `${line(0)}x{"identity":"u"}\n${line(1)}`);
+    for (const [n, came] of [
+      [2, [0, 1, 2]],
+      [3, [3]],
+    ] as const) {
+      const client = create({ spoolFolder });
+      await track(client, n, 'u');
+      await client.flush();
+      assert.equal(await client.close(), false, 'something is left');
+      assert.deepEqual(numbers().flat(), came);
+      assert.match(
+        problems.at(-1)?.message ?? '',
+        /1 lines of file 1 are of a newer version, and stay there/,
+      );
+      server.arrived.length = 0;
+    }
+    assert.deepEqual(readdirSync(spoolFolder), ['000000000001.records', '000000000001.settled']);
+  });
+
+  test('are not settled by marks that were left of others with their number', async () => {
+    put('000000000001.settled', '\n0 9.');
+    server.answer = () => ({ status: 503 });
+    const first = create({ spoolFolder });
+    for (let n = 0; n < 3; n++) await track(first, n, 'u');
+    await first.close(0);
+    server.answer = () => ({ status: 200 });
+    server.arrived.length = 0;
+    const second = create({ spoolFolder });
+    await second.flush();
+    await second.close();
+    assert.deepEqual(numbers().flat(), [0, 1, 2]);
+  });
+});
+
+describe('the folder of a spool', () => {
+  afterEach(() => releaseFolder(spoolFolder));
+
+  /** As a process would claim it. */
+  function owner(pid: number, startedLater = 0): string {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const started = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]) + startedLater;
+    return `${pid} ${started} ${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8')}`;
+  }
+
+  test('is refused while its owner lives, and taken over when the owner is gone', async () => {
+    put('owner.3', owner(1));
+    assert.throws(() => create({ spoolFolder }), /in use by process 1/);
+    // The same id, given again.
+    put('owner.3', owner(1, 1));
+    const client = create({ spoolFolder });
+    assert.deepEqual(readdirSync(spoolFolder), ['owner.4']);
+    await client.close();
+    assert.deepEqual(readdirSync(spoolFolder), []);
+  });
+
+  test('has one owner when two processes find that the last one is gone', () => {
+    put('owner.4', owner(1, 1));
+    const found = findClaims(spoolFolder);
+    takeFolder(spoolFolder, found);
+    assert.throws(() => takeFolder(spoolFolder, found), /in use by a process that came at the same time/);
+    assert.deepEqual(readdirSync(spoolFolder), ['owner.5']);
+  });
+
+  test('is not taken by a process that looked before another one came', () => {
+    const found = findClaims(spoolFolder);
+    put('owner.2', owner(1));
+    assert.throws(() => takeFolder(spoolFolder, found), /in use by process 1/);
+    assert.deepEqual(readdirSync(spoolFolder), ['owner.2']);
+  });
+
+  test('is refused to another copy of the library in the same process', async () => {
+    claimFolder(spoolFolder);
+    const copy = new URL('../../src/producer/spool-folder.js?copy', import.meta.url).href;
+    const { claimFolder: claimByCopy } = (await import(copy)) as { claimFolder: typeof claimFolder };
+    assert.throws(() => claimByCopy(spoolFolder), /in use by process/);
+  });
+
+  test('is free when its owner was killed, whether or not anybody asked how it ended', async () => {
+    // A shell that becomes another program never asks.
+    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [printed] = await once(parent.stdout, 'data');
+    const pid = Number(String(printed));
+    await until(() => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')), {
+      deadlineMs,
+      what: 'it has ended',
+    });
+    put('owner.1', owner(pid));
+    claimFolder(spoolFolder);
+    parent.kill();
+    await once(parent, 'exit');
+  });
+
+  test('is free when its owner was killed while it claimed it', () => {
+    put('owner.1', owner(1).slice(0, 5));
+    claimFolder(spoolFolder);
+    assert.deepEqual(readdirSync(spoolFolder), ['owner.2']);
+  });
+});
+
+/** 32 of them fill the disk. */
+function trackLarge(client: Sluice, n: number): Promise<void> {
+  return track(client, n, 'u', 'x'.repeat(32_000));
+}
+
+/** Far more than the test's own report takes. */
+const diskBytes = 1024 * 1024;
+
+/** Files of this process take no more bytes than that; a full disk would need a disk of its own. */
+function limitFiles(bytes: number | 'unlimited'): void {
+  const { status } = spawnSync('prlimit', ['--pid', String(process.pid), `--fsize=${bytes}:`]);
+  assert.equal(status, 0, 'prlimit');
+}
+
+/** Lets the cutting of files fail, as it would on a disk that is broken. */
+async function failToCut(): Promise<{ untilTried(): Promise<void>; end(): void }> {
+  const handle = await open(join(spoolFolder, 'any'), 'w');
+  await handle.close();
+  rmSync(join(spoolFolder, 'any'));
+  const methods = Object.getPrototypeOf(handle) as { truncate: () => Promise<void> };
+  const { truncate } = methods;
+  let tries = 0;
+  methods.truncate = () => {
+    tries++;
+    return Promise.reject(Object.assign(new Error('of the test'), { code: 'EIO' }));
+  };
+  return {
+    untilTried: async () => {
+      const before = tries;
+      await until(() => tries > before, { deadlineMs, what: 'it was tried again' });
+    },
+    end: () => {
+      methods.truncate = truncate;
+    },
+  };
+}

@@ -1,0 +1,52 @@
+// The library for servers with a server that answers as the test says, and what the library reports.
+
+import {
+  createSluice,
+  type Dropped,
+  type Problem,
+  type Refusal,
+  type Sluice,
+  type SluiceOptions,
+} from '../../src/producer/index.js';
+import { type AnsweringServer, startAnsweringServer } from './answering-server.js';
+
+export type ProducerWorld = {
+  readonly server: AnsweringServer;
+  readonly problems: Problem[];
+  readonly dropped: Dropped[];
+  readonly refused: Refusal[];
+  readonly create: (options?: Partial<SluiceOptions>) => Sluice;
+  /** The numbers that came, request by request. */
+  readonly numbers: () => number[][];
+};
+
+export async function startProducerWorld(): Promise<ProducerWorld> {
+  const server = await startAnsweringServer();
+  const problems: Problem[] = [];
+  const dropped: Dropped[] = [];
+  const refused: Refusal[] = [];
+  return {
+    server,
+    problems,
+    dropped,
+    refused,
+    create: (options = {}) =>
+      createSluice({
+        appId: '1',
+        baseUrl: server.baseUrl,
+        intervalMs: 5,
+        onProblem: (problem) => problems.push(problem),
+        onDropped: (one) => dropped.push(one),
+        onRefused: (one) => refused.push(one),
+        ...options,
+      }),
+    numbers: () =>
+      server.arrived.map(({ body }) =>
+        (body.events ?? []).map(({ properties }) => (properties as { n: number }).n),
+      ),
+  };
+}
+
+export function track(client: Sluice, n: number, identity = `user-${n}`, text = ''): Promise<void> {
+  return client.track({ event: 'E', identity, properties: { n, text } });
+}
