@@ -60,10 +60,12 @@ import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
 import { observeServers } from './redis/observe-servers.js';
+import { announceProcess } from './redis/processes.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
 import { stopRequested } from './stop.js';
 import type { SuppressOptions } from './suppression/submit.js';
 import { followSuppressions } from './suppression/suppressions.js';
+import { keepMinuteCounts } from './traffic/minute-counts.js';
 import { createChannel } from './visualizer/channel.js';
 import { observePairings } from './visualizer/observe.js';
 import { createBatchPublisher } from './visualizer/show.js';
@@ -85,6 +87,7 @@ const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
 const counts = keepCountsIn(redis, log);
 const rejected = keepRejectedIn(redis, log);
+const traffic = keepMinuteCounts({ clickhouse, log });
 
 const channel = createChannel({
   redis,
@@ -200,7 +203,7 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, counts, rejected };
+  const options = { environments, ingestion, counts, rejected, traffic };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
     host: config.adminHost,
@@ -313,6 +316,7 @@ try {
   process.exit(1);
 }
 const stopSharing = shareMetrics(redis, processName, log);
+const stopAnnouncing = announceProcess(redis, 'api', log);
 log.info({ port: config.port, adminPort: config.adminPort }, 'listening');
 
 await stopRequested();
@@ -325,7 +329,9 @@ await Promise.all(servers.map((server) => server.close()));
 await startedIngestion?.close();
 await counts.close();
 await rejected.close();
+await traffic.close();
 await stopSharing();
+await stopAnnouncing();
 environments.close();
 channel.close();
 shardStates.close();

@@ -47,6 +47,7 @@ import type { AdminContext } from './context.js';
 import { listExportsOf, requestExport } from './exports.js';
 import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
+import { readDeploymentParts, readOverview, readTrafficOf } from './overview.js';
 import { changeSuppression, showSimilarUsers, showUser, showUserEvents } from './users.js';
 
 export type AdminCommands = ReturnType<typeof createAdminCommands>;
@@ -57,6 +58,8 @@ type Named = { readonly name?: string | undefined };
 /** A certificate, and the public key to check it with; without one that of the deployment. */
 type CertificateCheck = { readonly text: string; readonly keyText?: string | undefined };
 type OfDeletion = { readonly requestId: string };
+/** `hour` or `week`, of one environment or all. */
+type Chart = { readonly appId?: string | undefined; readonly span?: string | undefined };
 /** A user of an environment, by one of identity, user_id and anonymous_id. */
 type OfUser = OfEnvironment & { readonly user: unknown };
 type EventsPage = { readonly event?: string | undefined; readonly cursor?: string | undefined };
@@ -183,6 +186,10 @@ function commandsOf(context: AdminContext) {
     submitExport: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
       requestExport(context, accountId, users),
     listExports: ({ accountId }: OfAccount) => listExportsOf(context, accountId),
+
+    showOverview: ({ accountId }: OfAccount) => readOverview(context, accountId),
+    showTraffic: ({ accountId, ...chart }: OfAccount & Chart) => readTrafficOf(context, accountId, chart),
+    showDeployment: () => readDeploymentParts(context),
 
     lookUpUser: ({ appId, user }: OfUser) => showUser(context, appId, user),
     findSimilarUsers: ({ appId, user }: OfUser) => showSimilarUsers(context, appId, user),

@@ -273,6 +273,33 @@ export const previews = {
   strayMsMin: 10 * 60_000,
 } as const;
 
+/** How many records of each environment came in each minute, for charts. */
+export const traffic = {
+  /** A minute is written to ClickHouse so long after its end at most. */
+  writeEveryMs: 5_000,
+  /** An insert that takes longer is tried again; a stop waits no longer for it. */
+  insertMsMax: 2_000,
+  /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
+  waitingRowsMax: 50_000,
+} as const;
+
+/** Which processes run, for people. */
+export const runningProcesses = {
+  sayEveryMs: 5_000,
+  /** One that has not said so for this long has ended. */
+  staleMs: 20_000,
+} as const;
+
+/** When the console's first page says that something is wrong. */
+export const overview = {
+  /** The oldest record waits longer than this to be queried. */
+  lateMs: 30_000,
+  /** More of the backlog's bytes are in use. */
+  fullRatio: 0.8,
+  /** ClickHouse takes longer than this to answer. */
+  clickhouseMsMax: 2_000,
+} as const;
+
 /** What the console shows of one user. */
 export const userLookUps = {
   /** So many of the user_ids of a merged user are looked up, as many as the Bloom filters are asked about. */
@@ -597,6 +624,10 @@ function assertRelations(): void {
     'the spacing of attempts is not forgotten while it lasts',
   );
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
+  relation(
+    3 * runningProcesses.sayEveryMs <= runningProcesses.staleMs,
+    'a late word must not hide a process from people',
+  );
   relation(
     limitedRetrySeconds.tokenFailures >= 60 && limitedRetrySeconds.statusRequests >= 1,
     'what is counted per minute or per second has room again after the wait',

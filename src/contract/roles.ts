@@ -54,6 +54,10 @@ export const rights = {
   listExports: privacyOfficers,
   readExport: privacyOfficers,
 
+  showOverview: everyone,
+  showTraffic: everyone,
+  showDeployment: operatorsOnly,
+
   lookUpUser: privacyOfficers,
   findSimilarUsers: privacyOfficers,
   readUserEvents: privacyOfficers,

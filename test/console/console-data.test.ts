@@ -11,7 +11,11 @@ import { isAccepted, paths, post } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { rateLimits } from '../../src/contract/limits.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
+import { createLog } from '../../src/log.js';
+import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
 import { enter, openConsole, openPage } from '../support/console-browser.js';
 
 /** The text of the file that a link downloads. */
@@ -296,4 +300,90 @@ describe('the console', { skip }, () => {
     assert.equal(await page.getByRole('button', { name: 'New deletion' }).count(), 0);
     assert.deepEqual(faults, []);
   });
+
+  test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
+    const counted = await createTestAccount(sluice, 'Counted');
+    const app_id = String(counted.appIds[0]);
+    await writeMinutes(app_id);
+    const page = await newPage();
+    await enter(page, sluice, 'looks@example.com', 'viewer', counted.accountId);
+    await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
+    await page.getByText('All is well').waitFor();
+    await page.getByText('No deletion is pending.').waitFor();
+    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
+    await page.getByRole('img', { name: drawn }).waitFor();
+    assert.equal(await page.locator('.plot canvas').count(), 1);
+    await page.getByLabel('Over', { exact: true }).selectOption('week');
+    await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();
+    await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
+    await page.getByRole('img', { name: 'Records over time: 0 accepted' }).waitFor();
+    assert.equal(await page.getByRole('heading', { name: 'Processes' }).count(), 0);
+    assert.deepEqual(faults, []);
+
+    const operators = await newPage();
+    await enter(operators, sluice, 'runs@example.com', 'operator');
+    const processes = operators.getByRole('table', { name: 'Processes' });
+    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
+    await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
+    await sluice.workers[0]?.sigterm();
+    await operators.getByText('No worker runs').waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+
+    // What came in the present minute is written when the process stops.
+    const event = { app_id, identity: 'one@example.com', event: 'Seen' };
+    const { max } = rateLimits.bulk_identity;
+    const many = Array.from({ length: max }, () => ({ ...event, identity: 'many@example.com' }));
+    const statuses = [];
+    for (const [path, body] of [
+      [paths.track, { ...event, idempotency_key: 'key' }],
+      [paths.track, { ...event, idempotency_key: 'key' }],
+      [paths.track, { ...event, event: 7 }],
+      [paths.track, { app_id, events: [event, { ...event, event: 7 }] }],
+      [paths.track, { app_id, events: many }],
+      [paths.track, { app_id, events: many.slice(0, 2) }],
+      ['/v1/track', { writeKey: app_id, type: 'track', userId: 'two@example.com', event: 'Seen' }],
+    ] as const)
+      statuses.push((await post(sluice.baseUrl, path, body)).status);
+    assert.deepEqual(statuses, [200, 200, 400, 200, 200, 429, 200]);
+    await sluice.api[0]?.sigterm();
+    const [sums] = await sluice.rows<Record<string, string>>(
+      `SELECT sum(accepted) AS a, sum(repeated) AS p, sum(limited) AS l, sum(rejected) AS r
+        FROM minute_counts FINAL WHERE app_id = '${app_id}'`,
+    );
+    assert.deepEqual([sums?.a, sums?.p, sums?.l, sums?.r].map(Number), [
+      12 + 1 + 1 + max + 1,
+      2 + 1,
+      3 + 2,
+      4 + 2,
+    ]);
+  });
+
+  /** Writes counts of the last minutes as an API process does, through an outage of ClickHouse. */
+  async function writeMinutes(app_id: string): Promise<void> {
+    const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+    let isAway = true;
+    let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 10 * 60_000;
+    const insert: typeof clickhouse.insert = (rows) =>
+      isAway ? Promise.reject(new Error('away')) : clickhouse.insert(rows);
+    const log = createLog('test', 'silent');
+    const minutes = keepMinuteCounts({ clickhouse: { insert }, log, nowMs: () => nowMs });
+    minutes.add(app_id, 'accepted', 5);
+    minutes.add(app_id, 'limited', 3);
+    await minutes.flush();
+    nowMs += 60_000;
+    minutes.add(app_id, 'accepted', 6);
+    await assert.rejects(minutes.flush(), 'the first minute waits for ClickHouse');
+    isAway = false;
+    await minutes.flush();
+    await minutes.flush();
+    // A clock that was set back: the minute that is written stays as it is.
+    nowMs -= 60_000;
+    minutes.add(app_id, 'accepted', 1);
+    minutes.add(app_id, 'repeated', 2);
+    minutes.add(app_id, 'rejected', 4);
+    await minutes.close();
+    await clickhouse.close();
+  }
 });

@@ -164,6 +164,22 @@ const endpoints: readonly [Method, string, Run][] = [
     '/accounts/:account_id/user_exports',
     (commands, [accountId = ''], { users }) => commands.submitExport({ accountId, users }),
   ],
+  [
+    'get',
+    '/accounts/:account_id/overview',
+    (commands, [accountId = '']) => commands.showOverview({ accountId }),
+  ],
+  [
+    'get',
+    '/accounts/:account_id/traffic',
+    (commands, [accountId = ''], { app_id, span }) =>
+      commands.showTraffic({
+        accountId,
+        ...(app_id === undefined ? {} : { appId: textOf('app_id', app_id) }),
+        ...(span === undefined ? {} : { span: textOf('span', span) }),
+      }),
+  ],
+  ['get', '/deployment', (commands) => commands.showDeployment()],
   // By POST, so that nobody's name is in an address, which others log.
   [
     'post',

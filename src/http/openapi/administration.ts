@@ -284,6 +284,29 @@ const operations: readonly Operation[] = [
     required: ['users'],
   },
   {
+    method: 'get',
+    path: '/accounts/{account_id}/overview',
+    id: 'showOverview',
+    right: 'showOverview',
+    summary: 'What is not well, if anything; how soon records can be queried; pending deletions',
+  },
+  {
+    method: 'get',
+    path: '/accounts/{account_id}/traffic',
+    id: 'showTraffic',
+    right: 'showTraffic',
+    summary:
+      'Records accepted, repeated, limited and rejected, by minute or hour; the last minute is a few seconds late',
+    query: { app_id: 'Only of this environment.', span: 'hour, by minutes, or week, by hours.' },
+  },
+  {
+    method: 'get',
+    path: '/deployment',
+    id: 'showDeployment',
+    right: 'showDeployment',
+    summary: 'Shards with their backlog, processes, Redis and ClickHouse',
+  },
+  {
     method: 'post',
     path: '/environments/{app_id}/user',
     id: 'lookUpUser',
