@@ -97,7 +97,7 @@ export const receiving = {
   inflatedBytesAlways: 64 * KiB,
   /** A body of more than this is read and checked in turns, of at most about so many milliseconds. */
   largeBytesMin: 64 * KiB,
-  sliceMs: 8,
+  sliceMs: 4,
   /** A body that exceeds its limit by at most this is received, dropped and then answered. */
   overshootBytesMax: 16 * MiB,
   /** The body of a request that needs none is waited for up to this size. */
