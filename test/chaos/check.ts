@@ -4,17 +4,23 @@ import type { TestAccount } from '../../harness/accounts.js';
 import { findViolations, type Sending, type StoredEvent, sendingsOf } from '../../harness/exactly-once.js';
 import type { Invocation, Settlement } from '../../harness/load.js';
 import type { Broken } from './broken.js';
+import { type Call, findCallFaults } from './callbacks.js';
 import type { Submission } from './deletions.js';
+import type { AskedExport } from './exported-users.js';
+import { findExportFaults } from './exports.js';
 import { createFates } from './fates.js';
 import type { Emptied } from './fault.js';
 import { findExceeded } from './limit-windows.js';
 import { findStatusFaults } from './statuses.js';
+import { mergedMark } from './suppressed-users.js';
 
 /** One environment: what was sent to it, and what is stored in it. */
 export type Environment = {
   readonly appId: string;
   readonly history: readonly (Invocation & Partial<Settlement>)[];
   readonly rows: readonly StoredEvent[];
+  /** What was sent about users after the answer that they are suppressed. */
+  readonly keptOut?: readonly (Invocation & Partial<Settlement>)[];
 };
 
 export type Evidence = {
@@ -23,6 +29,9 @@ export type Evidence = {
   readonly submissions: readonly Submission[];
   /** Statuses of requests for a token that failed although their key was right; none by default. */
   readonly tokenAnswers?: readonly number[];
+  readonly exports?: readonly AskedExport[];
+  /** The calls for complete deletions, and what they have to be signed with. */
+  readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
   readonly emptied: readonly Emptied[];
   /** How long Redis's clock stood still after it was set back; 0 by default. */
   readonly clockStoodMs?: number;
@@ -35,6 +44,10 @@ export type Evidence = {
 export type Counts = {
   readonly acknowledged: number;
   readonly deletions: number;
+  /** Exports that were read whole, records about suppressed users that were acknowledged, and calls for deletions. */
+  readonly exports: number;
+  readonly keptOut: number;
+  readonly calls: number;
   readonly unknown: number;
   /** Of the requests with an unknown outcome. */
   readonly unknownStored: number;
@@ -50,7 +63,10 @@ export function findBroken(evidence: Evidence): Broken[] {
     emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
     lostWithRedis: new Set(emptied.flatMap(({ markers }) => [...markers])),
   };
-  const ofRecords = environments.flatMap(({ appId, history, rows }) => {
+  const ofRecords = environments.flatMap(({ appId, history, rows: stored, keptOut = [] }) => {
+    const shut = new Set(keptOut.flatMap(({ events }) => events.map(({ properties }) => properties.marker)));
+    const isShut = ({ properties }: StoredEvent) => shut.has(properties.marker ?? '');
+    const rows = stored.filter((row) => !isShut(row));
     const reached = account.appIds.includes(appId) ? submissions : [];
     const fateOf = createFates(
       history,
@@ -65,13 +81,31 @@ export function findBroken(evidence: Evidence): Broken[] {
         detail,
       })),
       ...findExceeded(history, rows, emptied.length > 0, clockStoodMs),
-      ...findWrongAnswers(history, apiDisturbed, emptied.length > 0),
+      ...findStoredThough(stored.filter(isShut), circumstances.lostWithRedis),
+      ...findWrongAnswers([...history, ...keptOut], apiDisturbed, emptied.length > 0),
     ];
   });
   const refusedTokens = (evidence.tokenAnswers ?? [])
     .filter((status) => status !== 503)
     .map((status) => ({ kind: 'wrongly refused', what: 'a token', detail: `status ${status}` }));
-  return [...ofRecords, ...refusedTokens, ...findStatusFaults(submissions, emptied.length > 0 || clockMoved)];
+  const { exports = [], callbacks } = evidence;
+  const { lostWithRedis, emptiedMs } = circumstances;
+  return [
+    ...ofRecords,
+    ...refusedTokens,
+    ...findStatusFaults(submissions, emptied.length > 0 || clockMoved),
+    ...findExportFaults(exports, lostWithRedis, emptiedMs, clockMoved),
+    ...(callbacks === undefined ? [] : findCallFaults(submissions, callbacks.calls, callbacks.secret)),
+  ];
+}
+
+/** Rows about suppressed users. Whom a user was merged with may have been lost before the suppression. */
+function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string>): Broken[] {
+  return rows.flatMap(({ properties: { marker = '' } }) =>
+    lost.size > 0 && marker.includes(`-${mergedMark}-`)
+      ? []
+      : [{ kind: 'stored though suppressed', what: marker, detail: '' }],
+  );
 }
 
 /**
@@ -114,9 +148,10 @@ function findWrongAnswers(
   });
 }
 
-export function countEvidence({ environments, submissions }: Evidence): Counts {
-  const counts = { acknowledged: 0, unknown: 0, unknownStored: 0 };
-  for (const { history, rows } of environments) {
+export function countEvidence({ environments, submissions, exports = [], callbacks }: Evidence): Counts {
+  const counts = { acknowledged: 0, keptOut: 0, unknown: 0, unknownStored: 0 };
+  for (const { history, rows, keptOut = [] } of environments) {
+    counts.keptOut += keptOut.flatMap(sendingsOf).filter(({ verdict }) => verdict === 'stored').length;
     const stored = new Set(rows.map(({ properties }) => properties.marker));
     for (const { verdict, event } of history.flatMap(sendingsOf) as Sending[]) {
       if (verdict === 'stored') counts.acknowledged += 1;
@@ -125,5 +160,10 @@ export function countEvidence({ environments, submissions }: Evidence): Counts {
       if (stored.has(event.properties.marker)) counts.unknownStored += 1;
     }
   }
-  return { ...counts, deletions: submissions.filter(({ outcome }) => outcome === 'accepted').length };
+  return {
+    ...counts,
+    deletions: submissions.filter(({ outcome }) => outcome === 'accepted').length,
+    exports: exports.filter(({ records }) => records !== undefined).length,
+    calls: callbacks?.calls.length ?? 0,
+  };
 }

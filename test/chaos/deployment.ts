@@ -80,6 +80,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     workers: 2,
     env: {
       JOB_LOCK_MS: String(jobLockMs),
+      CALLBACK_ALLOW: '127.0.0.1',
       BACKLOG_BYTES_MAX: String(backlogBytesMax),
       CLAIM_BYTES_MAX: String(claimBytesMax),
     },

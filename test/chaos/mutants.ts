@@ -251,6 +251,66 @@ export const mutants: readonly Mutant[] = [
     shows: ['lost', 'doubled'],
   },
   {
+    name: 'takes what a suppression has overtaken',
+    patches: [
+      {
+        file: commit,
+        find: "if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end",
+        replace: '',
+      },
+    ],
+    faults: ['script flush', 'script flush'],
+    shows: ['stored though suppressed'],
+  },
+  {
+    name: 'restores no suppressions',
+    patches: [
+      {
+        file: 'src/suppression/mirror.js',
+        find: 'const accounts = await readAccounts(clickhouse);',
+        replace: 'const accounts = [];',
+      },
+    ],
+    faults: ['redis emptied', 'script flush'],
+    shows: ['stored though suppressed'],
+  },
+  {
+    name: 'exports what is stored by then',
+    patches: [
+      {
+        file: 'src/export/request.js',
+        find: 'return fences.every((fence, shard) => {',
+        replace: 'return true; fences.every((fence, shard) => {',
+      },
+    ],
+    faults: ['script flush', 'clickhouse slow'],
+    shows: ['missing in an export'],
+  },
+  {
+    name: 'calls nobody after a completion',
+    patches: [
+      {
+        file: 'src/redis/complete-deletion-5.lua',
+        find: "if ARGV[4] == '1' then",
+        replace: 'if false then',
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['not called'],
+  },
+  {
+    name: 'signs calls with another secret',
+    patches: [
+      {
+        file: 'src/deletion/callback-call.js',
+        find: 'signatureOf(secret, body, nowMs())',
+        replace: "signatureOf('another', body, nowMs())",
+      },
+    ],
+    faults: ['script flush'],
+    shows: ['wrongly signed'],
+  },
+  {
     name: 'trusts a burnt token',
     patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
     faults: ['tokens burnt', 'tokens burnt'],

@@ -8,8 +8,10 @@ const brokenShownMax = 8;
 
 export function describeRound(result: RoundResult): string {
   const { schedule, broken, acknowledged, deletions, unknown, unknownStored, tookMs } = result;
+  const { exports, keptOut, calls } = result;
   const verdict = broken.length === 0 ? 'kept' : `BROKEN ${broken.length}`;
-  const counts = `${acknowledged} acknowledged, ${deletions} deletions, ${unknown} unknown (${unknownStored} stored)`;
+  const desk = `${deletions} deletions (${calls} calls), ${exports} exports, ${keptOut} kept out`;
+  const counts = `${acknowledged} acknowledged, ${desk}, ${unknown} unknown (${unknownStored} stored)`;
   return `seed ${schedule.seed}: ${verdict}, ${counts}, ${(tookMs / 1_000).toFixed(1)} s; ${describeSchedule(schedule)}`;
 }
 

@@ -3,10 +3,10 @@
 // second deletion reaches, whatever the timing.
 
 import type { User } from '../../harness/deletion.js';
-import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
 import type { Producer } from '../../harness/load.js';
 import { again, type Submission } from './deletions.js';
 import { hold } from './fault.js';
+import { createOwnRecords } from './own-records.js';
 import type { Random } from './random.js';
 
 export type ReturningUsersOptions = {
@@ -20,9 +20,6 @@ export type ReturningUsersOptions = {
 
 /** Far away from the user_ids of other events. */
 const firstUserId = 800_000_000;
-const attemptsMax = 5;
-/** Pause before a record is sent again. */
-const pauseMs = 100;
 /** The second deletion comes at once, in the same round as the first, or after the first is complete. */
 const returnsAfterMsMax = 3_000;
 
@@ -31,28 +28,7 @@ export function startReturningUsers(options: ReturningUsersOptions) {
   const { producer, targets, random, submit, everyMs } = options;
   let stopped = false;
   let users = 0;
-  let records = 0;
-
-  async function keep(endpoint: Endpoint, record: Omit<SentEvent, 'properties'>, marker: string) {
-    const event: SentEvent = { ...record, properties: { marker } };
-    for (let left = attemptsMax; left > 0 && !stopped; left -= 1) {
-      const { outcome } = await producer.sendTo(endpoint, random.pick(targets), [event]);
-      if (outcome === 'acknowledged') return;
-      await hold(pauseMs);
-    }
-    throw new Error(`${marker} was not acknowledged`);
-  }
-
-  function see(user: { identity: string } | { user_id: string }): Promise<void> {
-    records += 1;
-    const marker = `${producer.mark}-back-${records}`;
-    return keep('track', { event: 'Came back', ...user, idempotency_key: marker }, marker);
-  }
-
-  // A message of the client library has a key, so it may be repeated until it is acknowledged.
-  function identify(user_id: string, identity: string): Promise<void> {
-    return keep('collect', { kind: 'identify', event: '', user_id, identity }, `${user_id} is ${identity}`);
-  }
+  const { see, identify } = createOwnRecords(producer, targets, random, 'back', () => !stopped);
 
   async function comeBack(): Promise<void> {
     users += 1;

@@ -11,10 +11,12 @@ import { observePending } from '../../src/deletion/request.js';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import type { Broken } from './broken.js';
+import { findUncalled, startCallReceiver } from './callbacks.js';
 import { type Counts, countEvidence, type Evidence, findBroken } from './check.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
 import type { Deployment } from './deployment.js';
+import { startExportedUsers } from './exported-users.js';
 import { hold, type Part, type World } from './fault.js';
 import { crashKinds, faultsNamed } from './faults.js';
 import { childOf } from './faults-processes.js';
@@ -23,6 +25,7 @@ import { createRandom, seedOf } from './random.js';
 import { startReturningUsers } from './returning-users.js';
 import { readStored } from './rows.js';
 import type { Planned, Schedule } from './schedule.js';
+import { startSuppressedUsers } from './suppressed-users.js';
 
 /** A fault that was done. */
 export type Done = {
@@ -50,6 +53,9 @@ type Pace = {
   readonly openMax: number;
   /** Pause between two users who return, who are deleted too. */
   readonly returnEveryMs: number;
+  /** Pause between two users of whom exports are asked for, and between two who are suppressed. */
+  readonly exportEveryMs: number;
+  readonly suppressEveryMs: number;
   /** Requests of each load that have to be acknowledged before the faults and after them. */
   readonly beforeFaults: number;
   readonly afterFaults: number;
@@ -59,6 +65,8 @@ const usualPace: Pace = {
   submitEveryMs: 1_200,
   openMax: 30,
   returnEveryMs: 100,
+  exportEveryMs: 2_500,
+  suppressEveryMs: 1_500,
   beforeFaults: 20,
   afterFaults: 30,
 };
@@ -71,6 +79,8 @@ const crashPace: Pace = {
   submitEveryMs: 500,
   openMax: 4,
   returnEveryMs: 1_500,
+  exportEveryMs: 15_000,
+  suppressEveryMs: 8_000,
   beforeFaults: 5,
   afterFaults: 5,
 };
@@ -113,7 +123,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
     note('not recovered')(error);
   }
   endPhase('recover');
-  await Promise.all([...loads.map((load) => load.stop()), scene.stopReturning()]);
+  await Promise.all([...loads.map((load) => load.stop()), scene.stopOthers()]);
   await clients.stopSubmitting();
   await whileDraining(deployment);
   await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
@@ -125,11 +135,12 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
   });
   endPhase('delete');
   await clients.pollAll().catch(note('not polled'));
+  await scene.untilCalled();
   await clients.close();
   endPhase('poll');
   const seen = await evidence();
   broken.push(...findBroken(seen), ...findLogged(scene));
-  for (const producer of scene.producers) producer.close();
+  scene.close();
   endPhase('check');
   return {
     schedule,
@@ -148,7 +159,11 @@ type Scene = {
   readonly producers: readonly Producer[];
   readonly loads: readonly Load[];
   readonly clients: DeletionClients;
-  readonly stopReturning: () => Promise<void>;
+  /** Ends the users who return, are exported and are suppressed. */
+  readonly stopOthers: () => Promise<void>;
+  /** Settles when every complete request was called for, or when that takes too long. */
+  readonly untilCalled: () => Promise<void>;
+  readonly close: () => void;
   readonly evidence: () => Promise<Evidence>;
 };
 
@@ -171,9 +186,17 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     await untilKnown(sluice, appId);
   }
   await getToken(sluice, account);
+  const receiver = await startCallReceiver();
+  const { secret } = await administer<{ secret: string }>(
+    sluice,
+    'PUT',
+    `/accounts/${account.accountId}/callback`,
+    { url: receiver.url },
+  );
   const mark = createMark();
   const producers = appIds.map((appId) => createProducer(appId, mark));
-  const [main] = producers as [Producer];
+  const [main, second] = producers as [Producer, Producer];
+  const keptOut = createProducer(second.appId, mark);
   const targets = sluice.api.map(({ baseUrl }) => baseUrl);
   const loads = producers.map((producer) =>
     startLoad(producer, {
@@ -199,6 +222,24 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     submit: clients.submitUsers,
     everyMs: pace.returnEveryMs,
   });
+  // In another environment than the others, whose deletions take anybody of the first.
+  const exported = startExportedUsers({
+    account,
+    producer: second,
+    targets,
+    random: createRandom(seedOf(seed, 3)),
+    submit: clients.submitUsers,
+    everyMs: pace.exportEveryMs,
+    readMsMax: recoveryMsMax,
+  });
+  const stopSuppressing = startSuppressedUsers({
+    account,
+    producer: second,
+    keptOut,
+    targets,
+    random: createRandom(seedOf(seed, 4)),
+    everyMs: pace.suppressEveryMs,
+  });
   const world: World = {
     ...deployment,
     producer: main,
@@ -215,7 +256,17 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     producers,
     loads,
     clients,
-    stopReturning,
+    stopOthers: async () => {
+      await Promise.all([stopReturning(), exported.stop(), stopSuppressing()]);
+    },
+    untilCalled: async () => {
+      const isDone = () => findUncalled(clients.submissions, receiver.calls).length === 0;
+      await until(isDone, { deadlineMs: recoveryMsMax, what: 'all were called for' }).catch(() => undefined);
+    },
+    close: () => {
+      receiver.close();
+      for (const producer of [...producers, keptOut]) producer.close();
+    },
     evidence: async () => ({
       account,
       environments: await Promise.all(
@@ -223,10 +274,13 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
           appId: producer.appId,
           history: producer.readHistory(),
           rows: await readStored(sluice, producer.appId),
+          keptOut: producer === second ? keptOut.readHistory() : [],
         })),
       ),
       submissions: clients.submissions,
       tokenAnswers: clients.tokenAnswers,
+      exports: exported.exports,
+      callbacks: { calls: receiver.calls, secret },
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
       clockMoved: world.clockMoved,

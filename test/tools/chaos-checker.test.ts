@@ -2,7 +2,7 @@
 // Redis that was emptied. What it says of keys and rows is in faults-checker.test.ts.
 
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { test } from 'node:test';
 import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
 import type { StoredEvent } from '../../harness/exactly-once.js';
@@ -364,6 +364,64 @@ test('a status that goes back, is not one, or never gets there is reported', () 
   assert.deepEqual(polled(...ended), ['wrong status']);
   const moved = kinds([], [], [deletion(ada, [2, 3], { polls: ended })], { clockMoved: true });
   assert.deepEqual(moved, []);
+});
+
+test('a record about a suppressed user that is stored is reported', () => {
+  const record = (marker: string) => sent('track', eventOf(marker), [4, 5]);
+  const stored = (marker: string, more: Partial<Evidence> = {}) => {
+    const environments = [
+      { appId: '1', history: [], rows: [rowOf(eventOf(marker))], keptOut: [record(marker)] },
+    ];
+    return kinds([], [], [], { environments, ...more });
+  };
+  const none = [{ appId: '1', history: [], rows: [], keptOut: [record('x-named-1')] }];
+  assert.deepEqual(kinds([], [], [], { environments: none }), []);
+  assert.deepEqual(stored('x-named-1'), ['stored though suppressed']);
+  assert.deepEqual(stored('x-merged-2'), ['stored though suppressed']);
+  // Who was merged before the suppression may have been forgotten with Redis.
+  const emptied = [{ fromMs: 1, toMs: 2, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
+  assert.deepEqual(stored('x-named-1', { emptied }), ['stored though suppressed']);
+  assert.deepEqual(stored('x-merged-2', { emptied }), []);
+});
+
+test('an export that lacks a record, has another one, or is never there is reported', () => {
+  const exported = (records: readonly string[] | undefined, more: Partial<Evidence> = {}) => {
+    const asked = { invokedMs: 5, before: ['a', 'b'], status: 409 };
+    return kinds([], [], [], { exports: [records === undefined ? asked : { ...asked, records }], ...more });
+  };
+  const emptiedAt = (fromMs: number, ...markers: string[]) => ({
+    emptied: [
+      { fromMs, toMs: fromMs + 1, markers: new Set(markers), keptDeletions: new Set<string>() },
+    ] as const,
+  });
+  assert.deepEqual(exported(['b', 'a']), []);
+  assert.deepEqual(exported(['a']), ['missing in an export']);
+  assert.deepEqual(exported(['a', 'b', 'c']), ['too much in an export']);
+  assert.deepEqual(exported(['a', 'b', 'b']), ['too much in an export']);
+  assert.deepEqual(exported(undefined), ['not exported']);
+  assert.deepEqual(exported(undefined, { clockMoved: true }), []);
+  // With Redis its request is lost; what it would have to have, only if Redis alone had that.
+  assert.deepEqual(exported(undefined, emptiedAt(6)), []);
+  assert.deepEqual(exported(undefined, emptiedAt(2)), ['not exported']);
+  assert.deepEqual(exported(['a'], emptiedAt(2, 'b')), []);
+  assert.deepEqual(exported(['a'], emptiedAt(2, 'x')), ['missing in an export']);
+  assert.deepEqual(exported(['a', 'c'], emptiedAt(2, 'b')), ['too much in an export']);
+});
+
+test('a call that is missing, too early or not genuine is reported', () => {
+  const called = (atMs: number, secret: string, told: object, polls: Submission['polls']) => {
+    const body = JSON.stringify({ deletion_request_id: 'a', status: 'complete', ...told });
+    const signature = `t=1,v1=${createHmac('sha256', secret).update(`1.${body}`).digest('hex')}`;
+    const callbacks = { calls: [{ atMs, signature, body }], secret: 's' };
+    return kinds([], [], [deletion(ada, [2, 3], { polls })], { callbacks });
+  };
+  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+  const polls = [poll(4, 'pending'), poll(8, 'complete')];
+  assert.deepEqual(called(6, 's', {}, polls), []);
+  assert.deepEqual(called(3, 's', {}, polls), ['called too early']);
+  assert.deepEqual(called(6, 's', { status: 'pending' }, polls), ['called too early']);
+  assert.deepEqual(called(6, 'x', {}, polls), ['wrongly signed']);
+  assert.deepEqual(called(6, 's', { deletion_request_id: 'b' }, polls), ['not called']);
 });
 
 test('a right key that gets no token is reported, unless the service cannot tell now', () => {

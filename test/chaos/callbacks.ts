@@ -1,0 +1,86 @@
+// The other side of callbacks: a server that keeps every call, and the check that each complete deletion was called for,
+// genuinely and not too early.
+
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Broken } from './broken.js';
+import type { Submission } from './deletions.js';
+
+export type Call = { readonly atMs: number; readonly signature: string; readonly body: string };
+
+export type CallReceiver = {
+  readonly url: string;
+  readonly calls: readonly Call[];
+  close(): void;
+};
+
+/** Starts a server that takes every call. */
+export async function startCallReceiver(): Promise<CallReceiver> {
+  const calls: Call[] = [];
+  const server = createServer((request, reply) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (piece: string) => {
+      body += piece;
+    });
+    request.on('error', () => undefined);
+    request.on('end', () => {
+      calls.push({ atMs: performance.now(), signature: String(request.headers['sluice-signature']), body });
+      reply.end();
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    calls,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+type Told = { readonly deletion_request_id: string; readonly status: string };
+
+const toldBy = ({ body }: Call) => JSON.parse(body) as Told;
+
+/** The complete requests that nobody was called for yet. */
+export function findUncalled(submissions: readonly Submission[], calls: readonly Call[]): Submission[] {
+  const called = new Set(calls.map((call) => toldBy(call).deletion_request_id));
+  return submissions.filter(
+    ({ requestId, polls }) => polls.some(({ status }) => status === 'complete') && !called.has(requestId),
+  );
+}
+
+export function findCallFaults(
+  submissions: readonly Submission[],
+  calls: readonly Call[],
+  secret: string,
+): Broken[] {
+  const byId = new Map(submissions.map((submission) => [submission.requestId, submission]));
+  const faults = calls.flatMap((call): Broken[] => {
+    const { deletion_request_id: what, status } = toldBy(call);
+    const isGenuine = call.signature === signatureOf(secret, call);
+    if (!isGenuine) return [{ kind: 'wrongly signed', what, detail: call.signature }];
+    const later = byId
+      .get(what)
+      ?.polls.find((poll) => poll.invokedMs > call.atMs && poll.status === 'pending');
+    if (status === 'complete' && later === undefined) return [];
+    return [{ kind: 'called too early', what, detail: later?.status ?? status }];
+  });
+  return [
+    ...faults,
+    ...findUncalled(submissions, calls).map(({ requestId }) => ({
+      kind: 'not called',
+      what: requestId,
+      detail: `${calls.length} calls`,
+    })),
+  ];
+}
+
+function signatureOf(secret: string, { signature, body }: Call): string {
+  const seconds = /^t=(\d+),/.exec(signature)?.[1] ?? '';
+  return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`;
+}

@@ -1,0 +1,111 @@
+// Users of whom an export is asked for: seen and identified before, and seen once more after the answer. So it is known
+// exactly what a deletion at that moment would take. Half of them are then deleted, and whether that takes the same is for the
+// checker of deletions to say.
+
+import type { TestAccount } from '../../harness/accounts.js';
+import { askForToken, type User } from '../../harness/deletion.js';
+import type { Producer } from '../../harness/load.js';
+import { askForExport, type Line, readExportData } from '../../harness/user-export.js';
+import { again, type Submission } from './deletions.js';
+import { hold } from './fault.js';
+import { createOwnRecords } from './own-records.js';
+import type { Random } from './random.js';
+
+export type AskedExport = {
+  readonly invokedMs: number;
+  /** The markers of the users' records, all of which were acknowledged before it was asked for. */
+  readonly before: readonly string[];
+  /** The markers of its records, once it was read whole. */
+  records?: readonly string[];
+  /** Of the last answer to a request for its data; 0 without one. */
+  status: number;
+};
+
+export type ExportedUsers = {
+  readonly exports: readonly AskedExport[];
+  /** Asks for no more; settles when each export was read, is gone, or had its time. */
+  stop(): Promise<void>;
+};
+
+export type ExportedUsersOptions = {
+  readonly account: TestAccount;
+  readonly producer: Producer;
+  readonly targets: readonly string[];
+  readonly random: Random;
+  readonly submit: (users: readonly User[]) => Promise<Submission>;
+  /** Pause between two users. */
+  readonly everyMs: number;
+  /** How long an export may take once no more are asked for. */
+  readonly readMsMax: number;
+};
+
+/** Far away from the user_ids of others. */
+const firstUserId = 600_000_000;
+const pauseMs = 150;
+
+export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers {
+  const { account, producer, targets, random, submit, everyMs, readMsMax } = options;
+  const exports: AskedExport[] = [];
+  let stoppedMs = Number.POSITIVE_INFINITY;
+  let users = 0;
+  const isWanted = () => stoppedMs === Number.POSITIVE_INFINITY;
+  const { see, identify } = createOwnRecords(producer, targets, random, 'shown', isWanted);
+  const target = () => ({ baseUrl: random.pick(targets) });
+
+  async function token(): Promise<string> {
+    const reply = await askForToken(target(), account);
+    return reply.status === 200 ? (JSON.parse(reply.text) as { access_token: string }).access_token : '';
+  }
+
+  /** Asks for the data until it has all of it, or is told that there is no such export. */
+  async function read(asked: AskedExport, id: string): Promise<void> {
+    while (performance.now() < stoppedMs + readMsMax) {
+      const reply = await token()
+        .then((bearer) => readExportData(target(), bearer, id))
+        .catch(() => undefined);
+      asked.status = reply?.status ?? 0;
+      if (reply?.status === 404) return;
+      asked.records = reply?.status === 200 ? markersOf(reply.text) : undefined;
+      if (asked.records !== undefined) return;
+      await hold(pauseMs);
+    }
+  }
+
+  async function beShown(): Promise<void> {
+    users += 1;
+    const user_id = String(firstUserId + users);
+    const identity = `${producer.mark}-shown-${users}@example.com`;
+    const named: readonly User[] = [{ user_id: Number(user_id) }, { identity }];
+    const before = [await see({ user_id }), await identify(user_id, identity), await see({ identity })];
+    const invokedMs = performance.now();
+    const reply = await askForExport(target(), await token(), [random.pick(named)]);
+    if (reply.status !== 201) return;
+    const { user_export_id: id } = JSON.parse(reply.text) as { user_export_id: string };
+    const asked: AskedExport = { invokedMs, before, status: 0 };
+    exports.push(asked);
+    // Not in the export, whether or not it is acknowledged.
+    await see({ identity }).catch(() => undefined);
+    await read(asked, id);
+    if (isWanted() && random.int(0, 1) === 1) await submit([random.pick(named)]);
+  }
+
+  const running = again(isWanted, everyMs, beShown);
+  return {
+    exports,
+    stop: async () => {
+      stoppedMs = performance.now();
+      await running;
+    },
+  };
+}
+
+/** The markers of the records of a whole export; undefined if it was cut off. */
+function markersOf(text: string): string[] | undefined {
+  const lines = text.split('\n').filter(Boolean);
+  const last = lines.at(-1);
+  if (!text.endsWith('\n') || last === undefined || !last.startsWith('{"kind":"end"')) return undefined;
+  return lines
+    .map((line) => JSON.parse(line) as Line & { properties?: { marker?: string } })
+    .filter(({ kind }) => kind !== 'user' && kind !== 'end')
+    .map((line) => line.properties?.marker ?? `${line.user_id} is ${line.identity}`);
+}

@@ -1,0 +1,52 @@
+// Records of users whom nobody else sends about: each is sent until it is acknowledged, before the next step begins. So it is
+// known exactly what came before what, whatever the timing.
+
+import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
+import type { Producer } from '../../harness/load.js';
+import { hold } from './fault.js';
+import type { Random } from './random.js';
+
+type User = { readonly identity: string } | { readonly user_id: string };
+
+export type OwnRecords = {
+  /** Settles with the marker of an event of a user, once it is acknowledged. */
+  see(user: User): Promise<string>;
+  /** The same of an identification. */
+  identify(userId: string, identity: string): Promise<string>;
+};
+
+const attemptsMax = 5;
+/** Pause before a record is sent again. */
+const pauseMs = 100;
+
+/** `name` is part of the markers. Both reject when a record is not acknowledged, or is no longer wanted. */
+export function createOwnRecords(
+  producer: Producer,
+  targets: readonly string[],
+  random: Random,
+  name: string,
+  isWanted: () => boolean,
+): OwnRecords {
+  let records = 0;
+
+  async function keep(endpoint: Endpoint, record: Omit<SentEvent, 'properties'>, marker: string) {
+    const event: SentEvent = { ...record, properties: { marker } };
+    for (let left = attemptsMax; left > 0 && isWanted(); left -= 1) {
+      const { outcome } = await producer.sendTo(endpoint, random.pick(targets), [event]);
+      if (outcome === 'acknowledged') return marker;
+      await hold(pauseMs);
+    }
+    throw new Error(`${marker} was not acknowledged`);
+  }
+
+  return {
+    see: (user) => {
+      records += 1;
+      const marker = `${producer.mark}-${name}-${records}`;
+      return keep('track', { event: 'Seen', ...user, idempotency_key: marker }, marker);
+    },
+    // A message of the client library has a key, so it may be repeated until it is acknowledged.
+    identify: (user_id, identity) =>
+      keep('collect', { kind: 'identify', event: '', user_id, identity }, `${user_id} is ${identity}`),
+  };
+}

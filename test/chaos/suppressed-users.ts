@@ -1,0 +1,96 @@
+// Users who are suppressed: seen and identified before, and sent about by every name and endpoint afterwards. Nothing of what
+// is sent after the answer may be in a table.
+
+import type { TestAccount } from '../../harness/accounts.js';
+import { askForToken } from '../../harness/deletion.js';
+import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
+import type { Producer } from '../../harness/load.js';
+import { submitSuppression } from '../../harness/suppression.js';
+import { again } from './deletions.js';
+import { hold } from './fault.js';
+import { createOwnRecords } from './own-records.js';
+import type { Random } from './random.js';
+
+export type SuppressedUsersOptions = {
+  readonly account: TestAccount;
+  /** Sends what comes before the suppressions. */
+  readonly producer: Producer;
+  /** Sends what has to be kept out, to the same environment. */
+  readonly keptOut: Producer;
+  readonly targets: readonly string[];
+  readonly random: Random;
+  /** Pause between two users. */
+  readonly everyMs: number;
+};
+
+type User = { readonly identity: string } | { readonly user_id: string };
+
+/** In the markers of records by a name that was not in the submission. */
+export const mergedMark = 'merged';
+
+/** Far away from the user_ids of others. */
+const firstUserId = 700_000_000;
+const attemptsMax = 20;
+const pauseMs = 200;
+
+/** Starts the users one after another; the returned function settles when the last one is done. */
+export function startSuppressedUsers(options: SuppressedUsersOptions): () => Promise<void> {
+  const { account, producer, keptOut, targets, random, everyMs } = options;
+  let stopped = false;
+  let users = 0;
+  let records = 0;
+  const suppressed: (readonly [User, User])[] = [];
+  const { see, identify } = createOwnRecords(producer, targets, random, 'quiet', () => !stopped);
+
+  async function token(): Promise<string> {
+    const reply = await askForToken({ baseUrl: random.pick(targets) }, account);
+    return reply.status === 200 ? (JSON.parse(reply.text) as { access_token: string }).access_token : '';
+  }
+
+  /** Until it is answered: a submission may be repeated. */
+  async function suppress(named: object): Promise<void> {
+    for (let left = attemptsMax; left > 0 && !stopped; left -= 1) {
+      const body = { users: [named], suppress: true };
+      const reply = await submitSuppression(random.pick(targets), await token(), body).catch(() => undefined);
+      if (reply?.status === 200) return;
+      await hold(pauseMs);
+    }
+    throw new Error('a suppression was not answered');
+  }
+
+  /** Sends about a user by the name that was suppressed, or by the one that it was merged with. */
+  async function sendAbout(user: User, isNamed: boolean): Promise<void> {
+    const send = async (endpoint: Endpoint, record: Omit<SentEvent, 'properties'>) => {
+      records += 1;
+      const marker = `${keptOut.mark}-${isNamed ? 'named' : mergedMark}-${records}`;
+      await keptOut.sendTo(endpoint, random.pick(targets), [{ ...record, properties: { marker } }]);
+    };
+    await send('track', { event: 'Kept out', ...user });
+    await send('bulk', { event: 'Kept out', ...user });
+    if ('user_id' in user) await send('collect', { event: 'Kept out', ...user });
+    else await send('user_properties', { kind: 'user_properties', event: '', ...user });
+  }
+
+  async function beQuiet(): Promise<void> {
+    users += 1;
+    const user_id = String(firstUserId + users);
+    const identity = `${producer.mark}-quiet-${users}@example.com`;
+    await see({ user_id });
+    await identify(user_id, identity);
+    const both: [User, User] = [{ identity }, { user_id }];
+    const [named, other] = random.shuffle(both) as [User, User];
+    await suppress(named);
+    suppressed.push([named, other]);
+    // Redis may have been emptied since one of the earlier ones was suppressed.
+    for (const [first, second] of [[named, other] as const, random.pick(suppressed)]) {
+      await sendAbout(first, true);
+      await sendAbout(second, false);
+    }
+  }
+
+  const running = again(() => !stopped, everyMs, beQuiet);
+  return async () => {
+    stopped = true;
+    await running;
+  };
+}
