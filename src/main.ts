@@ -45,7 +45,7 @@ import { type DemoOptions, demoRoutes } from './http/pages/demo.js';
 import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
-import { limitConnections } from './http/protocol/connections.js';
+import { divideConnections, limitConnections } from './http/protocol/connections.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -95,6 +95,9 @@ const channel = createChannel({
   log,
 });
 const callerAddress = createCallerAddress(config.trustedProxies);
+const isProxy = createProxyCheck(config.trustedProxies);
+const connectionsMax = divideConnections(config.connectionsMax);
+const adminConnections = limitConnections(connectionsMax.admin, isProxy);
 const wrongTokens = createWrongTokens(log);
 const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
@@ -104,6 +107,7 @@ const livePages = createLivePages({
   redis,
   channel,
   secret: () => environments.deployment()?.secret,
+  onDisconnected: adminConnections.webSocketEnded,
   log,
 });
 
@@ -262,8 +266,10 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
-  const limited = limitConnections(config.connectionsMax, createProxyCheck(config.trustedProxies));
-  servers.push(await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited));
+  const limited = limitConnections(connectionsMax.public, isProxy);
+  servers.push(
+    await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
+  );
   servers.push(
     await listen(
       config.adminHost,
@@ -298,7 +304,10 @@ try {
       ],
       log,
       callerAddress,
-      livePages.attach,
+      (app) => {
+        adminConnections.attach(app);
+        livePages.attach(app);
+      },
     ),
   );
 } catch (error) {

@@ -25,8 +25,11 @@ export const bodies = {
   adminBytesMax: 512 * KiB,
 } as const;
 
-/** Connections of the public port, of which a process takes at most `CONNECTIONS_MAX`. */
+/** Connections of an API process: to `PORT` at most `CONNECTIONS_MAX`. */
 export const connections = {
+  /** To `ADMIN_PORT`, and no more than this part of the descriptors. */
+  adminMax: 1_000,
+  adminShare: 0.25,
   /** While more than this part is open, an address gets no more than its share of new ones within a window. */
   busyFrom: 0.5,
   shareOfAddress: 0.25,
@@ -522,11 +525,15 @@ export const visualizer = {
   leaseMs: 60 * 1000,
   renewEveryMs: 15 * 1000,
   liveMsMax: 4 * 60 * 60 * 1000,
-  /** Pages that one API process serves. */
+  /** Pages that one API process serves, and those among them that are not paired yet: of one address, and in all. */
   pagesMax: 200,
+  unpairedPerAddressMax: 30,
+  unpairedMax: 100,
   /** A page must identify itself within this time, in a message of at most this many bytes. */
   helloMsMax: 5_000,
   helloBytesMax: 4 * KiB,
+  /** A page that was told to go is disconnected by then, whether or not it has taken notice. */
+  closingMsMax: 20_000,
   /** Wrong tokens, and wrong codes, per minute and address. */
   failuresPerMinuteMax: 20,
   /** After as many wrong codes each further one is looked up this much later. */
@@ -746,6 +753,14 @@ function assertRelations(): void {
   relation(
     visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
     'a live pairing must survive two renewals that fail',
+  );
+  relation(
+    visualizer.unpairedPerAddressMax < visualizer.unpairedMax && visualizer.unpairedMax < visualizer.pagesMax,
+    'who says nothing leaves room for other addresses, and for whoever has a token and a code',
+  );
+  relation(
+    visualizer.pagesMax < connections.adminMax * connections.busyFrom,
+    'all pages of the visualizer may come from one address',
   );
   relation(3 * retention.runEveryMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
   relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');
