@@ -47,9 +47,12 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
   bad_rows_taken_out: sendPoison,
 };
 
-/** Sets the clock of claims forward, so that keys are to be forgotten and have to be indexed first. */
+/**
+ * Sets the clock of claims forward, so that keys are to be forgotten and have to be indexed first: by much more than a
+ * segment may stay unindexed, and to the end of the longest window in seconds.
+ */
 async function letKeysAge({ redis }: World): Promise<void> {
-  await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 6 * 60_000_000);
+  await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 60 * 60_000_000);
 }
 
 async function sendPoison({ producer, sluice }: World): Promise<void> {
@@ -74,8 +77,9 @@ function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
       disturb(world, part);
       const child = childOf(world, part);
       world.altered.add(child.name);
-      // The turn of a process that died with it ends by itself, after ten seconds. That is waited for at first passings.
-      if (stimuli[point] === letKeysAge && passing > 1) await world.redis.del(shardKeys.indexing(0));
+      // The turn of a process that died with it ends by itself, after ten seconds. That is waited for once.
+      const isWaitedFor = point === 'keys_marked' && passing === 1;
+      if (stimuli[point] === letKeysAge && !isWaitedFor) await world.redis.del(shardKeys.indexing(0));
       // It may die before it is ready.
       await child.restart({ CRASH_AT: `${point}:${passing}` }).catch(() => undefined);
       const stop = repeat(world, point);

@@ -91,6 +91,11 @@ export function crashSchedules(names = crashKinds): Schedule[] {
   return [...schedules, ...inRows];
 }
 
+/** Whether it is one of the crash schedules in which Redis is lost. */
+export function losesRedis({ steps }: Schedule): boolean {
+  return steps.length > 1;
+}
+
 /** The n-th of `count` parts of about equal size. */
 function part<T>(values: readonly T[], n: number, count: number): T[] {
   return values.slice(Math.floor((n * values.length) / count), Math.floor(((n + 1) * values.length) / count));

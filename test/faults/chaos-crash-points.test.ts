@@ -1,37 +1,19 @@
-// Every crash point of the code, at its first, second and third passing, under load and deletions; then what the clients
-// were told is compared with what is stored. Third passings in rounds of deletions would take minutes more, so only `npm
-// run chaos -- --crash-points` has them.
+// Every crash point of the code, at its first, second and third passing, under load and deletions. Third passings in
+// rounds of deletions would take minutes more, so only `npm run chaos -- --crash-points` has them.
 
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { crashKinds } from '../chaos/faults.js';
 import { slowCrashes } from '../chaos/faults-crashes.js';
-import { countFaults, describeFailure, describeRound } from '../chaos/report.js';
-import { readCommit } from '../chaos/results.js';
-import type { RoundResult } from '../chaos/round.js';
-import { createRunner } from '../chaos/runner.js';
-import { crashSchedules } from '../chaos/schedule.js';
-
-const runner = createRunner();
-const results: RoundResult[] = [];
-
-after(() => runner.close());
+import { crashSchedules, losesRedis } from '../chaos/schedule.js';
+import { testCrashes } from '../support/crash-rounds.js';
 
 const names = crashKinds.filter((name) => !slowCrashes.has(name));
+const schedules = crashSchedules(names);
 
-for (const [index, schedule] of crashSchedules(names).entries()) {
-  test(`keeps every promise through crashes, part ${index + 1}`, async (context) => {
-    const result = await runner.run(schedule);
-    results.push(result);
-    context.diagnostic(describeRound(result));
-    assert.equal(result.broken.length, 0, describeFailure(result, readCommit()));
-  });
-}
-
-test('every crash point was passed, and the process died there', () => {
-  const counts = countFaults(results);
-  assert.deepEqual(
-    names.filter((name) => counts.get(name) !== 1),
-    [],
-  );
+test('the rounds here and those with a loss of Redis have every crash once', () => {
+  const planned = schedules.flatMap(({ steps }) => steps.flat(2)).map(({ fault }) => fault);
+  assert.deepEqual(planned.sort(), [...names].sort());
 });
+
+testCrashes(schedules.filter((schedule) => !losesRedis(schedule)));

@@ -1,15 +1,15 @@
-// Which test files run side by side, and which belong to the quick run. This is the only place that says it: a file
-// that is not named here runs beside two others.
+// Which test files run side by side, and which belong to the quick run. This is the only place that says it. Most files
+// wait for most of their time, so more run at once than the two cores that they are meant for.
 
 /** How many files run at most while one of the lane does, itself included. */
-export const filesAtOnce = { beside: 3, pair: 2, alone: 1 } as const;
+export const filesAtOnce = { usual: 5, heavy: 3, alone: 1 } as const;
 
 export type Lane = keyof typeof filesAtOnce;
 
-const lanes: Readonly<Record<Exclude<Lane, 'beside'>, readonly string[]>> = {
+const lanes: Readonly<Record<Exclude<Lane, 'usual'>, readonly string[]>> = {
   // Each keeps a core busy, with a browser or with load during faults. (The crash points do too, but they take minutes: they
   // begin with the first files.)
-  pair: [
+  heavy: [
     'bench-lost-event',
     'chaos-rounds',
     'client-browser',
@@ -85,7 +85,7 @@ const quick: readonly string[] = [
 export function laneOf(path: string): Lane {
   const name = nameOf(path);
   if (lanes.alone.includes(name)) return 'alone';
-  return lanes.pair.includes(name) ? 'pair' : 'beside';
+  return lanes.heavy.includes(name) ? 'heavy' : 'usual';
 }
 
 /** How many seconds a file may take: several times what it takes on a quiet machine. */
@@ -99,7 +99,7 @@ export function isQuick(path: string): boolean {
 
 /** All that are named here, for the test that they exist. */
 export function namedFiles(): string[] {
-  return [...lanes.pair, ...lanes.alone, ...quick];
+  return [...lanes.heavy, ...lanes.alone, ...quick];
 }
 
 /** Without folders and endings, so that a file keeps its lane when it moves. */

@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
-import { isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
+import { filesAtOnce, isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
@@ -118,23 +118,24 @@ const hangs = (pidFile: string) => `
 
 test('ends a file that hangs and everything that it started, says where it hung, and goes on', async () => {
   const pidFile = join(tempDir('pid'), 'pid');
-  const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 2);
+  const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 10);
   assert.equal(await one.ended, 1, one.text());
-  assert.match(one.text(), /✖ a\.test\.mjs[\s\S]*did not end within 2 s, in the test "hangs"/);
+  assert.match(one.text(), /✖ a\.test\.mjs[\s\S]*did not end within 10 s, in the test "hangs"/);
   assert.match(one.text(), /[✔▶] b\.test\.mjs \(\d+ms\)/);
   assert.equal(summary(one.text()).fail, 1);
   assertGone(pidFile);
 });
 
 test('when interrupted, ends all files and everything they started, and starts no other file', async () => {
-  const pidFiles = [1, 2, 3].map((number) => join(tempDir('pid'), String(number)));
+  const numbers = Array.from({ length: filesAtOnce.usual }, (_, index) => index + 1);
+  const pidFiles = numbers.map((number) => join(tempDir('pid'), String(number)));
   const waits = Object.fromEntries(pidFiles.map((file, i) => [`a${i}.test.mjs`, hangs(file)]));
   const one = run({ ...waits, 'b.test.mjs': "test('holds', () => {});" });
   const started = () => pidFiles.every((file) => readText(file) !== '');
   await until(started, { deadlineMs: 30_000, what: 'the files run' });
   one.process.kill('SIGINT');
   assert.equal(await one.ended, 130, one.text());
-  assert.equal(summary(one.text()).fail, 3);
+  assert.equal(summary(one.text()).fail, filesAtOnce.usual);
   assert.doesNotMatch(one.text(), /b\.test\.mjs/);
   for (const file of pidFiles) assertGone(file);
 });
@@ -163,23 +164,25 @@ function planned(lane: Planned['lane'], seconds: number): Planned {
   return { path: `${lane} ${seconds}`, lane, seconds };
 }
 
-test('runs three files at a time, two of those that load the machine, and one that measures alone', () => {
-  const [beside, pair, alone] = [planned('beside', 5), planned('pair', 5), planned('alone', 5)];
-  const fits = (file: Planned, ...running: Planned[]) => nextFile([file], running) === file;
+test('runs five files at a time, three where one loads the machine, and one that measures alone', () => {
+  const [usual, heavy, alone] = [planned('usual', 5), planned('heavy', 5), planned('alone', 5)];
+  const times = (count: number, file: Planned) => Array<Planned>(count).fill(file);
+  const fits = (file: Planned, running: Planned[]) => nextFile([file], running) === file;
   assert.deepEqual(
-    [fits(beside), fits(beside, beside), fits(beside, beside, beside), fits(beside, beside, beside, beside)],
-    [true, true, true, false],
+    [fits(usual, []), fits(usual, times(4, usual)), fits(usual, times(5, usual))],
+    [true, true, false],
   );
-  assert.deepEqual([fits(pair, beside), fits(pair, beside, beside), fits(beside, pair)], [true, false, true]);
-  assert.deepEqual([fits(beside, beside, pair), fits(pair, pair)], [false, true]);
-  assert.deepEqual([fits(alone), fits(alone, beside), fits(beside, alone)], [true, false, false]);
+  assert.deepEqual([fits(heavy, times(2, usual)), fits(heavy, times(3, usual))], [true, false]);
+  assert.deepEqual([fits(usual, [usual, heavy]), fits(usual, [usual, usual, heavy])], [true, false]);
+  assert.deepEqual([fits(heavy, times(2, heavy)), fits(heavy, times(3, heavy))], [true, false]);
+  assert.deepEqual([fits(alone, []), fits(alone, [usual]), fits(usual, [alone])], [true, false, false]);
 });
 
 test('starts the longest file of a lane first, wide lanes before narrow ones', () => {
-  const files = [planned('alone', 9), planned('beside', 1), planned('pair', 7), planned('beside', 4)];
+  const files = [planned('alone', 9), planned('usual', 1), planned('heavy', 7), planned('usual', 4)];
   assert.deepEqual(
     inOrder(files).map(({ path }) => path),
-    ['beside 4', 'beside 1', 'pair 7', 'alone 9'],
+    ['usual 4', 'usual 1', 'heavy 7', 'alone 9'],
   );
 });
 

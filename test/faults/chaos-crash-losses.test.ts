@@ -1,0 +1,7 @@
+// Crashes of a restore, and of a worker in a deletion before Redis is emptied, under load and deletions.
+
+import { crashKinds } from '../chaos/faults.js';
+import { crashSchedules, losesRedis } from '../chaos/schedule.js';
+import { testCrashes } from '../support/crash-rounds.js';
+
+testCrashes(crashSchedules(crashKinds).filter(losesRedis));

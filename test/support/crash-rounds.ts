@@ -1,0 +1,35 @@
+// Rounds of crashes as tests: what the clients were told is compared with what is stored, and every crash has to happen.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { countFaults, describeFailure, describeRound } from '../chaos/report.js';
+import { readCommit } from '../chaos/results.js';
+import type { RoundResult } from '../chaos/round.js';
+import { createRunner } from '../chaos/runner.js';
+import type { Schedule } from '../chaos/schedule.js';
+
+/** Defines a test for each schedule, and one that every process died where it had to. */
+export function testCrashes(schedules: readonly Schedule[]): void {
+  const runner = createRunner();
+  const results: RoundResult[] = [];
+  after(() => runner.close());
+
+  for (const [index, schedule] of schedules.entries()) {
+    test(`keeps every promise through crashes, part ${index + 1}`, async (context) => {
+      const result = await runner.run(schedule);
+      results.push(result);
+      context.diagnostic(describeRound(result));
+      assert.equal(result.broken.length, 0, describeFailure(result, readCommit()));
+    });
+  }
+
+  test('every crash point was passed, and the process died there', () => {
+    const counts = countFaults(results);
+    const names = schedules.flatMap(({ steps }) => steps.flat(2)).map(({ fault }) => fault);
+    assert.ok(names.length > 0);
+    assert.deepEqual(
+      names.filter((name) => counts.get(name) !== 1),
+      [],
+    );
+  });
+}
