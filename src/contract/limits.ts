@@ -300,6 +300,25 @@ export const overview = {
   clickhouseMsMax: 2_000,
 } as const;
 
+/** The list of event names on the console's page Data quality. */
+export const eventNames = {
+  listedMax: 500,
+  /** So many events of a name are looked at for their properties. */
+  sampledMax: 10_000,
+  querySecondsMax: 5,
+} as const;
+
+/** What the console shows of an environment live. */
+export const live = {
+  /** A page asks every two seconds: ten a second. */
+  eventsPerPage: 20,
+  /** How far back it begins. */
+  beforeMs: 10_000,
+  /** After this one has to begin again, which the audit log has. */
+  lookedOnMsMax: 60 * 60 * 1000,
+  querySecondsMax: 2,
+} as const;
+
 /** What the console shows of one user. */
 export const userLookUps = {
   /** So many of the user_ids of a merged user are looked up, as many as the Bloom filters are asked about. */

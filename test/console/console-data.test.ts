@@ -301,6 +301,64 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
+  test('lists event names with the types of their properties, and shows those who may what arrives now', async () => {
+    const watched = await createTestAccount(sluice, 'Watched');
+    const app_id = String(watched.appIds[0]);
+    const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];
+    const events = sold.map((properties) => ({ identity: 'ada@example.com', event: hostile, properties }));
+    assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, events })));
+    await until(async () => (await count(`app_id = '${app_id}'`)) === 3, {
+      deadlineMs: 30_000,
+      what: 'stored',
+    });
+    const page = await newPage();
+    await enter(page, sluice, 'watches@example.com', 'administrator', watched.accountId);
+    await openPage(page, 'Data quality');
+    const names = page.getByRole('table', { name: 'Event names' });
+    await names.getByRole('cell', { name: '3', exact: true }).waitFor();
+    await page.getByRole('button', { name: /^Properties of <img/ }).click();
+    const properties = page.getByRole('dialog').getByRole('row');
+    await properties.nth(3).waitFor();
+    assert.deepEqual((await properties.allTextContents()).slice(1), [
+      'amount3number 67 %, text 33 %',
+      'at1time',
+      'ok1boolean',
+    ]);
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
+    await openPage(page, 'Live');
+    await page.getByRole('button', { name: 'Watch' }).click();
+    await page.getByRole('button', { name: 'Pause' }).waitFor();
+    const now = { app_id, identity: 'ada@example.com', event: 'Now', properties: { [hostile]: hostile } };
+    assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, now)));
+    const row = page
+      .getByRole('table', { name: 'Events that arrived' })
+      .getByRole('row')
+      .filter({ hasText: 'Now' });
+    await row.waitFor();
+    await row.getByText('1 property').click();
+    await row.getByRole('definition').filter({ hasText: hostile }).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Go on' }).waitFor();
+    assert.deepEqual(faults, []);
+    const places = await page.evaluate(
+      `(async () => {
+        const headers = { 'sluice-console': '1' };
+        const of = (id) => '/admin/v1/environments/' + id + '/live';
+        const { place } = await (await fetch(of('${app_id}'), { method: 'POST', headers })).json();
+        const ask = async (id, text) => (await fetch(of(id) + '?place=' + text)).status;
+        const forged = place.replace(/^\\d+/, '1');
+        return [await ask('${app_id}', place), await ask('${app_id}', forged), await ask('${watched.appIds[1]}', place)];
+      })()`,
+    );
+    assert.deepEqual(places, [200, 400, 400], 'a place is signed, for its environment');
+    const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+    const watching = entries.filter(({ action }) => action === 'watch_live');
+    assert.deepEqual(
+      watching.map(({ actor_name, app_id: of, outcome }) => [actor_name, of, outcome]),
+      [1, 2].map(() => ['watches@example.com', app_id, 'done']),
+    );
+  });
+
   test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
     const counted = await createTestAccount(sluice, 'Counted');
     const app_id = String(counted.appIds[0]);

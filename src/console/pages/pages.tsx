@@ -5,6 +5,7 @@ import type { Account } from '../api.js';
 import { may } from '../session.js';
 import { DataQuality } from './data-quality.js';
 import { Deletions } from './deletions.js';
+import { Live } from './live.js';
 import { Overview } from './overview.js';
 import { Reference } from './reference.js';
 import { Security } from './security.js';
@@ -47,6 +48,12 @@ export const pages: readonly Page[] = [
     title: 'Data quality',
     show: (account) =>
       ofAccount(account, (chosen) => <DataQuality key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/live',
+    title: 'Live',
+    isFor: () => may('watchLive'),
+    show: (account) => ofAccount(account, (chosen) => <Live key={chosen.account_id} account={chosen} />),
   },
   {
     path: '/settings',
