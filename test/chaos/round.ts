@@ -53,9 +53,11 @@ type Pace = {
   readonly openMax: number;
   /** Pause between two users who return, who are deleted too. */
   readonly returnEveryMs: number;
-  /** Pause between two users of whom exports are asked for, and between two who are suppressed. */
-  readonly exportEveryMs: number;
-  readonly suppressEveryMs: number;
+  /**
+   * Pause between two users of whom exports are asked for, and between two who are suppressed. Without these nobody is called
+   * for deletions either.
+   */
+  readonly desk?: { readonly exportEveryMs: number; readonly suppressEveryMs: number };
   /** Requests of each load that have to be acknowledged before the faults and after them. */
   readonly beforeFaults: number;
   readonly afterFaults: number;
@@ -65,8 +67,7 @@ const usualPace: Pace = {
   submitEveryMs: 1_200,
   openMax: 30,
   returnEveryMs: 100,
-  exportEveryMs: 2_500,
-  suppressEveryMs: 1_500,
+  desk: { exportEveryMs: 2_500, suppressEveryMs: 1_500 },
   beforeFaults: 20,
   afterFaults: 30,
 };
@@ -79,8 +80,6 @@ const crashPace: Pace = {
   submitEveryMs: 500,
   openMax: 4,
   returnEveryMs: 1_500,
-  exportEveryMs: 15_000,
-  suppressEveryMs: 8_000,
   beforeFaults: 5,
   afterFaults: 5,
 };
@@ -187,12 +186,9 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
   }
   await getToken(sluice, account);
   const receiver = await startCallReceiver();
-  const { secret } = await administer<{ secret: string }>(
-    sluice,
-    'PUT',
-    `/accounts/${account.accountId}/callback`,
-    { url: receiver.url },
-  );
+  const path = `/accounts/${account.accountId}/callback`;
+  const callback =
+    pace.desk && (await administer<{ secret: string }>(sluice, 'PUT', path, { url: receiver.url }));
   const mark = createMark();
   const producers = appIds.map((appId) => createProducer(appId, mark));
   const [main, second] = producers as [Producer, Producer];
@@ -223,23 +219,27 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     everyMs: pace.returnEveryMs,
   });
   // In another environment than the others, whose deletions take anybody of the first.
-  const exported = startExportedUsers({
-    account,
-    producer: second,
-    targets,
-    random: createRandom(seedOf(seed, 3)),
-    submit: clients.submitUsers,
-    everyMs: pace.exportEveryMs,
-    readMsMax: recoveryMsMax,
-  });
-  const stopSuppressing = startSuppressedUsers({
-    account,
-    producer: second,
-    keptOut,
-    targets,
-    random: createRandom(seedOf(seed, 4)),
-    everyMs: pace.suppressEveryMs,
-  });
+  const exported =
+    pace.desk &&
+    startExportedUsers({
+      account,
+      producer: second,
+      targets,
+      random: createRandom(seedOf(seed, 3)),
+      submit: clients.submitUsers,
+      everyMs: pace.desk.exportEveryMs,
+      readMsMax: recoveryMsMax,
+    });
+  const stopSuppressing =
+    pace.desk &&
+    startSuppressedUsers({
+      account,
+      producer: second,
+      keptOut,
+      targets,
+      random: createRandom(seedOf(seed, 4)),
+      everyMs: pace.desk.suppressEveryMs,
+    });
   const world: World = {
     ...deployment,
     producer: main,
@@ -257,10 +257,11 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     loads,
     clients,
     stopOthers: async () => {
-      await Promise.all([stopReturning(), exported.stop(), stopSuppressing()]);
+      await Promise.all([stopReturning(), exported?.stop(), stopSuppressing?.()]);
     },
     untilCalled: async () => {
-      const isDone = () => findUncalled(clients.submissions, receiver.calls).length === 0;
+      const isDone = () =>
+        callback === undefined || findUncalled(clients.submissions, receiver.calls).length === 0;
       await until(isDone, { deadlineMs: recoveryMsMax, what: 'all were called for' }).catch(() => undefined);
     },
     close: () => {
@@ -279,8 +280,8 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
       ),
       submissions: clients.submissions,
       tokenAnswers: clients.tokenAnswers,
-      exports: exported.exports,
-      callbacks: { calls: receiver.calls, secret },
+      exports: exported?.exports ?? [],
+      ...(callback && { callbacks: { calls: receiver.calls, secret: callback.secret } }),
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
       clockMoved: world.clockMoved,
