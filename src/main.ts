@@ -45,7 +45,7 @@ import { type DemoOptions, demoRoutes } from './http/pages/demo.js';
 import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
-import { limitConnections } from './http/protocol/connections.js';
+import { divideConnections, limitConnections } from './http/protocol/connections.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -60,10 +60,12 @@ import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
 import { observeServers } from './redis/observe-servers.js';
+import { announceProcess } from './redis/processes.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
 import { stopRequested } from './stop.js';
 import type { SuppressOptions } from './suppression/submit.js';
 import { followSuppressions } from './suppression/suppressions.js';
+import { keepMinuteCounts } from './traffic/minute-counts.js';
 import { createChannel } from './visualizer/channel.js';
 import { observePairings } from './visualizer/observe.js';
 import { createBatchPublisher } from './visualizer/show.js';
@@ -85,6 +87,7 @@ const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
 const counts = keepCountsIn(redis, log);
 const rejected = keepRejectedIn(redis, log);
+const traffic = keepMinuteCounts({ clickhouse, log });
 
 const channel = createChannel({
   redis,
@@ -92,6 +95,9 @@ const channel = createChannel({
   log,
 });
 const callerAddress = createCallerAddress(config.trustedProxies);
+const isProxy = createProxyCheck(config.trustedProxies);
+const connectionsMax = divideConnections(config.connectionsMax);
+const adminConnections = limitConnections(connectionsMax.admin, isProxy);
 const wrongTokens = createWrongTokens(log);
 const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
@@ -101,6 +107,7 @@ const livePages = createLivePages({
   redis,
   channel,
   secret: () => environments.deployment()?.secret,
+  onDisconnected: adminConnections.webSocketEnded,
   log,
 });
 
@@ -196,7 +203,7 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, counts, rejected };
+  const options = { environments, ingestion, counts, rejected, traffic };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
     host: config.adminHost,
@@ -259,8 +266,10 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
-  const limited = limitConnections(config.connectionsMax, createProxyCheck(config.trustedProxies));
-  servers.push(await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited));
+  const limited = limitConnections(connectionsMax.public, isProxy);
+  servers.push(
+    await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
+  );
   servers.push(
     await listen(
       config.adminHost,
@@ -295,7 +304,10 @@ try {
       ],
       log,
       callerAddress,
-      livePages.attach,
+      (app) => {
+        adminConnections.attach(app);
+        livePages.attach(app);
+      },
     ),
   );
 } catch (error) {
@@ -304,6 +316,7 @@ try {
   process.exit(1);
 }
 const stopSharing = shareMetrics(redis, processName, log);
+const stopAnnouncing = announceProcess(redis, 'api', log);
 log.info({ port: config.port, adminPort: config.adminPort }, 'listening');
 
 await stopRequested();
@@ -316,7 +329,9 @@ await Promise.all(servers.map((server) => server.close()));
 await startedIngestion?.close();
 await counts.close();
 await rejected.close();
+await traffic.close();
 await stopSharing();
+await stopAnnouncing();
 environments.close();
 channel.close();
 shardStates.close();

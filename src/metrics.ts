@@ -273,6 +273,13 @@ export const insertSeconds = new Histogram({
   registers,
 });
 
+export const queryableSeconds = new Gauge({
+  name: 'sluice_queryable_seconds',
+  help: 'From the opening of the segment that was stored last until its rows could be queried.',
+  aggregator: 'max',
+  registers,
+});
+
 export const insertRows = new Counter({
   name: 'sluice_insert_rows_total',
   help: 'Rows stored in ClickHouse.',

@@ -9,6 +9,7 @@ import { processRegistry } from '../src/metrics.js';
 import { watchProcess } from '../src/process-metrics.js';
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
 import { connect, connectForQueue } from '../src/redis/client.js';
+import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
 import { stopRequested } from '../src/stop.js';
 import { serveCallbacks } from './callback-queue.js';
@@ -64,6 +65,7 @@ const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, 
 
 const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
 const stopSharingMetrics = servesMetrics ? undefined : shareMetrics(redis, `worker-${process.pid}`, log);
+const stopAnnouncing = announceProcess(redis, 'worker', log);
 const deletionWork = serveDeletions(context);
 const callbackWork = serveCallbacks(context);
 
@@ -124,6 +126,7 @@ const closing = [
 ];
 await Promise.race([Promise.all(closing), bound]);
 await stopSharingMetrics?.();
+await stopAnnouncing();
 stopHealth?.();
 await clickhouse.close();
 redis.disconnect();

@@ -1,10 +1,10 @@
 // Poison rows: finds the rows of a segment that ClickHouse refuses for their data, keeps them in the table failed_events
-// with the error, and takes them out of the segment. To find them it has ClickHouse parse halves without storing anything,
-// so the segment keeps one insert and one token.
+// with the error (`failed-row.ts`), and takes them out of the segment. To find them it has ClickHouse parse halves without
+// storing anything, so the segment keeps one insert and one token.
 
 import { createHash } from 'node:crypto';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
-import { forgetErrorTexts, refusalText } from '../src/clickhouse/error-texts.js';
+import { forgetErrorTexts } from '../src/clickhouse/error-texts.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
 import {
   exemptInsertNameOf,
@@ -14,15 +14,14 @@ import {
   parseRows,
   type SegmentName,
 } from '../src/clickhouse/store.js';
-import { columnValue } from '../src/clickhouse/tables.js';
 import { type TableVersion, tableOf, tables } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
-import { isUserId } from '../src/ingest/user-id.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import { type BadRow, failedRowOf } from './failed-row.js';
 
 // A counter that appears only with its first count shows no rise then, so an alert on a rise would miss the first rows.
 for (const table of tables) rowsQuarantined.inc({ table }, 0);
@@ -34,8 +33,6 @@ type QuarantineOptions = {
   readonly crash: CrashPoint;
   readonly log: Log;
 };
-
-type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };
 
 type Rows = {
   /** The segment's bytes without repeats: a repeat must not be kept as a failed row, which is stored when it is retried. */
@@ -166,34 +163,4 @@ async function isKept(clickhouse: ClickHouseClient, segment: SegmentName, mark: 
   });
   const [found] = await result.json<{ markers: string | number }>();
   return Number(found?.markers) > 0;
-}
-
-function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) {
-  return {
-    table_name: segment.table,
-    segment: segment.number,
-    line,
-    ...userOfRow(segment.table, row),
-    row: row.toString('utf8'),
-    error_code: codeOfFault(error),
-    error: refusalText(segment.table, error),
-  };
-}
-
-/** The user of a row, so that a deletion finds the row; empty if it cannot be read. */
-function userOfRow(
-  table: TableVersion,
-  row: Buffer,
-): { app_id: string; user_id: string | null; identity: string } {
-  try {
-    const values = JSON.parse(row.toString('utf8')) as unknown[];
-    const userId = String(columnValue(table, values, 'user_id'));
-    return {
-      app_id: String(columnValue(table, values, 'app_id')),
-      user_id: isUserId(userId) ? userId : null,
-      identity: String(columnValue(table, values, 'identity')).toWellFormed(),
-    };
-  } catch {
-    return { app_id: '', user_id: null, identity: '' };
-  }
 }

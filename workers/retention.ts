@@ -32,7 +32,7 @@ import type { WorkerContext } from './context.js';
 
 export type RetentionContext = Pick<
   WorkerContext,
-  'redis' | 'clickhouse' | 'config' | 'shards' | 'epoch' | 'log'
+  'redis' | 'clickhouse' | 'config' | 'shards' | 'epoch' | 'crash' | 'log'
 >;
 
 /** Reading the registry is too much for every second. */
@@ -68,7 +68,7 @@ export async function earliestClock({
  * rows, not all is stored, or deletions wait.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
-  const { redis, clickhouse, log } = context;
+  const { redis, clickhouse, crash, log } = context;
   const { environments, deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const retained = retainedOf(environments.values(), nowMs);
@@ -84,6 +84,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     await dropExpiredUsers(clickhouse);
     await untilNoRetryRuns(clickhouse);
     const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
+    crash('expired_users_found');
     const expired = new Map<string, Record<string, number>>();
     for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
       const rows = await expirePlace(context, place, retained, users, fences);
@@ -107,7 +108,7 @@ async function expirePlace(
   users: ExpiredUsers,
   fences: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config } = context;
+  const { clickhouse, config, crash } = context;
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
@@ -115,7 +116,9 @@ async function expirePlace(
   if ((await countExpired(clickhouse, place, predicate)).size === 0) return rows;
   // A repeat of what is deleted stays out, and its row can tell nobody any more.
   await keepKeysOf(clickhouse, place, predicate);
+  crash('expired_keys_kept');
   await deleteRows(clickhouse, place, predicate, users.mark);
+  crash('place_expired');
   return rows;
 }
 
@@ -124,7 +127,7 @@ async function expirePlace(
  * first to refuse these segments: a worker that stood still since must not bring the rows back.
  */
 async function dropWholePartitions(
-  { clickhouse, log }: RetentionContext,
+  { clickhouse, crash, log }: RetentionContext,
   place: Place,
   predicate: string,
   fences: readonly string[],
@@ -136,7 +139,9 @@ async function dropWholePartitions(
   if (!(await untilNoInsertRuns(clickhouse))) return;
   for (const partition of await find()) {
     await keepKeysOf(clickhouse, place, inPartition(partition));
+    crash('expired_keys_kept');
     await dropPartition(clickhouse, place, partition);
+    crash('partition_dropped');
     log.info({ table: place, partition }, 'a partition is over and dropped');
   }
 }

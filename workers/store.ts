@@ -15,7 +15,13 @@ import { commits } from '../src/contract/limits.js';
 import { tableOf } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
-import { insertRows, insertSeconds, recordsRepeatedLate, tokensBurnt } from '../src/metrics.js';
+import {
+  insertRows,
+  insertSeconds,
+  queryableSeconds,
+  recordsRepeatedLate,
+  tokensBurnt,
+} from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
@@ -118,6 +124,7 @@ export async function storeSegment(
       crash('marker_found');
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
       insertRows.inc({ table: name.table }, stamped.rows - 1);
+      queryableSeconds.set(Math.max(0, Date.now() - Number(segment.number) / 1000) / 1000);
       if (checked.repeats > 0) recordsRepeatedLate.inc({ table: name.table }, checked.repeats);
       return forget(options, segment, 'stored');
     }

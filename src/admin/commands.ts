@@ -31,6 +31,7 @@ import { mirrorAudit, readAuditLog } from '../audit/mirror.js';
 import { loads } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
+import { listEventNames, listEventProperties } from '../data-quality/event-names.js';
 import { listRejected } from '../data-quality/rejected-records.js';
 import { createAddressCheck } from '../deletion/callback-addresses.js';
 import { isTaken } from '../deletion/callback-call.js';
@@ -47,7 +48,16 @@ import type { AdminContext } from './context.js';
 import { listExportsOf, requestExport } from './exports.js';
 import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
-import { changeSuppression, showSimilarUsers, showUser, showUserEvents } from './users.js';
+import { beginLive, readLive } from './live.js';
+import { readDeploymentParts, readOverview, readTrafficOf } from './overview.js';
+import {
+  changeSuppression,
+  environmentOf,
+  inTime,
+  showSimilarUsers,
+  showUser,
+  showUserEvents,
+} from './users.js';
 
 export type AdminCommands = ReturnType<typeof createAdminCommands>;
 
@@ -57,6 +67,9 @@ type Named = { readonly name?: string | undefined };
 /** A certificate, and the public key to check it with; without one that of the deployment. */
 type CertificateCheck = { readonly text: string; readonly keyText?: string | undefined };
 type OfDeletion = { readonly requestId: string };
+type Lately = { readonly days: number };
+/** `hour` or `week`, of one environment or all. */
+type Chart = { readonly appId?: string | undefined; readonly span?: string | undefined };
 /** A user of an environment, by one of identity, user_id and anonymous_id. */
 type OfUser = OfEnvironment & { readonly user: unknown };
 type EventsPage = { readonly event?: string | undefined; readonly cursor?: string | undefined };
@@ -183,6 +196,26 @@ function commandsOf(context: AdminContext) {
     submitExport: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
       requestExport(context, accountId, users),
     listExports: ({ accountId }: OfAccount) => listExportsOf(context, accountId),
+
+    showOverview: ({ accountId }: OfAccount) => readOverview(context, accountId),
+    showTraffic: ({ accountId, ...chart }: OfAccount & Chart) => readTrafficOf(context, accountId, chart),
+    showDeployment: () => readDeploymentParts(context),
+
+    listEventNames: async ({ appId, days }: OfEnvironment & Lately) => {
+      await environmentOf(context, appId);
+      return inTime(listEventNames(clickhouse, appId, days), 'choose a shorter time');
+    },
+    listEventProperties: async ({
+      appId,
+      event,
+      days,
+    }: OfEnvironment & Lately & { readonly event: string }) => {
+      await environmentOf(context, appId);
+      return inTime(listEventProperties(clickhouse, appId, event, days), 'choose a shorter time');
+    },
+    watchLive: ({ appId }: OfEnvironment) => beginLive(context, appId),
+    showLive: ({ appId, place }: OfEnvironment & { readonly place: string }) =>
+      inTime(readLive(context, appId, place), 'too much arrives to be shown'),
 
     lookUpUser: ({ appId, user }: OfUser) => showUser(context, appId, user),
     findSimilarUsers: ({ appId, user }: OfUser) => showSimilarUsers(context, appId, user),

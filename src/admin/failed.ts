@@ -1,5 +1,6 @@
 // Rows that ClickHouse refused for their data: showing them, and sending them again once the cause is corrected. Markers
-// among the failed rows, which have no table_name, are neither shown nor sent.
+// among the failed rows, which have no table_name, are neither shown nor sent. Rows that name nobody were kept without their
+// text: they are shown with its hash, and cannot be sent.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -18,7 +19,8 @@ import type { AdminContext } from './context.js';
 /** The oldest failed rows: where they come from and why they failed, never their values. */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const result = await clickhouse.query({
-    query: `SELECT table_name, toString(segment) AS segment, line, app_id, length(row) AS bytes, error_code, error, failed_at
+    query: `SELECT table_name, toString(segment) AS segment, line, app_id,
+        if(row = '', text_bytes, length(row)) AS bytes, text_hash, error_code, error, failed_at
       FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT {countMax:UInt32}`,
     query_params: { countMax },
     format: 'JSONEachRow',
@@ -27,9 +29,9 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
 }
 
 /**
- * Stores every failed row again, under the stamps of its acceptance, and then removes it from the list. After a crash in
- * between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait: the
- * deletion decides whether they stay.
+ * Stores every failed row that has its text again, under the stamps of its acceptance, and then removes it from the list.
+ * After a crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions
+ * wait: the deletion decides whether they stay.
  */
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
   const { clickhouse, redis } = context;
@@ -67,7 +69,7 @@ async function readAccounts({ redis }: AdminContext) {
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
-      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT ${failedRows.perRetryMax}`,
+      FROM failed_events WHERE table_name != '' AND row != '' ORDER BY segment, line LIMIT ${failedRows.perRetryMax}`,
     format: 'JSONEachRow',
   });
   return result.json<FailedRow>();

@@ -3,7 +3,6 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { codeOfFault } from '../clickhouse/client.js';
-import { userLookUps } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { TooManyNames } from '../suppression/change.js';
 import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
@@ -85,7 +84,8 @@ export async function changeSuppression(
   return { account_id: accountId, users: targets.length, suppress };
 }
 
-async function environmentOf({ redis }: AdminContext, appId: string) {
+/** An environment's account, with its app_ids, and the deployment's secret. */
+export async function environmentOf({ redis }: AdminContext, appId: string) {
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const environment = environments.get(appId);
@@ -98,11 +98,13 @@ async function environmentOf({ redis }: AdminContext, appId: string) {
 /** ClickHouse's code for a query that took longer than it may. */
 const timeoutExceeded = 159;
 
-async function inTime<Result>(work: Promise<Result>): Promise<Result> {
+/** Says what to do when a query takes longer than it may. */
+export async function inTime<Result>(
+  work: Promise<Result>,
+  remedy = 'ask for an export instead',
+): Promise<Result> {
   return work.catch((error: unknown) => {
     if (codeOfFault(error) !== timeoutExceeded) throw error;
-    throw new AdministrationError(
-      `the look-up took longer than ${userLookUps.querySecondsMax} s: ask for an export instead`,
-    );
+    throw new AdministrationError(`ClickHouse takes too long: ${remedy}`);
   });
 }

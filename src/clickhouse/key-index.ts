@@ -18,8 +18,8 @@ import { storedTable } from './tables.js';
 const sources = [...tables.map(storedTable), 'failed_events'] as const;
 export type KeySource = (typeof sources)[number];
 
-/** The id in a row's text, which is how rows are kept that ClickHouse refused. */
-const failedRowId = `unhex(extract(row, '^\\\\["[0-9]+","([0-9a-f]{32})"'))`;
+/** Of a row that ClickHouse refused: the id in its text, or the one that was kept without its text. */
+const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '^\\\\["[0-9]+","([0-9a-f]{32})"')))`;
 
 /** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
 function keysOf(source: KeySource, condition: string): string {

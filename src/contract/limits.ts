@@ -25,8 +25,11 @@ export const bodies = {
   adminBytesMax: 512 * KiB,
 } as const;
 
-/** Connections of the public port, of which a process takes at most `CONNECTIONS_MAX`. */
+/** Connections of an API process: to `PORT` at most `CONNECTIONS_MAX`. */
 export const connections = {
+  /** To `ADMIN_PORT`, and no more than this part of the descriptors. */
+  adminMax: 1_000,
+  adminShare: 0.25,
   /** While more than this part is open, an address gets no more than its share of new ones within a window. */
   busyFrom: 0.5,
   shareOfAddress: 0.25,
@@ -272,6 +275,52 @@ export const previews = {
   strayMsMin: 10 * 60_000,
 } as const;
 
+/** How many records of each environment came in each minute, for charts. */
+export const traffic = {
+  /** A minute is written to ClickHouse so long after its end at most. */
+  writeEveryMs: 5_000,
+  /** An insert that takes longer is tried again; a stop waits no longer for it. */
+  insertMsMax: 2_000,
+  /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
+  waitingRowsMax: 50_000,
+} as const;
+
+/** Which processes run, for people. */
+export const runningProcesses = {
+  sayEveryMs: 5_000,
+  /** One that has not said so for this long has ended. */
+  staleMs: 20_000,
+} as const;
+
+/** When the console's first page says that something is wrong. */
+export const overview = {
+  /** The oldest record waits longer than this to be queried. */
+  lateMs: 30_000,
+  /** More of the backlog's bytes are in use. */
+  fullRatio: 0.8,
+  /** ClickHouse takes longer than this to answer. */
+  clickhouseMsMax: 2_000,
+} as const;
+
+/** The list of event names on the console's page Data quality. */
+export const eventNames = {
+  listedMax: 500,
+  /** So many events of a name are looked at for their properties. */
+  sampledMax: 10_000,
+  querySecondsMax: 5,
+} as const;
+
+/** What the console shows of an environment live. */
+export const live = {
+  /** A page asks every two seconds: ten a second. */
+  eventsPerPage: 20,
+  /** How far back it begins. */
+  beforeMs: 10_000,
+  /** After this one has to begin again, which the audit log has. */
+  lookedOnMsMax: 60 * 60 * 1000,
+  querySecondsMax: 2,
+} as const;
+
 /** What the console shows of one user. */
 export const userLookUps = {
   /** So many of the user_ids of a merged user are looked up, as many as the Bloom filters are asked about. */
@@ -478,11 +527,15 @@ export const visualizer = {
   leaseMs: 60 * 1000,
   renewEveryMs: 15 * 1000,
   liveMsMax: 4 * 60 * 60 * 1000,
-  /** Pages that one API process serves. */
+  /** Pages that one API process serves, and those among them that are not paired yet: of one address, and in all. */
   pagesMax: 200,
+  unpairedPerAddressMax: 30,
+  unpairedMax: 100,
   /** A page must identify itself within this time, in a message of at most this many bytes. */
   helloMsMax: 5_000,
   helloBytesMax: 4 * KiB,
+  /** A page that was told to go is disconnected by then, whether or not it has taken notice. */
+  closingMsMax: 20_000,
   /** Wrong tokens, and wrong codes, per minute and address. */
   failuresPerMinuteMax: 20,
   /** After as many wrong codes each further one is looked up this much later. */
@@ -593,6 +646,10 @@ function assertRelations(): void {
   );
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
   relation(
+    3 * runningProcesses.sayEveryMs <= runningProcesses.staleMs,
+    'a late word must not hide a process from people',
+  );
+  relation(
     limitedRetrySeconds.tokenFailures >= 60 && limitedRetrySeconds.statusRequests >= 1,
     'what is counted per minute or per second has room again after the wait',
   );
@@ -702,6 +759,14 @@ function assertRelations(): void {
   relation(
     visualizer.renewEveryMs * 3 <= visualizer.leaseMs,
     'a live pairing must survive two renewals that fail',
+  );
+  relation(
+    visualizer.unpairedPerAddressMax < visualizer.unpairedMax && visualizer.unpairedMax < visualizer.pagesMax,
+    'who says nothing leaves room for other addresses, and for whoever has a token and a code',
+  );
+  relation(
+    visualizer.pagesMax < connections.adminMax * connections.busyFrom,
+    'all pages of the visualizer may come from one address',
   );
   relation(3 * retention.runEveryMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
   relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');

@@ -10,6 +10,8 @@ export const roles: readonly Role[] = ['operator', 'administrator', 'privacy', '
 const everyone: readonly AccountRole[] = ['administrator', 'privacy', 'viewer'];
 const administrators: readonly AccountRole[] = ['administrator'];
 const privacyOfficers: readonly AccountRole[] = ['privacy'];
+/** Those who see whether what arrives is what was meant. */
+const integrators: readonly AccountRole[] = ['administrator', 'privacy'];
 /** What concerns the deployment, or all accounts. */
 const operatorsOnly: readonly AccountRole[] = [];
 
@@ -53,6 +55,15 @@ export const rights = {
   submitExport: privacyOfficers,
   listExports: privacyOfficers,
   readExport: privacyOfficers,
+
+  showOverview: everyone,
+  showTraffic: everyone,
+  showDeployment: operatorsOnly,
+
+  listEventNames: everyone,
+  listEventProperties: everyone,
+  watchLive: integrators,
+  showLive: integrators,
 
   lookUpUser: privacyOfficers,
   findSimilarUsers: privacyOfficers,

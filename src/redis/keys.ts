@@ -121,6 +121,8 @@ export const registryKeys = {
   sessionsOf: (personId: string) => `{registry}:sessions_of:${personId}`,
   /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be looked at. It expires. */
   signIns: (digest: string) => `{registry}:sign_ins:${digest}`,
+  /** Hash of the processes that run now, on all hosts. */
+  processes: '{registry}:processes',
   /** Hash of the processes' metrics by process. */
   metrics: (host: string) => `{registry}:metrics:${host}`,
 } as const;

@@ -1,6 +1,7 @@
 // What is held about a user in one environment: names, properties, and which events how often, from when to when.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { isoTime } from '../clickhouse/iso-time.js';
 import { userLookUps } from '../contract/limits.js';
 import type { User } from '../suppression/names.js';
 import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
@@ -63,9 +64,4 @@ function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: 
       GROUP BY key ORDER BY key LIMIT ${userLookUps.propertiesMax}`,
     { appId },
   );
-}
-
-/** A time as text in UTC, such as 2026-01-31T12:00:00.000Z. */
-export function isoTime(time: string): string {
-  return `concat(replaceOne(toString(toTimeZone(${time}, 'UTC')), ' ', 'T'), 'Z')`;
 }

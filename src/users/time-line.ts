@@ -1,9 +1,9 @@
 // The events of a user in one environment, the latest first, in pages.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { isoTime } from '../clickhouse/iso-time.js';
 import { userLookUps } from '../contract/limits.js';
 import type { User } from '../suppression/names.js';
-import { isoTime } from './look-up.js';
 import { findMergedUser, isNamed, withNames } from './merged-user.js';
 
 export type TimeLineEvent = {

@@ -63,6 +63,12 @@ const table: readonly Row[] = [
   ['GET', (of) => `/accounts/${of.accountId}/user_exports`, 'op'],
   ['POST', (of) => `/accounts/${of.accountId}/user_exports`, 'op', () => deletion],
   ['GET', (of) => `/accounts/${of.accountId}/callback`, 'oapv'],
+  ['GET', (of) => `/accounts/${of.accountId}/overview`, 'oapv'],
+  ['GET', (of) => `/accounts/${of.accountId}/traffic?span=week`, 'oapv'],
+  ['GET', (of) => `/accounts/${of.accountId}/traffic?app_id=${of.appIds[1]}`, 'oapv'],
+  ['GET', (of) => `/environments/${of.appIds[1]}/event-names?days=30`, 'oapv'],
+  ['GET', (of) => `/environments/${of.appIds[1]}/event-properties?event=x`, 'oapv'],
+  ['POST', (of) => `/environments/${of.appIds[1]}/live`, 'oap'],
   ['POST', (of) => `/environments/${of.appIds[1]}/user`, 'op', () => nobody],
   ['POST', (of) => `/environments/${of.appIds[1]}/user/similar`, 'op', () => nobody],
   ['POST', (of) => `/environments/${of.appIds[1]}/user/events`, 'op', () => nobody],
@@ -192,7 +198,7 @@ test('an administrator invites nobody as operator, and nobody into another accou
 });
 
 test('operators alone reach what concerns the deployment', async () => {
-  const deployment = ['/failed', '/keys-index'];
+  const deployment = ['/failed', '/keys-index', '/deployment'];
   for (const [role, page] of pages) {
     for (const path of deployment) {
       assert.equal((await page.ask('GET', path)).status, role === 'operator' ? 200 : 403, `${role} ${path}`);

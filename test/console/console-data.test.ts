@@ -11,7 +11,11 @@ import { isAccepted, paths, post } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { rateLimits } from '../../src/contract/limits.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
+import { createLog } from '../../src/log.js';
+import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
 import { enter, openConsole, openPage } from '../support/console-browser.js';
 
 /** The text of the file that a link downloads. */
@@ -296,4 +300,148 @@ describe('the console', { skip }, () => {
     assert.equal(await page.getByRole('button', { name: 'New deletion' }).count(), 0);
     assert.deepEqual(faults, []);
   });
+
+  test('lists event names with the types of their properties, and shows those who may what arrives now', async () => {
+    const watched = await createTestAccount(sluice, 'Watched');
+    const app_id = String(watched.appIds[0]);
+    const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];
+    const events = sold.map((properties) => ({ identity: 'ada@example.com', event: hostile, properties }));
+    assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, events })));
+    await until(async () => (await count(`app_id = '${app_id}'`)) === 3, {
+      deadlineMs: 30_000,
+      what: 'stored',
+    });
+    const page = await newPage();
+    await enter(page, sluice, 'watches@example.com', 'administrator', watched.accountId);
+    await openPage(page, 'Data quality');
+    const names = page.getByRole('table', { name: 'Event names' });
+    await names.getByRole('cell', { name: '3', exact: true }).waitFor();
+    await page.getByRole('button', { name: /^Properties of <img/ }).click();
+    const properties = page.getByRole('dialog').getByRole('row');
+    await properties.nth(3).waitFor();
+    assert.deepEqual((await properties.allTextContents()).slice(1), [
+      'amount3number 67 %, text 33 %',
+      'at1time',
+      'ok1boolean',
+    ]);
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
+    await openPage(page, 'Live');
+    await page.getByRole('button', { name: 'Watch' }).click();
+    await page.getByRole('button', { name: 'Pause' }).waitFor();
+    const now = { app_id, identity: 'ada@example.com', event: 'Now', properties: { [hostile]: hostile } };
+    assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, now)));
+    const row = page
+      .getByRole('table', { name: 'Events that arrived' })
+      .getByRole('row')
+      .filter({ hasText: 'Now' });
+    await row.waitFor();
+    await row.getByText('1 property').click();
+    await row.getByRole('definition').filter({ hasText: hostile }).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Go on' }).waitFor();
+    assert.deepEqual(faults, []);
+    const places = await page.evaluate(
+      `(async () => {
+        const headers = { 'sluice-console': '1' };
+        const of = (id) => '/admin/v1/environments/' + id + '/live';
+        const { place } = await (await fetch(of('${app_id}'), { method: 'POST', headers })).json();
+        const ask = async (id, text) => (await fetch(of(id) + '?place=' + text)).status;
+        const forged = place.replace(/^\\d+/, '1');
+        return [await ask('${app_id}', place), await ask('${app_id}', forged), await ask('${watched.appIds[1]}', place)];
+      })()`,
+    );
+    assert.deepEqual(places, [200, 400, 400], 'a place is signed, for its environment');
+    const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+    const watching = entries.filter(({ action }) => action === 'watch_live');
+    assert.deepEqual(
+      watching.map(({ actor_name, app_id: of, outcome }) => [actor_name, of, outcome]),
+      [1, 2].map(() => ['watches@example.com', app_id, 'done']),
+    );
+  });
+
+  test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
+    const counted = await createTestAccount(sluice, 'Counted');
+    const app_id = String(counted.appIds[0]);
+    await writeMinutes(app_id);
+    const page = await newPage();
+    await enter(page, sluice, 'looks@example.com', 'viewer', counted.accountId);
+    await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
+    await page.getByText('All is well').waitFor();
+    await page.getByText('No deletion is pending.').waitFor();
+    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
+    await page.getByRole('img', { name: drawn }).waitFor();
+    assert.equal(await page.locator('.plot canvas').count(), 1);
+    await page.getByLabel('Over', { exact: true }).selectOption('week');
+    await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();
+    await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
+    await page.getByRole('img', { name: 'Records over time: 0 accepted' }).waitFor();
+    assert.equal(await page.getByRole('heading', { name: 'Processes' }).count(), 0);
+    assert.deepEqual(faults, []);
+
+    const operators = await newPage();
+    await enter(operators, sluice, 'runs@example.com', 'operator');
+    const processes = operators.getByRole('table', { name: 'Processes' });
+    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
+    await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
+    await sluice.workers[0]?.sigterm();
+    await operators.getByText('No worker runs').waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+
+    // What came in the present minute is written when the process stops.
+    const event = { app_id, identity: 'one@example.com', event: 'Seen' };
+    const { max } = rateLimits.bulk_identity;
+    const many = Array.from({ length: max }, () => ({ ...event, identity: 'many@example.com' }));
+    const statuses = [];
+    for (const [path, body] of [
+      [paths.track, { ...event, idempotency_key: 'key' }],
+      [paths.track, { ...event, idempotency_key: 'key' }],
+      [paths.track, { ...event, event: 7 }],
+      [paths.track, { app_id, events: [event, { ...event, event: 7 }] }],
+      [paths.track, { app_id, events: many }],
+      [paths.track, { app_id, events: many.slice(0, 2) }],
+      ['/v1/track', { writeKey: app_id, type: 'track', userId: 'two@example.com', event: 'Seen' }],
+    ] as const)
+      statuses.push((await post(sluice.baseUrl, path, body)).status);
+    assert.deepEqual(statuses, [200, 200, 400, 200, 200, 429, 200]);
+    await sluice.api[0]?.sigterm();
+    const [sums] = await sluice.rows<Record<string, string>>(
+      `SELECT sum(accepted) AS a, sum(repeated) AS p, sum(limited) AS l, sum(rejected) AS r
+        FROM minute_counts FINAL WHERE app_id = '${app_id}'`,
+    );
+    assert.deepEqual([sums?.a, sums?.p, sums?.l, sums?.r].map(Number), [
+      12 + 1 + 1 + max + 1,
+      2 + 1,
+      3 + 2,
+      4 + 2,
+    ]);
+  });
+
+  /** Writes counts of the last minutes as an API process does, through an outage of ClickHouse. */
+  async function writeMinutes(app_id: string): Promise<void> {
+    const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+    let isAway = true;
+    let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 10 * 60_000;
+    const insert: typeof clickhouse.insert = (rows) =>
+      isAway ? Promise.reject(new Error('away')) : clickhouse.insert(rows);
+    const log = createLog('test', 'silent');
+    const minutes = keepMinuteCounts({ clickhouse: { insert }, log, nowMs: () => nowMs });
+    minutes.add(app_id, 'accepted', 5);
+    minutes.add(app_id, 'limited', 3);
+    await minutes.flush();
+    nowMs += 60_000;
+    minutes.add(app_id, 'accepted', 6);
+    await assert.rejects(minutes.flush(), 'the first minute waits for ClickHouse');
+    isAway = false;
+    await minutes.flush();
+    await minutes.flush();
+    // A clock that was set back: the minute that is written stays as it is.
+    nowMs -= 60_000;
+    minutes.add(app_id, 'accepted', 1);
+    minutes.add(app_id, 'repeated', 2);
+    minutes.add(app_id, 'rejected', 4);
+    await minutes.close();
+    await clickhouse.close();
+  }
 });

@@ -108,12 +108,15 @@ describe('the console', { skip }, () => {
     await guest.getByRole('button', { name: 'Choose password' }).click();
     await guest.getByRole('navigation').waitFor();
     assert.ok(!guest.url().includes('#'), 'the link is not in the address any more');
+    // A page that asks for nothing by itself.
+    await openPage(guest, 'Settings');
+    await guest.getByRole('table', { name: 'Your sessions' }).waitFor();
     await page.getByRole('button', { name: 'Load again' }).click();
     await page.getByRole('cell', { name: 'accept invitation' }).first().waitFor();
     await page.getByRole('button', { name: 'Remove invited@example.com' }).click();
     await page.getByRole('button', { name: 'Remove person' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });
-    await openPage(guest, 'Settings');
+    await openPage(guest, 'Privacy and security');
     await guest.getByText('Your session has ended').waitFor();
     await guest.getByRole('form', { name: 'Sign in' }).waitFor();
   });
@@ -151,6 +154,9 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     await page.getByRole('navigation').waitFor();
     await openPage(page, 'Settings');
+    // All of the page is loaded: what it asks for later would end it earlier.
+    for (const name of ['People', 'Your sessions', 'Audit log'])
+      await page.getByRole('table', { name, exact: true }).waitFor();
     // A session that another one ends midway.
     const sessions = (await programs.ask('GET', '/sessions')).body as unknown as {
       id: string;

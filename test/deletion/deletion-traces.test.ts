@@ -104,6 +104,10 @@ async function sendRefusedRows(): Promise<void> {
     `["${appId}","${id}","Secret",null,"${identity}","","${mark}",{},9\n`,
     `["${appId}","${id}","Secret",null,"${identity}","",null,"${mark}",9\n`,
     `["${appId}","${mark}","Secret",null,"${identity}","",null,{},9\n`,
+    // These name nobody, so no deletion finds them.
+    `["${appId}","${id}","${mark}",-1,"","",null,{},9\n`,
+    `["${appId}","${id}","Secret",null,"${identity}","","",null,{},9\n`,
+    `["${appId}","${id}","Secret",null,"${identity},9\n`,
   ];
   await redis.append(`{s0}:segment:${table}:${number}`, rows.join(''));
   await redis.hincrby(shardKeys.segmentRows(0), member, rows.length);
@@ -190,8 +194,12 @@ test('a user is in Redis, its slow log, ClickHouse and files before the deletion
 });
 
 test('why ClickHouse refused a row is kept without its values, and in no table of its own', async () => {
-  const failed = await sluice.rows<{ error: string }>(
-    "SELECT error FROM failed_events WHERE table_name != '' ORDER BY line",
+  const failed = await sluice.rows<{ error: string; whole: number }>(
+    "SELECT error, row != '' AS whole FROM failed_events WHERE table_name != '' ORDER BY line",
+  );
+  assert.deepEqual(
+    failed.map(({ whole }) => whole),
+    [1, 1, 1, 1, 0, 0, 0],
   );
   assert.deepEqual(
     failed.map(({ error }) => error),
@@ -200,6 +208,9 @@ test('why ClickHouse refused a row is kept without its values, and in no table o
       'CANNOT_PARSE_DATETIME in the column time',
       'CANNOT_PARSE_INPUT_ASSERTION_FAILED in the column properties',
       'CANNOT_PARSE_UUID in the column event_id',
+      'CANNOT_PARSE_NUMBER in the column user_id',
+      'CANNOT_PARSE_DATETIME in the column time',
+      'CANNOT_PARSE_INPUT_ASSERTION_FAILED',
     ],
   );
   assert.deepEqual(

@@ -1,8 +1,10 @@
 // How many connections a port takes, in all and from one address.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
+import { WebSocket } from 'ws';
 import { freePort } from '../../harness/free-port.js';
 import { until } from '../../harness/wait.js';
 import { createCallerAddress } from '../../src/http/protocol/caller-address.js';
@@ -11,6 +13,7 @@ import { listen, type Server } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
 
 const max = 40;
+const limit = limitConnections(max);
 let server: Server;
 let port: number;
 
@@ -25,7 +28,10 @@ before(async () => {
     routes,
     createLog('test', 'silent'),
     createCallerAddress([]),
-    limitConnections(max),
+    (app) => {
+      limit.attach(app);
+      app.ws('/live', { close: limit.webSocketEnded });
+    },
   );
 });
 after(() => server?.close());
@@ -84,6 +90,24 @@ test('an address that opens all it can leaves room for others, and a connection 
     },
     { deadlineMs: 30_000, what: 'there is room again' },
   );
+});
+
+test('WebSockets that have ended leave their room to others', async () => {
+  for (let round = 0; round < 4; round++) {
+    const sockets = Array.from(
+      { length: max / 4 },
+      (_, index) => new WebSocket(`ws://127.0.0.1:${port}/live`, { localAddress: `127.0.2.${index + 1}` }),
+    );
+    const opened = sockets.map(async (socket) => {
+      await once(socket, 'open');
+      socket.terminate();
+    });
+    await Promise.all(opened);
+  }
+  const next = open('127.0.0.5');
+  next.ask();
+  await until(() => next.answered, { deadlineMs: 30_000, what: 'there is room' });
+  next.destroy();
 });
 
 describe('a gate', () => {

@@ -15,7 +15,7 @@ const layers: readonly (readonly [name: string, form: RegExp])[] = [
   ['exports', /^src\/export\//],
   [
     'subjects',
-    /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|users|visualizer)\//,
+    /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|traffic|users|visualizer)\//,
   ],
   ['adapters', /^src\/(redis|clickhouse)\//],
   ['process', /^src\/(config|log|metrics|process-metrics|hot-histogram|crash-point)\.ts$/],

@@ -14,6 +14,7 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { retention } from '../../src/contract/limits.js';
+import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import {
   earliestClock,
@@ -46,7 +47,7 @@ before(async () => {
   const epoch = (await redis.get(registryKeys.epoch)) ?? '';
   const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
   const config = { clickhouseDatabase: sluice.database } as RetentionContext['config'];
-  context = { redis, clickhouse, config, shards: 1, epoch, log };
+  context = { redis, clickhouse, config, shards: 1, epoch, crash: noCrash, log };
 });
 after(async () => {
   redis?.disconnect();
@@ -281,6 +282,52 @@ test('drops whole months, keeps the markers and rows of others, and no worker br
   assert.ok(isAccepted(answer), answer.text);
   await untilStored(sluice);
   assert.ok((await storedRows()).includes(`e ${retained} next`));
+});
+
+test('a run that dies anywhere, again and again, is made again, takes the same and keeps its keys', async () => {
+  await emptyTables();
+  await clickhouse.command({ query: 'TRUNCATE TABLE stored_keys' });
+  const [retained, , forEver] = appIds;
+  const nowMs = Date.now();
+  const ada = { app_id: retained, identity: 'ada', user_id: null };
+  const seven = { app_id: retained, identity: '', user_id: 7 };
+  await storeAt(nowMs - 200 * dayMs, 'stored_events', [{ ...ada, name: 'month' }]);
+  await storeAt(nowMs - 50 * dayMs, 'stored_events', [
+    { ...seven, name: 'old' },
+    { ...ada, app_id: forEver, name: 'old' },
+  ]);
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [
+    { ...seven, name: 'plan' },
+    { ...ada, identity: 'bob', name: 'plan' },
+  ]);
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', [{ ...seven, identity: 'ada', name: '' }]);
+  await storeAt(nowMs, 'stored_events', [{ ...ada, identity: 'bob', name: 'new' }]);
+  const deaths = new Map<string, number>();
+  const crash: CrashPoint = (name) => {
+    const before = deaths.get(name) ?? 0;
+    deaths.set(name, before + 1);
+    if (before < 2) throw new Error(`died at ${name}`);
+  };
+  let isDone = false;
+  for (let runs = 0; runs < 3 * crashPoints.retention.length && !isDone; runs++) {
+    isDone = await expireRows({ ...context, crash }, nowMs).then(
+      (outcome) => outcome === 'done',
+      (error: Error) => {
+        assert.match(error.message, /^died at /);
+        return false;
+      },
+    );
+  }
+  assert.ok(isDone);
+  assert.deepEqual([...deaths.keys()].sort(), [...crashPoints.retention].sort(), 'it died at each point');
+  assert.deepEqual(
+    await storedRows(),
+    [`e ${forEver} old`, `e ${retained} new`, `p ${retained} plan`].sort(),
+  );
+  const [kept] = await sluice.rows<{ keys: string }>(
+    'SELECT toString(uniqExact(hash, rest)) AS keys FROM stored_keys WHERE hash != 0',
+  );
+  assert.equal(kept?.keys, '4', 'of two events, a property and an identification');
 });
 
 test('waits for what is accepted and not stored: its user may have come back', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import {
@@ -318,25 +319,27 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
   assert.equal(stored.length, 498);
   assert.ok(!stored.includes('bad'));
   const failed = await rowsOf(
-    "SELECT line, app_id, identity, error_code > 0, length(error) > 0 FROM failed_events WHERE table_name != '' ORDER BY line",
+    "SELECT line, app_id, identity, row != '', error_code > 0, length(error) > 0 FROM failed_events WHERE table_name != '' ORDER BY line",
   );
   assert.deepEqual(failed, [
-    [124, '1000000001', '', 1, 1],
-    [378, '1000000001', 'eve', 1, 1],
+    [124, '1000000001', '', 0, 1, 1],
+    [378, '1000000001', 'eve', 1, 1, 1],
   ]);
   const backlog = await readBacklog(redis, 0);
   assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
 });
 
+/** A row of the table events that ClickHouse refuses for its data. */
+const badRecord = {
+  table: 0,
+  row: '["1000000001","00000000000000000000000000000001","bad",null,"eve","","no time",{},',
+  claim: undefined,
+};
+
 test('the rows that stay when others are taken out keep the stamps of their commits', async () => {
-  const bad = {
-    table: 0,
-    row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
-    claim: undefined,
-  };
-  await commit(redis, [group([eventRecord('a'), bad]), group([eventRecord('b')])]);
-  await commit(redis, [group([bad])]);
-  await commit(redis, [group([bad, eventRecord('c')])]);
+  await commit(redis, [group([eventRecord('a'), badRecord]), group([eventRecord('b')])]);
+  await commit(redis, [group([badRecord])]);
+  await commit(redis, [group([badRecord, eventRecord('c')])]);
   const { segment } = await sealedSegment('d');
   assert.equal(await store(segment), 'stored');
   assert.deepEqual(await rowsOf('SELECT event, commit_number, row_number FROM events ORDER BY event'), [
@@ -394,13 +397,6 @@ test('retries failed rows once: mended ones are stored with their stamps, the li
   assert.deepEqual(await names(), ['mended']);
 });
 
-/** A row of the table events that ClickHouse refuses for its data. */
-const badRecord = {
-  table: 0,
-  row: '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},',
-  claim: undefined,
-};
-
 test('forgets a segment of which ClickHouse refuses every row, and leaves nothing of it in Redis', async () => {
   await commit(redis, [group([badRecord])]);
   const [member = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
@@ -429,27 +425,127 @@ async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ resul
   return { result };
 }
 
-test('keeps a failed row of every table under its user, so that a deletion finds it', async () => {
-  const user: Readonly<Record<string, string>> = {
-    app_id: '"1000000001"',
-    user_id: '4503599627370496',
-    identity: '"eve@example.com"',
-  };
+/** A row of a table up to its number, with the texts of some values; ClickHouse refuses it for its event_id. */
+function refusedRow(table: TableName, changed: Readonly<Record<string, string>>): string {
+  const texts: Readonly<Record<string, string>> = { app_id: '"1000000001"', event_id: '"no id"', ...changed };
+  const values = Object.entries(recordColumns[table]).map(
+    ([name, type]) => texts[name] ?? columnTypes[type].empty,
+  );
+  return `[${values.join(',')},`;
+}
+
+/** Stores rows of a table in a segment of their own. */
+async function storeRows(table: TableName, rows: readonly string[]): Promise<Segment> {
+  const records = rows.map((row) => ({ table: tables.indexOf(table), row, claim: undefined }));
+  await commit(redis, [group(records)]);
+  const segment = await sealNewest();
+  assert.equal(await store(segment), 'stored', table);
+  return segment;
+}
+
+test('keeps a failed row of every table whole under its user, so that a deletion finds it', async () => {
   for (const table of tables) {
-    const described = Object.entries(recordColumns[table]);
-    const values = described.map(([name, type]) => user[name] ?? columnTypes[type].empty);
-    // A value too many stands where the number of the row is expected.
-    const lines = [...values, '"no number"'];
-    const record = { table: tables.indexOf(table), row: `[${lines.join(',')},`, claim: undefined };
-    await commit(redis, [group([record])]);
-    assert.equal(await store(await sealNewest()), 'stored', table);
-    assert.deepEqual(
-      await rowsOf(
-        `SELECT toString(user_id), identity FROM failed_events WHERE table_name = '${currentVersionOf(table)}' AND line = 1`,
-      ),
-      [['4503599627370496', 'eve@example.com']],
-      table,
+    const users = [
+      { user_id: '4503599627370496', identity: '"eve@example.com"' },
+      { user_id: '0', identity: '""' },
+      { user_id: '-1', identity: `"${'🧀'.repeat(255)}"` },
+    ];
+    const rows = users.map((user) => refusedRow(table, user));
+    await storeRows(table, rows);
+    const columns = 'app_id, toString(user_id), identity, row, text_bytes, text_hash, failed_events.event_id';
+    const failed = await rowsOf(
+      `SELECT ${columns} FROM failed_events WHERE table_name = '${currentVersionOf(table)}' ORDER BY line`,
     );
+    const named = [
+      ['4503599627370496', 'eve@example.com'],
+      ['0', ''],
+      [null, '🧀'.repeat(255)],
+    ];
+    for (const [index, [userId, identity]] of named.entries()) {
+      const [appId, ...rest] = failed[index] as [string, string | null, string, string, ...unknown[]];
+      assert.deepEqual([appId, rest[0], rest[1]], ['1000000001', userId, identity], table);
+      assert.ok(rest[2].startsWith(rows[index] as string), table);
+      assert.deepEqual(rest.slice(3), [0, '', '']);
+    }
+  }
+});
+
+/** Texts of rows that name nobody whom a deletion could name, though each tells of somebody. */
+function namelessRows(table: TableName): string[] {
+  const somebody = { user_id: '7', identity: '"secret"' };
+  const users = [
+    { user_id: '-1', identity: '""' },
+    { user_id: '"secret"', identity: '""' },
+    { user_id: '"secret"', identity: 'null' },
+    { user_id: '9007199254740992', identity: '"secret\\ud800"' },
+    { user_id: '1.5', identity: '{"a":"secret"}' },
+    { user_id: '-1', identity: `"${'secret'.repeat(43)}"` },
+    { app_id: '"secret"', ...somebody },
+    { app_id: '7', ...somebody },
+  ];
+  const whole = refusedRow(table, somebody);
+  return [
+    ...users.map((user) => refusedRow(table, user)),
+    `${whole}"a value too many",`,
+    whole.replace('["1000000001",', '['),
+    whole.replace('"secret"', '"secret'),
+    `{"secret":"no list"},`,
+  ];
+}
+
+test('keeps of a failed row that names nobody only its place, the reason, its length and its hash', async () => {
+  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  await loadShard(redis);
+  for (const table of tables) {
+    const rows = namelessRows(table);
+    const segment = await storeRows(table, rows);
+    const version = currentVersionOf(table);
+    const failed = await rowsOf(
+      `SELECT line, user_id, identity, row, text_bytes, length(text_hash), app_id IN ('', '1000000001'), error_code > 0
+      FROM failed_events WHERE table_name = '${version}' ORDER BY line`,
+    );
+    const bytesOf = (row: string, index: number) =>
+      Buffer.byteLength(`${row}${index},${segment.number},1,"1795255200.123"]\n`);
+    assert.deepEqual(
+      failed,
+      rows.map((row, index) => [index + 1, null, '', '', bytesOf(row, index), 64, 1, 1]),
+    );
+  }
+  const all = await rowsOf("SELECT toString(tuple(*)) AS row FROM failed_events WHERE table_name != ''");
+  assert.equal(all.length, tables.length * namelessRows('events').length);
+  assert.doesNotMatch(JSON.stringify(all), /secret/);
+  const listed = (await listFailed(clickhouse, 100)) as { bytes: number; text_hash: string }[];
+  assert.equal(new Set(listed.map(({ text_hash }) => text_hash)).size, all.length);
+  assert.ok(listed.every(({ bytes, text_hash }) => bytes > 20 && /^[0-9a-f]{64}$/.test(text_hash)));
+  assert.deepEqual(await retryFailed(retryContext()), { retried: 0, left: 0 }, 'there is nothing to send');
+  assert.equal((await listFailed(clickhouse, 100)).length, all.length);
+});
+
+test('a migration takes the text of rows that were kept whole and name nobody', async () => {
+  const row = '["1000000001","000000000000000000000000000000ff","secret",-1,"","",null,{},0,7,1,"1"]\n';
+  const kept = failedRow(row, 1);
+  const nameless = [
+    { ...kept, line: 2, identity: '' },
+    { ...kept, line: 3, app_id: 'undefined', identity: 'secret', user_id: 7 },
+  ];
+  const marker = { ...kept, line: 0, table_name: '', app_id: '', identity: '', row: 'mark' };
+  await insertFailed([marker, kept, ...nameless]);
+  const migration = readMigrations().find(({ name }) => name.startsWith('0042'));
+  const read = () =>
+    rowsOf(
+      'SELECT line, user_id, identity, row, text_bytes, text_hash, failed_events.event_id FROM failed_events ORDER BY line',
+    );
+  const { length: bytes } = row;
+  const hash = createHash('sha256').update(row).digest('hex');
+  const marks = [null, '', '', bytes, hash, '000000000000000000000000000000ff'];
+  for (let times = 0; times < 2; times++) {
+    await run(renderSql(migration?.sql ?? '', undefined));
+    assert.deepEqual(await read(), [
+      [0, null, '', 'mark', 0, '', ''],
+      [1, null, 'ada', row, 0, '', ''],
+      [2, ...marks],
+      [3, ...marks],
+    ]);
   }
 });
 
@@ -798,11 +894,11 @@ test('a row that failed before a restore can still be retried after it', async (
   const segment = segmentOfMember(member);
   assert.equal(await store(segment), 'stored');
   await refuseSegments(clickhouse, 0, segment.number);
-  const mended = `replaceOne(row, '"bad",-1', '"mended",7')`;
+  const mended = `replaceOne(row, '"no time"', 'null')`;
   await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
   const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
-  assert.deepEqual(await rowsOf('SELECT event, user_id FROM events'), [['mended', 7]]);
+  assert.deepEqual(await rowsOf('SELECT event, identity FROM events'), [['bad', 'eve']]);
 });
 
 test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {

@@ -69,13 +69,15 @@ export type LivePage = {
   untilClosed(deadlineMs?: number): Promise<{ readonly code: number; readonly reason: string }>;
 };
 
-/** Connects to /visualizer/live and sends `hello`, unless that is undefined. */
+/** Connects to /visualizer/live, from a loopback address if one is given, and sends `hello`, unless that is undefined. */
 export function openLivePage(
   adminUrl: string,
   hello: unknown,
   headers: Readonly<Record<string, string>> = {},
+  from?: string,
 ): LivePage {
-  const socket = new WebSocket(`${adminUrl.replace(/^http/, 'ws')}/visualizer/live`, { headers });
+  const url = `${adminUrl.replace(/^http/, 'ws')}/visualizer/live`;
+  const socket = new WebSocket(url, from === undefined ? { headers } : { headers, localAddress: from });
   const said: Said[] = [];
   let closed: { code: number; reason: string } | undefined;
   socket.on('open', () => {

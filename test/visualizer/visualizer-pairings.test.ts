@@ -30,9 +30,26 @@ import {
   renewPairing,
 } from '../../src/visualizer/pairings.js';
 import { createBatchPublisher } from '../../src/visualizer/show.js';
+import { createUnpairedPages } from '../../src/visualizer/unpaired-pages.js';
 import fc from '../support/fast-check.js';
 
 const log = createLog('test', 'silent');
+
+test('pages that are not paired are counted by address and in all, until they are paired or gone', () => {
+  const { unpairedPerAddressMax, unpairedMax } = visualizer;
+  const count = createUnpairedPages();
+  const countMany = (network: string) =>
+    Array.from({ length: unpairedMax }, () => count(network)).filter((end) => end !== undefined);
+  const first = countMany('a');
+  assert.equal(first.length, unpairedPerAddressMax);
+  const others = ['b', 'c', 'd', 'e'].flatMap(countMany);
+  assert.equal(first.length + others.length, unpairedMax);
+  first[0]?.();
+  first[0]?.();
+  assert.equal(countMany('f').length, 1, 'ending twice counts once');
+  for (const end of [...first, ...others]) end();
+  assert.equal(countMany('a').length, unpairedPerAddressMax);
+});
 
 describe('a code', () => {
   test('is read as people write it: any case, with or without the dash, O for 0, I and L for 1', () => {
@@ -80,7 +97,9 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     appendfsync: 'always',
     memoryBytesMax: 1024 ** 3,
   });
-  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n`);
+  // By default the nodes' own port is ten thousand above, which an outgoing connection of anybody may have.
+  const ownPort = `cluster-port ${await freePort()}`;
+  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n${ownPort}\n`);
   const url = `redis://127.0.0.1:${port}`;
   const redis = connect(single(url), log);
   const node = await startChild({
@@ -88,6 +107,9 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
     healthy: async () => (await redis.ping()) === 'PONG',
     healthyDeadlineMs: 60_000,
+  }).catch((error: unknown) => {
+    redis.disconnect();
+    throw error;
   });
   const channel = createChannel({
     redis,

@@ -3,14 +3,17 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { openRaw } from '../../harness/raw-http.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
-import { bodies, visualizer } from '../../src/contract/limits.js';
+import { bodies, connections, visualizer } from '../../src/contract/limits.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
 import { pairingIdOfSecret } from '../../src/visualizer/pairings.js';
+import { openDescriptors } from '../fuzz/process-figures.js';
 import {
   beginPairing,
   collect,
@@ -385,9 +388,70 @@ describe('who is no administrator with a code', () => {
     assert.equal((await page.untilClosed()).code, 1008);
   });
 
-  test('is closed who says nothing for five seconds', async () => {
-    const page = openLivePage(admin.adminUrl, undefined);
-    assert.equal((await page.heard('refused', visualizer.helloMsMax + 15_000)).reason, 'late');
+  /** Answered whatever others do to the port. */
+  async function pagesServed(): Promise<number> {
+    const reply = await fetch(`${admin.adminUrl}/metrics`);
+    assert.equal(reply.status, 200);
+    return Number(/^sluice_visualizer_pages (\d+)$/m.exec(await reply.text())?.[1]);
+  }
+
+  test('and says nothing is closed after five seconds, and leaves room for who has a token and a code', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const before = await pagesServed();
+    const silent = Array.from({ length: 3 * visualizer.unpairedPerAddressMax }, () =>
+      openLivePage(admin.adminUrl, undefined, {}, '127.0.0.2'),
+    );
+    const isSettled = ({ socket, closed }: LivePage) =>
+      socket.readyState === socket.OPEN || closed() !== undefined;
+    await until(() => silent.every(isSettled), { deadlineMs: 60_000, what: 'each is let in or not' });
+    const served = (await pagesServed()) - before;
+    assert.ok(served <= visualizer.unpairedPerAddressMax, `${served} pages that say nothing are served`);
+    await openPage(code).heard('paired');
+    const codes = await Promise.all(silent.map(async (page) => (await page.untilClosed(60_000)).code));
+    assert.deepEqual(new Set(codes), new Set([1006, 4408]), 'not let in, or late');
+  });
+
+  test('cannot use up the connections, bodies and time of ADMIN_PORT', async () => {
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const { hostname, port } = new URL(admin.adminUrl);
+    const { adminMax, busyFrom } = connections;
+    const before = openDescriptors(admin.pid);
+    const flood = Array.from({ length: 0.7 * adminMax }, () => {
+      const socket = connect({ host: hostname, port: Number(port), localAddress: '127.0.0.2' });
+      return socket.on('error', () => undefined);
+    });
+    await until(() => flood.every(({ connecting }) => !connecting), {
+      deadlineMs: 60_000,
+      what: 'each is connected or refused',
+    });
+    // Its connection comes last, so all others were let in by then, or not.
+    await openPage(code).heard('paired');
+    const open = openDescriptors(admin.pid) - before;
+    assert.ok(open < busyFrom * adminMax + 50, `${open} connections of one address`);
+    await pagesServed();
+    for (const socket of flood) socket.destroy();
+
+    const head = ['POST /admin/v1/accounts HTTP/1.1', 'Host: a', 'Content-Type: application/json'];
+    const authorization = `Authorization: Bearer ${sluice.adminToken}`;
+    const slow = [
+      'GET /metrics HTTP/1.1\r\nHost: ',
+      `${[...head, authorization, 'Content-Length: 1000'].join('\r\n')}\r\n\r\n{`,
+      `${[...head, authorization, 'Transfer-Encoding: chunked'].join('\r\n')}\r\n\r\n1\r\n{\r\n`,
+    ];
+    const opened = await Promise.all(slow.map(() => openRaw(admin.adminUrl)));
+    await Promise.all(opened.map((connection, index) => connection.send(slow[index] as string)));
+    const large = await openRaw(admin.adminUrl);
+    await large.send(
+      `${[...head, authorization, `Content-Length: ${bodies.adminBytesMax + 1}`].join('\r\n')}\r\n\r\n`,
+    );
+    await large.send(Buffer.alloc(bodies.adminBytesMax + 1, ' '));
+    assert.equal((await large.reply(0)).status, 413);
+    await Promise.all(opened.map((connection) => connection.untilClosed(60_000)));
+    assert.deepEqual(
+      opened.map(({ replies }) => replies.length),
+      [0, 0, 0],
+    );
+    large.destroy();
   });
 
   test('cannot use a code that has expired or was stopped', async () => {
@@ -456,15 +520,18 @@ describe('who is no administrator with a code', () => {
   test('gets no connection beyond the two hundred that a process serves', async () => {
     // With a code, so that those that are served stay, however long it takes until all are.
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
-    const more = Array.from({ length: visualizer.pagesMax + 20 }, () =>
-      openLivePage(admin.adminUrl, { token: sluice.adminToken, code }),
-    );
+    const more: LivePage[] = [];
     try {
       const isPaired = ({ said }: LivePage) => said.some(({ type }) => type === 'paired');
-      await until(() => more.every((page) => isPaired(page) || page.closed() !== undefined), {
-        deadlineMs: 60_000,
-        what: 'each is served or refused',
-      });
+      while (more.length < visualizer.pagesMax + 20) {
+        // As many as may be unpaired at once.
+        for (let count = 0; count < visualizer.unpairedPerAddressMax; count++)
+          more.push(openLivePage(admin.adminUrl, { token: sluice.adminToken, code }));
+        await until(() => more.every((page) => isPaired(page) || page.closed() !== undefined), {
+          deadlineMs: 60_000,
+          what: 'each is served or refused',
+        });
+      }
       const served = more.filter(isPaired).length;
       assert.ok(
         served <= visualizer.pagesMax && served >= visualizer.pagesMax - pages.length,

@@ -7,6 +7,7 @@ import { useEnvironment } from '../parts/environment.js';
 import { Form, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
+import { EventNames } from './event-names.js';
 
 type Stats = {
   readonly mended: Readonly<Record<string, number>>;
@@ -34,7 +35,12 @@ export function DataQuality({ account }: { readonly account: Account }) {
         <h1>Data quality</h1>
         {field}
       </div>
-      {environment !== undefined && <OfEnvironment key={environment.app_id} environment={environment} />}
+      {environment !== undefined && (
+        <>
+          <OfEnvironment key={environment.app_id} environment={environment} />
+          <EventNames key={`names ${environment.app_id}`} environment={environment} />
+        </>
+      )}
       {may('listFailed') && <FailedRows />}
     </>
   );

@@ -5,6 +5,8 @@ import type { Account } from '../api.js';
 import { may } from '../session.js';
 import { DataQuality } from './data-quality.js';
 import { Deletions } from './deletions.js';
+import { Live } from './live.js';
+import { Overview } from './overview.js';
 import { Reference } from './reference.js';
 import { Security } from './security.js';
 import { Settings } from './settings.js';
@@ -20,6 +22,11 @@ export type Page = {
 };
 
 export const pages: readonly Page[] = [
+  {
+    path: '/',
+    title: 'Overview',
+    show: (account) => ofAccount(account, (chosen) => <Overview key={chosen.account_id} account={chosen} />),
+  },
   {
     path: '/privacy-and-security',
     title: 'Privacy and security',
@@ -41,6 +48,12 @@ export const pages: readonly Page[] = [
     title: 'Data quality',
     show: (account) =>
       ofAccount(account, (chosen) => <DataQuality key={chosen.account_id} account={chosen} />),
+  },
+  {
+    path: '/live',
+    title: 'Live',
+    isFor: () => may('watchLive'),
+    show: (account) => ofAccount(account, (chosen) => <Live key={chosen.account_id} account={chosen} />),
   },
   {
     path: '/settings',

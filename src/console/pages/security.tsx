@@ -155,7 +155,8 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
           />
         )}
       </Loaded>
-      {may('createKey') && (
+      {/* Only beside the list, which says what names are taken. */}
+      {may('createKey') && keys.data !== undefined && (
         <Form label="New API key" submit="Create API key" inline work={create}>
           <Field
             label="Name of the new key"

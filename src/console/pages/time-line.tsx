@@ -1,9 +1,8 @@
 // The events of a user, the latest first, all or those of one name.
 
-import { Fragment } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../api.js';
-import { Act, Choice, Problem, Table, Time } from '../parts/parts.js';
+import { Act, Choice, Problem, Properties, Table, Time } from '../parts/parts.js';
 
 type Event = {
   readonly event_id: string;
@@ -93,23 +92,5 @@ export function TimeLine(props: {
         />
       )}
     </section>
-  );
-}
-
-function Properties({ of }: { readonly of: Readonly<Record<string, string>> }) {
-  const all = Object.entries(of);
-  if (all.length === 0) return <span class="muted">none</span>;
-  return (
-    <details>
-      <summary>{all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}</summary>
-      <dl class="facts">
-        {all.map(([key, value]) => (
-          <Fragment key={key}>
-            <dt>{key}</dt>
-            <dd>{value}</dd>
-          </Fragment>
-        ))}
-      </dl>
-    </details>
   );
 }

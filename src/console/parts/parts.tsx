@@ -1,6 +1,6 @@
 // The small parts that all pages are made of.
 
-import type { ComponentChildren } from 'preact';
+import { type ComponentChildren, Fragment } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api.js';
 import type { Resource } from './resource.js';
@@ -395,5 +395,24 @@ export function Confirm(props: {
         </Dialog>
       )}
     </>
+  );
+}
+
+/** The properties of an event, folded up. */
+export function Properties({ of }: { readonly of: Readonly<Record<string, string>> }) {
+  const all = Object.entries(of);
+  if (all.length === 0) return <span class="muted">none</span>;
+  return (
+    <details>
+      <summary>{all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}</summary>
+      <dl class="facts">
+        {all.map(([key, value]) => (
+          <Fragment key={key}>
+            <dt>{key}</dt>
+            <dd>{value}</dd>
+          </Fragment>
+        ))}
+      </dl>
+    </details>
   );
 }

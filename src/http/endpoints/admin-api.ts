@@ -164,6 +164,39 @@ const endpoints: readonly [Method, string, Run][] = [
     '/accounts/:account_id/user_exports',
     (commands, [accountId = ''], { users }) => commands.submitExport({ accountId, users }),
   ],
+  [
+    'get',
+    '/accounts/:account_id/overview',
+    (commands, [accountId = '']) => commands.showOverview({ accountId }),
+  ],
+  [
+    'get',
+    '/accounts/:account_id/traffic',
+    (commands, [accountId = ''], { app_id, span }) =>
+      commands.showTraffic({
+        accountId,
+        ...(app_id === undefined ? {} : { appId: textOf('app_id', app_id) }),
+        ...(span === undefined ? {} : { span: textOf('span', span) }),
+      }),
+  ],
+  ['get', '/deployment', (commands) => commands.showDeployment()],
+  [
+    'get',
+    '/environments/:app_id/event-names',
+    (commands, [appId = ''], { days }) => commands.listEventNames({ appId, days: daysOf(days) }),
+  ],
+  [
+    'get',
+    '/environments/:app_id/event-properties',
+    (commands, [appId = ''], { event, days }) =>
+      commands.listEventProperties({ appId, event: anyTextOf('event', event), days: daysOf(days) }),
+  ],
+  ['post', '/environments/:app_id/live', (commands, [appId = '']) => commands.watchLive({ appId })],
+  [
+    'get',
+    '/environments/:app_id/live',
+    (commands, [appId = ''], { place }) => commands.showLive({ appId, place: textOf('place', place) }),
+  ],
   // By POST, so that nobody's name is in an address, which others log.
   [
     'post',
@@ -312,6 +345,14 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
     ...(retain_days === undefined ? {} : { retainDays: parseRetainDays(retain_days) }),
     ...(main === undefined ? {} : { main }),
   };
+}
+
+/** How far back: a week, if nothing is said. */
+function daysOf(value: unknown = '7'): number {
+  const text = anyTextOf('days', value);
+  if (!/^[1-9]\d{0,3}$/.test(text))
+    throw new AdministrationError('days must be a whole number from 1 to 9999');
+  return Number(text);
 }
 
 function textOf(name: string, value: unknown): string {

@@ -33,6 +33,7 @@ export type CollectOptions = IngestOptions & {
 const endpoint = 'collect';
 
 export function collectRoutes(options: CollectOptions): Route[] {
+  const { traffic } = options;
   const entrance = createEntrance(endpoint, options, {
     list: { field: 'messages', recordsMax: counts.collectMessagesMax },
     proceed,
@@ -87,9 +88,15 @@ export function collectRoutes(options: CollectOptions): Route[] {
     }
     const { answers, stored, repeated, suppressed, limited } = answerMessages(prepared, results);
     if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
+    const { appId } = environment;
     if (stored > 0) recordsAccepted.inc({ endpoint }, stored);
+    if (stored > 0) traffic.add(appId, 'accepted', stored);
     if (repeated > 0) recordsRepeated.inc({ endpoint }, repeated);
-    for (const [limit, count] of limited) requestsLimited.inc({ endpoint, limit }, count);
+    if (repeated > 0) traffic.add(appId, 'repeated', repeated);
+    for (const [limit, count] of limited) {
+      requestsLimited.inc({ endpoint, limit }, count);
+      traffic.add(appId, 'limited', count);
+    }
     for (const { code } of prepared.errors) recordsRejected.inc({ endpoint, code });
     if (prepared.mendings.size > 0) options.counts.addMendings(environment.appId, prepared.mendings);
 

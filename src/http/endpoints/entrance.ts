@@ -16,6 +16,7 @@ import type { ElementError } from '../../ingest/prepare.js';
 import type { Steps } from '../../ingest/steps.js';
 import { recordsRejected, recordsSuppressed, requestsUnavailable } from '../../metrics.js';
 import type { Suppressions } from '../../suppression/suppressions.js';
+import type { MinuteCounts } from '../../traffic/minute-counts.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { takeTurns } from '../protocol/turns.js';
@@ -31,6 +32,8 @@ export type IngestOptions = {
   readonly counts: Pick<EnvironmentCounts, 'addMendings' | 'add'>;
   /** Where refused records are noted, once their environment is known. */
   readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
+  /** Where the records of each environment are counted by their outcome, for charts. */
+  readonly traffic: Pick<MinuteCounts, 'add'>;
 };
 
 /** What a commit needs, once the deployment is known. */
@@ -92,7 +95,7 @@ export const repeatsHeader = 'Sluice-Repeats';
 /** Makes the entrance of one endpoint. */
 export function createEntrance(
   endpoint: EndpointName,
-  { environments, ingestion, counts, rejected }: IngestOptions,
+  { environments, ingestion, counts, rejected, traffic }: IngestOptions,
   steps: EntranceSteps,
 ): Entrance {
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
@@ -164,6 +167,7 @@ export function createEntrance(
   function refuseStranger(exchange: Exchange, { appId }: LiveEnvironment): void {
     recordsRejected.inc({ endpoint, code: needsWriteKey.code });
     counts.add(appId, 'unauthorized', 1);
+    traffic.add(appId, 'rejected', 1);
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
@@ -174,6 +178,7 @@ export function createEntrance(
 
   function note({ appId }: LiveEnvironment, reason: Rejection, { document, bytes }: Received): void {
     rejected.noteRequest({ endpoint, appId }, reason, document.value, bytes);
+    traffic.add(appId, 'rejected', 1);
   }
 
   function noteElements(
@@ -182,6 +187,7 @@ export function createEntrance(
     elements: readonly unknown[],
   ): void {
     rejected.noteElements({ endpoint, appId: environment.appId }, errors, elements);
+    traffic.add(environment.appId, 'rejected', errors.length);
   }
 
   function noteIgnored(exchange: Exchange, { environment }: Entered, ignored: IgnoredFields): void {

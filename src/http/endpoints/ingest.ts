@@ -38,7 +38,7 @@ import { createWriteAccess } from './write-access.js';
 
 /** Makes the handler of the endpoint for records of this kind. */
 export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions): Handler {
-  const { environments } = options;
+  const { environments, traffic } = options;
   const endpoint = kind.name;
   const accepted = recordsAccepted.labels(endpoint);
   const repeated = recordsRepeated.labels(endpoint);
@@ -142,6 +142,7 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
           options.counts.add(environment.appId, 'differing_repeats', result.differing);
         return acknowledge(exchange, prepared, result.letters, environment);
       case 'limited':
+        traffic.add(environment.appId, 'limited', prepared.records);
         return limited(exchange, prepared, result.limitIndex, result.waitMs);
       case 'failed':
         return exchange.fail(result.fault);
@@ -161,9 +162,13 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
     if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
     let repeats = 0;
     for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeats += 1;
-    if (letters.length > repeats) accepted.inc(letters.length - repeats);
+    if (letters.length > repeats) {
+      accepted.inc(letters.length - repeats);
+      traffic.add(environment.appId, 'accepted', letters.length - repeats);
+    }
     if (repeats > 0) {
       repeated.inc(repeats);
+      traffic.add(environment.appId, 'repeated', repeats);
       exchange.addHeader(repeatsHeader, String(repeats));
     }
     if (mendings.size > 0) options.counts.addMendings(environment.appId, mendings);

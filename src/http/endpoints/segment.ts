@@ -28,7 +28,7 @@ const endpoint = 'segment';
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
 
 export function segmentRoutes(options: SegmentOptions): Route[] {
-  const { environments } = options;
+  const { environments, traffic } = options;
 
   /** A write key names its environment too. */
   function credentialOf({ framing }: Exchange, value: unknown): string | Rejection {
@@ -85,6 +85,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
           if (suppressed > 0) entrance.countSuppressed(entered.environment, suppressed);
           return acknowledge(exchange, entered, prepared, result.letters);
         case 'limited':
+          traffic.add(entered.environment.appId, 'limited', prepared.recordsOf.length);
           return limited(exchange, prepared, result);
         case 'failed':
           return exchange.fail(result.fault);
@@ -106,8 +107,12 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       at += records;
     }
     const stored = recordsOf.length - repeated - leftOut.size;
-    if (stored > 0) recordsAccepted.inc({ endpoint }, stored);
+    if (stored > 0) {
+      recordsAccepted.inc({ endpoint }, stored);
+      traffic.add(environment.appId, 'accepted', stored);
+    }
     if (repeated > 0) {
+      traffic.add(environment.appId, 'repeated', repeated);
       recordsRepeated.inc({ endpoint }, repeated);
       exchange.addHeader(repeatsHeader, String(repeated));
     }

@@ -20,6 +20,7 @@ import {
   type LivePairing,
   renewPairing,
 } from '../../visualizer/pairings.js';
+import { createUnpairedPages } from '../../visualizer/unpaired-pages.js';
 import { isAdministrator } from '../protocol/authorization.js';
 import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
 import { isOwnFault, noteFault } from '../protocol/fault.js';
@@ -35,6 +36,8 @@ export type LiveOptions = {
   readonly channel: Channel;
   /** The deployment's secret; undefined until it was read from Redis. */
   readonly secret: () => string | undefined;
+  /** Called when the connection of a page is gone. */
+  readonly onDisconnected: () => void;
   readonly log: Log;
 };
 
@@ -74,6 +77,10 @@ type Page = {
   pairing: LivePairing | undefined;
   leave: (() => void) | undefined;
   missed: number;
+  /** Whether it was told to go; its connection may outlive that for a while. */
+  isTold: boolean;
+  /** It is paired, or gone. */
+  readonly endUnpaired: () => void;
   /** Where its wrong tokens and codes are counted. */
   readonly network: string;
 };
@@ -88,6 +95,7 @@ type ClosingMessage = {
 export function createLivePages(options: LiveOptions): LivePages {
   const { redis, channel, log } = options;
   const pages = new Set<Page>();
+  const countUnpaired = createUnpairedPages();
 
   /** Work that goes on with a page. An error of ours disconnects that page and nobody else. */
   function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
@@ -107,7 +115,9 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
     if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
-    if (pages.size >= visualizer.pagesMax) return void res.writeStatus('503 Service Unavailable').end();
+    const network = networkOf(options.callerAddress(res.getRemoteAddressAsText(), readFraming(req)));
+    const endUnpaired = pages.size >= visualizer.pagesMax ? undefined : countUnpaired(network);
+    if (endUnpaired === undefined) return void res.writeStatus('503 Service Unavailable').end();
     const page: Page = {
       socket: undefined,
       stage: 'new',
@@ -115,7 +125,9 @@ export function createLivePages(options: LiveOptions): LivePages {
       pairing: undefined,
       leave: undefined,
       missed: 0,
-      network: networkOf(options.callerAddress(res.getRemoteAddressAsText(), readFraming(req))),
+      isTold: false,
+      endUnpaired,
+      network,
     };
     res.upgrade(
       page,
@@ -185,6 +197,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (pairing?.id !== id) return wrong('code');
     page.pairing = pairing;
     page.stage = 'live';
+    page.endUnpaired();
     page.timer = setInterval(
       guard(page, () => renew(page, pairing)),
       visualizer.renewEveryMs,
@@ -223,6 +236,9 @@ export function createLivePages(options: LiveOptions): LivePages {
     page.stage = 'gone';
     page.socket = undefined;
     clearTimeout(page.timer);
+    page.endUnpaired();
+    if (page.isTold) setTimeout(options.onDisconnected, visualizer.closingMsMax).unref();
+    else options.onDisconnected();
     page.leave?.();
     pages.delete(page);
     visualizerPages.set(pages.size);
@@ -260,6 +276,7 @@ function refuse(page: Page, reason: keyof typeof refusals): void {
 /** Says why, and closes. */
 function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
   send(page, words);
+  page.isTold = true;
   page.socket?.end(code, words.reason);
 }
 

@@ -43,21 +43,32 @@ export function createConnectionGate(
   };
 }
 
-/**
- * Returns what closes the connections of an app that are too many, before anything is read from them. Not for an app with
- * WebSockets, whose end is not counted. A trusted proxy has no share, since it brings everybody's connections.
- */
+export type ConnectionLimit = {
+  /** Closes the connections of an app that are too many, before anything is read from them. */
+  attach(app: TemplatedApp): void;
+  /** Counts the end of a connection that had become a WebSocket: the app does not tell of it. */
+  webSocketEnded(): void;
+};
+
+/** A trusted proxy has no share, since it brings everybody's connections. */
 export function limitConnections(
   max: number,
   isProxy: (address: string) => boolean = () => false,
-): (app: TemplatedApp) => void {
-  const gate = createConnectionGate(Math.min(max, descriptorsMax() - connections.otherDescriptors));
+): ConnectionLimit {
+  const gate = createConnectionGate(max);
   const count = (res: HttpResponse, change: unknown): void => {
     if (change === -1) return gate.close();
     const address = addressOf(res.getRemoteAddressAsText());
     if (!gate.open(isProxy(address) ? undefined : networkOf(address))) res.close();
   };
-  return (app) => void app.filter(count);
+  return { attach: (app) => void app.filter(count), webSocketEnded: () => gate.close() };
+}
+
+/** How many connections each port of this process takes, so that they do not use up its descriptors. */
+export function divideConnections(publicMax: number): { readonly public: number; readonly admin: number } {
+  const descriptors = descriptorsMax() - connections.otherDescriptors;
+  const admin = Math.min(connections.adminMax, Math.floor(descriptors * connections.adminShare));
+  return { public: Math.min(publicMax, descriptors - admin), admin };
 }
 
 /** How many descriptors this process may have. Node has raised the soft limit to the hard one. */

@@ -1,0 +1,27 @@
+// Looking on at what arrives in an environment.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { live } from '../contract/limits.js';
+import { type LivePage, readArrivedSince, readPlace, signPlace } from '../traffic/live.js';
+import type { AdminContext } from './context.js';
+import { environmentOf } from './users.js';
+
+/** Begins to look on at what arrives from now on. */
+export async function beginLive(context: AdminContext, appId: string) {
+  const { secret } = await environmentOf(context, appId);
+  const nowMs = Date.now();
+  const segment = `${nowMs - live.beforeMs}000`;
+  return {
+    app_id: appId,
+    place: signPlace(secret, appId, segment, nowMs + live.lookedOnMsMax),
+  };
+}
+
+/** What has arrived since a place. */
+export async function readLive(context: AdminContext, appId: string, place: string): Promise<LivePage> {
+  const { secret } = await environmentOf(context, appId);
+  const known = readPlace(secret, appId, place, Date.now());
+  if (known === undefined) throw new AdministrationError('the place is over: begin to watch again');
+  const { events, arrived, segment } = await readArrivedSince(context.clickhouse, appId, known.segment);
+  return { events, arrived, place: signPlace(secret, appId, segment, known.untilMs) };
+}

@@ -1,0 +1,130 @@
+// What the console's first page shows: whether all is well, for everybody, and the parts of the deployment, for operators. It
+// is asked every few seconds by every open page, so it reads little: some keys of Redis, and a statement of ClickHouse.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { overview } from '../contract/limits.js';
+import { observePending } from '../deletion/request.js';
+import { type Backlog, readBacklog } from '../redis/backlog.js';
+import { shardKeys } from '../redis/keys.js';
+import { listProcesses } from '../redis/processes.js';
+import { readTraffic, type Span, spans } from '../traffic/charts.js';
+import type { AdminContext } from './context.js';
+
+/** Whether all is well, and what is not, in sentences for people; when records can be queried; pending deletions. */
+export async function readOverview(context: AdminContext, accountId: string) {
+  const { redis, config } = context;
+  const { deployment, accounts } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+  const [shards, processes, clickhouse, { pending }] = await Promise.all([
+    readShards(context, deployment.shards),
+    listProcesses(redis, Date.now()),
+    askClickHouse(context),
+    observePending(redis),
+  ]);
+  const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
+  const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
+  const own = pending.filter(({ account_id }) => account_id === accountId);
+  const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
+  const problems = [
+    ...(clickhouse === undefined ? ['ClickHouse does not answer: records are taken and wait.'] : []),
+    ...(shards.some(({ works }) => !works) ? ['No worker runs: records are taken and wait.'] : []),
+    ...(oldestMs > overview.lateMs
+      ? [`Records wait since ${Math.round(oldestMs / 1000)} s until they can be queried.`]
+      : []),
+    ...(bytes > config.backlogBytesMax * overview.fullRatio
+      ? ['The backlog is nearly full: soon records are refused.']
+      : []),
+  ];
+  return {
+    account_id: accountId,
+    problems,
+    queryable_seconds: Math.max(oldestMs / 1000, ...stored),
+    deletions: { pending: own.length, oldest_at: own[0]?.submitted_at ?? null },
+  };
+}
+
+/** The parts of the deployment: shards with their backlog, processes, Redis and ClickHouse. */
+export async function readDeploymentParts(context: AdminContext) {
+  const { redis, config } = context;
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const [shards, processes, clickhouse, info] = await Promise.all([
+    readShards(context, deployment.shards),
+    listProcesses(redis, Date.now()),
+    askClickHouse(context),
+    redis.info(),
+  ]);
+  const value = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '';
+  return {
+    shards: shards.map(({ works, oldestMs, segments, rows, bytes }, shard) => ({
+      shard,
+      has_worker: works,
+      segments,
+      rows,
+      bytes,
+      oldest_seconds: oldestMs / 1000,
+    })),
+    backlog_bytes_max: config.backlogBytesMax,
+    processes,
+    redis: {
+      version: value('redis_version'),
+      memory_bytes: Number(value('used_memory')),
+      uptime_seconds: Number(value('uptime_in_seconds')),
+    },
+    clickhouse: clickhouse ?? null,
+  };
+}
+
+/** The traffic of an account, or of one of its environments. */
+export async function readTrafficOf(
+  { redis, clickhouse }: AdminContext,
+  accountId: string,
+  { appId, span = 'hour' }: { readonly appId?: string | undefined; readonly span?: string | undefined },
+) {
+  if (!Object.hasOwn(spans, span)) throw new AdministrationError('span must be hour or week');
+  const { accounts, environments } = await readRegistry(redis);
+  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+  const its = [...environments.values()]
+    .filter(({ account_id, app_id }) => account_id === accountId && (appId ?? app_id) === app_id)
+    .map(({ app_id }) => app_id);
+  if (appId !== undefined && its.length === 0)
+    throw new AdministrationError(`there is no environment ${appId}`);
+  return readTraffic(clickhouse, its, span as Span, Date.now());
+}
+
+type Shard = Backlog & { readonly works: boolean };
+
+function readShards({ redis }: AdminContext, count: number): Promise<Shard[]> {
+  const read = async (shard: number): Promise<Shard> => {
+    const [backlog, ticked] = await Promise.all([
+      readBacklog(redis, shard),
+      redis.exists(shardKeys.ticked(shard)),
+    ]);
+    return { ...backlog, works: ticked === 1 };
+  };
+  return Promise.all(Array.from({ length: count }, (_, shard) => read(shard)));
+}
+
+type ClickHouseFacts = {
+  readonly version: string;
+  readonly uptime_seconds: number;
+  readonly disk_free_bytes: number;
+  readonly disk_bytes: number;
+};
+
+/** Undefined if ClickHouse does not answer soon. */
+async function askClickHouse({ clickhouse }: AdminContext): Promise<ClickHouseFacts | undefined> {
+  const asked = async () => {
+    const result = await clickhouse.query({
+      query: `SELECT version() AS version, uptime() AS uptime_seconds, toFloat64(unreserved_space) AS disk_free_bytes,
+          toFloat64(total_space) AS disk_bytes FROM system.disks ORDER BY unreserved_space LIMIT 1`,
+      format: 'JSONEachRow',
+      abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
+    });
+    const [facts] = await result.json<ClickHouseFacts>();
+    return facts;
+  };
+  return asked().catch(() => undefined);
+}

@@ -1,0 +1,118 @@
+// Which events an environment has sent lately, and what their properties look like.
+
+import { useState } from 'preact/hooks';
+import { type EnvironmentOfList, part } from '../api.js';
+import { Choice, Dialog, Loaded, Table, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+
+type EventName = {
+  readonly event: string;
+  readonly count: number;
+  readonly first_seen: string;
+  readonly last_seen: string;
+};
+type Property = {
+  readonly property: string;
+  readonly count: number;
+  readonly number: number;
+  readonly boolean: number;
+  readonly time: number;
+  readonly text: number;
+};
+
+export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
+  const path = `/environments/${part(environment.app_id)}`;
+  const [days, setDays] = useState<'1' | '7' | '30'>('7');
+  const [shown, setShown] = useState<string | undefined>(undefined);
+  const names = useResource<EventName[]>(`${path}/event-names?days=${days}`);
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>Events</h2>
+        <Choice
+          label="Accepted in"
+          value={days}
+          set={setDays}
+          options={[
+            ['1', 'the last day'],
+            ['7', 'the last 7 days'],
+            ['30', 'the last 30 days'],
+          ]}
+        />
+      </div>
+      <Loaded from={names}>
+        {(data) => (
+          <Table
+            caption="Event names"
+            rows={data}
+            keyOf={({ event }) => event}
+            empty="No event was stored in this time."
+            columns={[
+              { title: 'Event', text: (each) => each.event },
+              { title: 'Count', text: (each) => each.count.toLocaleString() },
+              {
+                title: 'First',
+                text: (each) => each.first_seen,
+                cell: (each) => <Time at={each.first_seen} />,
+              },
+              { title: 'Last', text: (each) => each.last_seen, cell: (each) => <Time at={each.last_seen} /> },
+            ]}
+            actions={(each) => (
+              <button
+                type="button"
+                class="small"
+                aria-label={`Properties of ${each.event}`}
+                onClick={() => setShown(each.event)}
+              >
+                Properties
+              </button>
+            )}
+          />
+        )}
+      </Loaded>
+      {shown !== undefined && (
+        <Dialog title={`Properties of ${shown}`} close={() => setShown(undefined)}>
+          <Properties path={`${path}/event-properties?days=${days}&event=${part(shown)}`} />
+          <button type="button" onClick={() => setShown(undefined)}>
+            Close
+          </button>
+        </Dialog>
+      )}
+    </section>
+  );
+}
+
+const types = ['number', 'boolean', 'time', 'text'] as const;
+
+function Properties({ path }: { readonly path: string }) {
+  const properties = useResource<Property[]>(path);
+  return (
+    <Loaded from={properties}>
+      {(data) => (
+        <>
+          <Table
+            caption="Properties of the event"
+            rows={data}
+            keyOf={({ property }) => property}
+            empty="These events have no properties."
+            columns={[
+              { title: 'Property', text: (each) => each.property },
+              { title: 'Events', text: (each) => each.count.toLocaleString() },
+              { title: 'Values look like', text: typesOf },
+            ]}
+          />
+          <p class="muted">Of at most 10,000 events. More than one type is often a mistake of a sender.</p>
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+/** `number`, or `number 98 %, text 2 %`. */
+function typesOf(property: Property): string {
+  const seen = types.filter((type) => property[type] > 0);
+  if (seen.length === 1) return seen[0] ?? '';
+  return seen
+    .map((type) => `${type} ${Math.max(1, Math.round((100 * property[type]) / property.count))} %`)
+    .join(', ');
+}

@@ -1,0 +1,130 @@
+// Live: some of what arrives in an environment now, and the Event Visualizer of one device.
+
+import { useEffect, useState } from 'preact/hooks';
+import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
+import { useEnvironment } from '../parts/environment.js';
+import { Act, Problem, Properties, Table, Time } from '../parts/parts.js';
+
+type Event = {
+  readonly event_id: string;
+  readonly event: string;
+  readonly user_id: string | null;
+  readonly identity: string;
+  readonly received_at: string;
+  readonly properties: Readonly<Record<string, string>>;
+};
+type Page = { readonly events: readonly Event[]; readonly arrived: number; readonly place: string };
+
+const everyMs = 2_000;
+const keptMax = 200;
+
+export function Live({ account }: { readonly account: Account }) {
+  const { environment, field } = useEnvironment(account);
+  return (
+    <>
+      <div class="head">
+        <h1>Live</h1>
+        {field}
+      </div>
+      {environment !== undefined && <Stream key={environment.app_id} environment={environment} />}
+      <section class="card">
+        <h2>One device</h2>
+        <p>
+          The Event Visualizer shows all that one paired device sends, with the answers that it got, before it
+          is stored.
+        </p>
+        <a class="button" href="/visualizer">
+          Open the Event Visualizer
+        </a>
+      </section>
+    </>
+  );
+}
+
+function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
+  const path = `/environments/${part(environment.app_id)}/live`;
+  const [place, setPlace] = useState<string | undefined>(undefined);
+  const [events, setEvents] = useState<readonly Event[]>([]);
+  const [arrived, setArrived] = useState(0);
+  const [fault, setFault] = useState('');
+  useEffect(() => {
+    if (place === undefined) return;
+    let isWanted = true;
+    const timer = setTimeout(() => {
+      call<Page>('GET', `${path}?place=${part(place)}`).then(
+        (page) => {
+          if (!isWanted) return;
+          setFault('');
+          setEvents((known) => [...page.events, ...known].slice(0, keptMax));
+          setArrived((count) => count + page.arrived);
+          setPlace(page.place);
+        },
+        (error: unknown) => {
+          if (!isWanted) return;
+          if (!(error instanceof ApiError)) throw error;
+          setFault(error.message);
+          setPlace(undefined);
+        },
+      );
+    }, everyMs);
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
+  }, [place, path]);
+  const begin = async () => {
+    const begun = await call<{ place: string }>('POST', path);
+    setFault('');
+    setPlace(begun.place);
+  };
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>What arrives in {environment.name}</h2>
+        {place === undefined ? (
+          <Act button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
+        ) : (
+          <button type="button" onClick={() => setPlace(undefined)}>
+            Pause
+          </button>
+        )}
+      </div>
+      <Problem text={fault} />
+      {place === undefined && events.length === 0 ? (
+        <p class="empty">
+          Events as they are stored, at most ten a second. The audit log has that you watched; nothing else is
+          stored.
+        </p>
+      ) : (
+        <>
+          <p role="status" class="muted">
+            {arrived.toLocaleString()} arrived, {events.length.toLocaleString()} shown.
+          </p>
+          <Table
+            caption="Events that arrived"
+            rows={events}
+            keyOf={({ event_id }) => event_id}
+            empty="Waiting for events."
+            columns={[
+              {
+                title: 'Taken',
+                text: (each) => each.received_at,
+                cell: (each) => <Time at={each.received_at} />,
+              },
+              { title: 'Event', text: (each) => each.event },
+              {
+                title: 'User',
+                text: (each) => (each.identity === '' ? (each.user_id ?? '') : each.identity),
+              },
+              {
+                title: 'Properties',
+                text: (each) => JSON.stringify(each.properties),
+                cell: (each) => <Properties of={each.properties} />,
+              },
+            ]}
+          />
+        </>
+      )}
+    </section>
+  );
+}

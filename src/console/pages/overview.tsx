@@ -1,0 +1,124 @@
+// Overview: is all well, how many records come, and for operators the parts of the deployment.
+
+import { useState } from 'preact/hooks';
+import { type Account, part } from '../api.js';
+import { Chart, type Traffic } from '../parts/chart.js';
+import { Choice, Loaded } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { may } from '../session.js';
+import { Deployment } from './deployment.js';
+
+type OverviewOf = {
+  readonly problems: readonly string[];
+  readonly queryable_seconds: number;
+  readonly deletions: { readonly pending: number; readonly oldest_at: string | null };
+};
+
+/** An open page costs the service less than a thousandth of a core. */
+const everyMs = 10_000;
+const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
+
+export function Overview({ account }: { readonly account: Account }) {
+  const path = `/accounts/${part(account.account_id)}`;
+  const overview = useResource<OverviewOf>(`${path}/overview`, everyMs);
+  const [appId, setAppId] = useState('');
+  const [span, setSpan] = useState<'hour' | 'week'>('hour');
+  const of = appId === '' ? '' : `&app_id=${part(appId)}`;
+  const hour = useResource<Traffic>(`${path}/traffic?span=hour${of}`, chartEveryMs.hour);
+  const week = useResource<Traffic>(
+    span === 'week' ? `${path}/traffic?span=week${of}` : undefined,
+    chartEveryMs.week,
+  );
+  return (
+    <>
+      <div class="head">
+        <h1>Overview</h1>
+        {account.environments.length > 1 && (
+          <Choice
+            label="Environment"
+            value={appId}
+            set={setAppId}
+            options={[
+              ['', 'all environments'],
+              ...account.environments.map(({ app_id, name }) => [app_id, name] as const),
+            ]}
+          />
+        )}
+      </div>
+      <Loaded from={overview}>{(data) => <Wellness overview={data} />}</Loaded>
+      <section class="card">
+        <h2>In the last whole minute</h2>
+        <Loaded from={hour}>{(data) => <LastMinute traffic={data} />}</Loaded>
+      </section>
+      <section class="card">
+        <div class="head">
+          <h2>Records</h2>
+          <Choice
+            label="Over"
+            value={span}
+            set={setSpan}
+            options={[
+              ['hour', 'the last hour, by minutes'],
+              ['week', 'the last week, by hours'],
+            ]}
+          />
+        </div>
+        <Loaded from={span === 'hour' ? hour : week}>{(data) => <Chart traffic={data} />}</Loaded>
+      </section>
+      {may('showDeployment') && <Deployment />}
+    </>
+  );
+}
+
+function Wellness({ overview }: { readonly overview: OverviewOf }) {
+  const { problems, queryable_seconds: seconds, deletions } = overview;
+  const pending =
+    deletions.pending === 0
+      ? 'No deletion is pending.'
+      : `${deletions.pending.toLocaleString()} ${deletions.pending === 1 ? 'deletion is' : 'deletions are'} pending.`;
+  return (
+    <section class={`card wellness ${problems.length === 0 ? 'good' : 'bad'}`} aria-label="State">
+      {problems.length === 0 ? (
+        <p class="sentence" role="status">
+          All is well: records are taken and stored.
+        </p>
+      ) : (
+        problems.map((problem) => (
+          <p key={problem} class="sentence" role="alert">
+            {problem}
+          </p>
+        ))
+      )}
+      <p>
+        {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is taken. `}
+        {pending}
+      </p>
+    </section>
+  );
+}
+
+function secondsText(seconds: number): string {
+  return `${seconds.toLocaleString(undefined, { maximumFractionDigits: seconds < 10 ? 1 : 0 })} s`;
+}
+
+const figures = [
+  ['accepted', 'accepted', 'stored, or about to be'],
+  ['repeated', 'repeated', 'known by their keys'],
+  ['limited', 'limited', 'over a rate limit'],
+  ['rejected', 'rejected', 'not as they should be'],
+] as const;
+
+function LastMinute({ traffic }: { readonly traffic: Traffic }) {
+  return (
+    <dl class="figures">
+      {figures.map(([name, title, meaning]) => (
+        <div key={name}>
+          <dt>
+            {title} <span class="muted">{meaning}</span>
+          </dt>
+          <dd>{(traffic[name].at(-1) ?? 0).toLocaleString()}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,73 @@
+// Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of
+// the time that is asked for, and a sample of the properties; no value leaves ClickHouse.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { isoTime } from '../clickhouse/iso-time.js';
+import { eventNames } from '../contract/limits.js';
+
+export type EventName = {
+  readonly event: string;
+  readonly count: number;
+  readonly first_seen: string;
+  readonly last_seen: string;
+};
+
+export type EventProperty = {
+  readonly property: string;
+  /** In how many of the events that were looked at. */
+  readonly count: number;
+  /** How many of its values look like what. Values are stored as text. */
+  readonly number: number;
+  readonly boolean: number;
+  readonly time: number;
+  readonly text: number;
+};
+
+/** The events that were accepted in the last days, the most frequent first. */
+export async function listEventNames(
+  client: ClickHouseClient,
+  appId: string,
+  days: number,
+): Promise<readonly EventName[]> {
+  const result = await client.query({
+    query: `SELECT event, toFloat64(count()) AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
+      FROM events WHERE app_id = {appId:String} AND ${isSince}
+      GROUP BY event ORDER BY count DESC, event LIMIT ${eventNames.listedMax}`,
+    query_params: { appId, days },
+    clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
+    format: 'JSONEachRow',
+  });
+  return result.json<EventName>();
+}
+
+/** The properties of some of the events of one name that were accepted in the last days, the most frequent first. */
+export async function listEventProperties(
+  client: ClickHouseClient,
+  appId: string,
+  event: string,
+  days: number,
+): Promise<readonly EventProperty[]> {
+  const result = await client.query({
+    query: `SELECT property, toUInt32(count()) AS count, toUInt32(countIf(kind = 'number')) AS number,
+        toUInt32(countIf(kind = 'boolean')) AS boolean, toUInt32(countIf(kind = 'time')) AS time,
+        toUInt32(countIf(kind = 'text')) AS text
+      FROM (
+        SELECT property, multiIf(
+          match(value, '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$'), 'number',
+          value IN ('true', 'false'), 'boolean',
+          match(value, '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[-+][0-9:]+)?)?$'), 'time',
+          'text') AS kind
+        FROM (
+          SELECT properties FROM events
+          WHERE app_id = {appId:String} AND event = {event:String} AND ${isSince} LIMIT ${eventNames.sampledMax}
+        ) ARRAY JOIN mapKeys(properties) AS property, mapValues(properties) AS value
+      ) GROUP BY property ORDER BY count DESC, property LIMIT ${eventNames.listedMax}`,
+    query_params: { appId, event, days },
+    clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
+    format: 'JSONEachRow',
+  });
+  return result.json<EventProperty>();
+}
+
+/** The number of a segment is the microsecond of its opening, so parts with only older ones are not read. */
+const isSince = 'segment >= toUnixTimestamp64Micro(now64(6) - toIntervalDay({days:UInt32}))';

@@ -1,0 +1,80 @@
+// The processes that run now, on all hosts: each says so every few seconds. For people who look; nothing relies on it.
+
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { runningProcesses } from '../contract/limits.js';
+import { describeError, type Log } from '../log.js';
+import { queryableSeconds } from '../metrics.js';
+import type { ProcessKind } from '../process-metrics.js';
+import type { Redis } from './client.js';
+import { registryKeys } from './keys.js';
+
+export type RunningProcess = {
+  readonly process: ProcessKind;
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+  readonly node: string;
+  readonly started_at: string;
+  readonly said_at: string;
+  readonly memory_bytes: number;
+  /** Of a worker: from the opening of the segment that it stored last until its rows could be queried; 0 before the first. */
+  readonly queryable_seconds: number;
+};
+
+const version = readVersion();
+
+function readVersion(): string {
+  try {
+    const text = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8');
+    return (JSON.parse(text) as { version: string }).version;
+  } catch {
+    // The file may have been left out of an image.
+    return 'unknown';
+  }
+}
+
+/** Starts to say that this process runs. The returned function takes it back. */
+export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () => Promise<void> {
+  const startedAt = new Date(Date.now() - process.uptime() * 1000).toISOString();
+  const field = `${hostname()} ${process.pid}`;
+  const say = async () => {
+    const { values } = await queryableSeconds.get();
+    const self: RunningProcess = {
+      process: kind,
+      host: hostname(),
+      pid: process.pid,
+      version,
+      node: process.version,
+      started_at: startedAt,
+      said_at: new Date().toISOString(),
+      memory_bytes: process.memoryUsage.rss(),
+      queryable_seconds: values[0]?.value ?? 0,
+    };
+    await redis.hset(registryKeys.processes, field, JSON.stringify(self));
+  };
+  const attempt = () =>
+    say().catch((error: unknown) => log.debug({ error: describeError(error) }, 'the process is not listed'));
+  void attempt();
+  const timer = setInterval(attempt, runningProcesses.sayEveryMs);
+  return async () => {
+    clearInterval(timer);
+    if (redis.status === 'ready') await redis.hdel(registryKeys.processes, field);
+  };
+}
+
+/** The processes that have said so lately, by host and start. Forgets those that ended without a word. */
+export async function listProcesses(redis: Redis, nowMs: number): Promise<readonly RunningProcess[]> {
+  const told = await redis.hgetall(registryKeys.processes);
+  const all = Object.entries(told).map(([field, text]) => ({
+    field,
+    ...(JSON.parse(text) as RunningProcess),
+  }));
+  const isGone = ({ said_at }: RunningProcess) => nowMs - Date.parse(said_at) > runningProcesses.staleMs;
+  const gone = all.filter(isGone).map(({ field }) => field);
+  if (gone.length > 0) await redis.hdel(registryKeys.processes, ...gone);
+  return all
+    .filter((each) => !isGone(each))
+    .map(({ field: _, ...running }) => running)
+    .sort((a, b) => a.host.localeCompare(b.host) || a.started_at.localeCompare(b.started_at));
+}

@@ -1,0 +1,107 @@
+// How many records of each environment a process accepted, knew already, refused for a limit and rejected, minute by minute.
+// A minute is written to ClickHouse once it is over, in one insert for all environments, so an API process costs one small
+// insert a minute. While ClickHouse is away minutes wait; a crash loses the last one. Charts show it; nothing relies on it.
+
+import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { traffic } from '../contract/limits.js';
+import { describeError, type Log } from '../log.js';
+
+export const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
+export type TrafficOutcome = (typeof outcomesOfTraffic)[number];
+
+type Counts = Record<TrafficOutcome, number>;
+type Minute = { readonly startMs: number; readonly environments: Map<string, Counts> };
+
+export type MinuteCounts = {
+  add(appId: string, outcome: TrafficOutcome, count: number): void;
+  /** Writes the minutes that are over. Settles when nothing is left to write; rejects when ClickHouse fails. */
+  flush(): Promise<void>;
+  /** Writes what is left. */
+  close(): Promise<void>;
+};
+
+export const minuteCountsTable = 'minute_counts';
+const minuteMs = 60_000;
+
+export type MinuteCountsOptions = {
+  readonly clickhouse: Pick<ClickHouseClient, 'insert'>;
+  readonly log: Log;
+  readonly nowMs?: () => number;
+};
+
+export function keepMinuteCounts({ clickhouse, log, nowMs = Date.now }: MinuteCountsOptions): MinuteCounts {
+  const instance = randomUUID();
+  /** The oldest first. */
+  let minutes: Minute[] = [];
+  let current: Minute | undefined;
+  let latestMs = 0;
+
+  function add(appId: string, outcome: TrafficOutcome, count: number): void {
+    // While a clock that was set back catches up, all counts for the latest minute: a minute is written once.
+    const startMs = Math.max(Math.floor(nowMs() / minuteMs) * minuteMs, latestMs);
+    if (current?.startMs !== startMs) current = begin(startMs);
+    const { environments } = current;
+    let counts = environments.get(appId);
+    if (counts === undefined) {
+      counts = { accepted: 0, repeated: 0, limited: 0, rejected: 0 };
+      environments.set(appId, counts);
+    }
+    counts[outcome] += count;
+  }
+
+  function begin(startMs: number): Minute {
+    const begun: Minute = { startMs, environments: new Map() };
+    minutes.push(begun);
+    latestMs = startMs;
+    return begun;
+  }
+
+  async function write(isOver: (minute: Minute) => boolean): Promise<void> {
+    dropOldest();
+    const over = minutes.filter(isOver);
+    if (over.length === 0) return;
+    const values = over.flatMap(({ startMs, environments }) =>
+      [...environments].map(([app_id, counts]) => ({
+        app_id,
+        minute: Math.floor(startMs / 1000),
+        instance,
+        ...counts,
+      })),
+    );
+    await clickhouse.insert({
+      table: minuteCountsTable,
+      values,
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+      abort_signal: AbortSignal.timeout(traffic.insertMsMax),
+    });
+    minutes = minutes.filter((minute) => !over.includes(minute));
+    if (current !== undefined && over.includes(current)) current = undefined;
+  }
+
+  /** What waits for ClickHouse has a bound. */
+  function dropOldest(): void {
+    const rows = () => minutes.reduce((sum, { environments }) => sum + environments.size, 0);
+    while (minutes.length > 1 && rows() > traffic.waitingRowsMax) minutes.shift();
+  }
+
+  const flush = () => write(({ startMs }) => startMs + minuteMs <= nowMs());
+  let writing: Promise<void> = Promise.resolve();
+  const timer = setInterval(() => {
+    writing = writing.then(flush).catch((error: unknown) => {
+      log.debug({ error: describeError(error) }, 'counts of minutes wait for clickhouse');
+    });
+  }, traffic.writeEveryMs);
+  return {
+    add,
+    flush,
+    close: async () => {
+      clearInterval(timer);
+      await writing;
+      await write(() => true).catch((error: unknown) =>
+        log.warn({ error: describeError(error) }, 'the last counts of minutes are lost'),
+      );
+    },
+  };
+}

@@ -1,0 +1,73 @@
+// What is kept of a row that ClickHouse refused. A row that names a user is kept whole, under that user, where a deletion
+// finds it. No deletion would find a row that names nobody, and its text may tell of somebody all the same. So of such a
+// row only its place, the reason, its length, its hash and its event_id are kept; the last one says that its key is taken.
+
+import { createHash } from 'node:crypto';
+import { codeOfFault } from '../src/clickhouse/client.js';
+import { refusalText } from '../src/clickhouse/error-texts.js';
+import type { SegmentName } from '../src/clickhouse/store.js';
+import { columnsOf, columnValue } from '../src/clickhouse/tables.js';
+import { lengths } from '../src/contract/limits.js';
+import type { TableVersion } from '../src/contract/records.js';
+import { isLongerThan } from '../src/ingest/code-points.js';
+import { isUserId } from '../src/ingest/user-id.js';
+
+/** A row of a segment, by its line there, and why it was refused. */
+export type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };
+
+/** The row of failed_events that is kept of it. */
+export function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) {
+  const { appId, userId, identity } = userOfRow(segment.table, row);
+  const isNamed = appId !== '' && (userId !== null || identity !== '');
+  return {
+    table_name: segment.table,
+    segment: segment.number,
+    line,
+    app_id: appId,
+    ...(isNamed ? { user_id: userId, identity, row: row.toString('utf8') } : marksOf(row)),
+    error_code: codeOfFault(error),
+    error: refusalText(segment.table, error),
+  };
+}
+
+function marksOf(row: Buffer) {
+  const [, eventId = ''] = /^\["[0-9]+","([0-9a-f]{32})"/.exec(row.toString('latin1')) ?? [];
+  return {
+    user_id: null,
+    identity: '',
+    row: '',
+    text_bytes: row.length,
+    text_hash: createHash('sha256').update(row).digest('hex'),
+    event_id: eventId,
+  };
+}
+
+type RowUser = { readonly appId: string; readonly userId: string | null; readonly identity: string };
+
+/** Whom a row names, in a form in which a deletion may name the same user; empty and null where it names nobody. */
+function userOfRow(table: TableVersion, row: Buffer): RowUser {
+  const values = valuesOf(row);
+  // With a value too few or too many, nobody knows which of them is the user.
+  if (values?.length !== columnsOf(table).length) return { appId: '', userId: null, identity: '' };
+  const [appId, userId, identity] = (['app_id', 'user_id', 'identity'] as const).map((column) =>
+    columnValue(table, values, column),
+  );
+  return {
+    appId: typeof appId === 'string' && /^\d+$/.test(appId) ? appId : '',
+    userId: isUserId(String(userId)) ? String(userId) : null,
+    identity: typeof identity === 'string' && mayBeNamed(identity) ? identity : '',
+  };
+}
+
+function valuesOf(row: Buffer): unknown[] | undefined {
+  try {
+    const values: unknown = JSON.parse(row.toString('utf8'));
+    return Array.isArray(values) ? values : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function mayBeNamed(identity: string): boolean {
+  return identity.isWellFormed() && !isLongerThan(identity, lengths.identityMax);
+}
