@@ -62,14 +62,14 @@ export function createKeyFilter(
         return keys;
       }
       const rows: number[] = [];
-      const bytes: Buffer[] = [];
+      const bytes = Buffer.allocUnsafe(keys.bytes.length);
       for (let i = 0; i < keys.count; i++) {
         const at = keyBytes * i;
         if (!bits.has(keys.bytes.readUInt32LE(at), keys.bytes.readUInt32LE(at + 4))) continue;
+        keys.bytes.copy(bytes, keyBytes * rows.length, at, at + keyBytes);
         rows.push(keys.rows[i] as number);
-        bytes.push(keys.bytes.subarray(at, at + keyBytes));
       }
-      return { rows, bytes: Buffer.concat(bytes), count: rows.length };
+      return { rows, bytes: bytes.subarray(0, keyBytes * rows.length), count: rows.length };
     },
     loaded: async () => loading,
   };

@@ -3,7 +3,7 @@
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-index.js';
-import { keysOfRows, textOfKey } from '../src/clickhouse/row-keys.js';
+import { keysOfRows } from '../src/clickhouse/row-keys.js';
 import { withoutRows } from '../src/clickhouse/stamps.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
 import type { Segment } from '../src/redis/keys.js';
@@ -47,7 +47,7 @@ export async function withoutLateRepeats(
   const started = performance.now();
   const observe = (result: 'answered' | 'incomplete' | 'failed') =>
     keyLookupSeconds.observe({ result }, (performance.now() - started) / 1000);
-  const { indexedTo, segmentOf } = await lookUpKeys(clickhouse, shard, keys).catch((error: unknown) => {
+  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, shard, keys).catch((error: unknown) => {
     observe('failed');
     throw error;
   });
@@ -57,11 +57,10 @@ export async function withoutLateRepeats(
   }
   observe('answered');
   keysLookedUp.inc(keys.count);
-  if (segmentOf.size === 0) return { bytes, repeats: 0 };
   const own = BigInt(segment.number);
   const repeats = new Set<number>();
   for (const [i, row] of keys.rows.entries()) {
-    const owner = segmentOf.get(textOfKey(keys, i));
+    const owner = ownerOf(i);
     if (owner !== undefined && owner !== own) repeats.add(row);
   }
   return repeats.size === 0

@@ -14,11 +14,6 @@ export type RowKeys = {
   readonly rows: readonly number[];
 };
 
-/** The bytes of a key as text. */
-export function textOfKey({ bytes }: RowKeys, index: number): string {
-  return bytes.toString('latin1', keyBytes * index, keyBytes * (index + 1));
-}
-
 /** Finds the rows that have keys. */
 export function keysOfRows(segment: Buffer): RowKeys {
   const rows: number[] = [];
@@ -33,9 +28,7 @@ export function keysOfRows(segment: Buffer): RowKeys {
       if (isId(segment, at) && !isUnkeyed(segment, at)) {
         const keyAt = keyBytes * rows.length;
         if (keyAt === bytes.length) bytes = Buffer.concat([bytes], 2 * bytes.length);
-        // A text of other characters would be shorter; then it is no id.
-        if (bytes.write(segment.toString('latin1', at, at + 2 * keyBytes), keyAt, 'hex') === keyBytes)
-          rows.push(row);
+        if (readDigits(segment, at, bytes, keyAt)) rows.push(row);
       }
     }
     from = to + 1;
@@ -45,6 +38,18 @@ export function keysOfRows(segment: Buffer): RowKeys {
     bytes: bytes.subarray(0, keyBytes * rows.length),
     rows,
   };
+}
+
+/** Reads the hexadecimal digits of a key; false if there are other characters, so that it is no id. */
+function readDigits(segment: Buffer, from: number, key: Buffer, to: number): boolean {
+  let notDigits = 0;
+  for (let i = 0; i < keyBytes; i++) {
+    const high = digits[segment[from + 2 * i] as number] as number;
+    const low = digits[segment[from + 2 * i + 1] as number] as number;
+    notDigits |= (high | low) & 0xf0;
+    key[to + i] = (high << 4) | low;
+  }
+  return notDigits === 0;
 }
 
 /** Where a row's id begins if it has one, behind its quotation mark. */
@@ -70,3 +75,8 @@ const lineFeed = 0x0a;
 const quote = 0x22;
 const zero = 0x30;
 const nine = 0x39;
+/** The values of hexadecimal digits; of other characters 255. */
+const digits = Uint8Array.from({ length: 256 }, (_, code) => {
+  const digit = Number.parseInt(String.fromCharCode(code), 16);
+  return Number.isNaN(digit) ? 255 : digit;
+});

@@ -40,8 +40,19 @@ function grown(bytes: Buffer, more: number): Buffer {
 
 /** The segment without some of its rows. Rows are counted from 0, which is the marker. */
 export function withoutRows(segment: Buffer, taken: ReadonlySet<number>): Buffer {
+  const kept = Buffer.allocUnsafe(segment.length);
+  let keptBytes = 0;
   let row = 0;
-  return Buffer.concat(splitLines(segment).filter((line) => line[0] === comma || !taken.has(row++)));
+  let from = 0;
+  let start = 0;
+  for (let end = segment.indexOf(lineFeed) + 1; end > 0; end = segment.indexOf(lineFeed, start) + 1) {
+    if (segment[start] !== comma && taken.has(row++)) {
+      keptBytes += segment.copy(kept, keptBytes, from, start);
+      from = end;
+    }
+    start = end;
+  }
+  return kept.subarray(0, keptBytes + segment.copy(kept, keptBytes, from, start));
 }
 
 /** Lines with their line feeds. */

@@ -302,6 +302,14 @@ export const overview = {
   clickhouseMsMax: 2_000,
 } as const;
 
+/** Single sign-on. */
+export const signOn = {
+  /** For the way to the provider and back. */
+  attemptMsMax: 10 * 60_000,
+  /** A provider that takes longer to answer is given up. */
+  timeoutSeconds: 10,
+} as const;
+
 /** The list of event names on the console's page Data quality. */
 export const eventNames = {
   listedMax: 500,

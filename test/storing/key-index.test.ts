@@ -2,6 +2,7 @@
 // other one ever. Real Redis and ClickHouse; the worker's steps run here, one by one, under a clock that is set forward.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, test } from 'node:test';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import {
@@ -12,7 +13,7 @@ import {
 } from '../../harness/services.js';
 import { listFailed } from '../../src/admin/failed.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { keepKeysOf, readKeyIndexSize } from '../../src/clickhouse/key-index.js';
+import { keepKeysOf, lookUpKeys, readKeyIndexSize } from '../../src/clickhouse/key-index.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { claims } from '../../src/contract/limits.js';
@@ -273,6 +274,49 @@ test('the filter of a worker rules out new keys, and none that the index has, ho
     await rowsOf("SELECT count(), uniqExact(event_id) FROM events WHERE event IN ('a', 'b', 'c')"),
     [[1500, 1500]],
   );
+});
+
+test('keys that share bits are told apart, and of two segments that have a key the first owns it', async () => {
+  const base = 0x0123456789abcdefn;
+  const keyOf = (hash: bigint, rest: number) => {
+    const bytes = Buffer.alloc(14);
+    bytes.writeBigUInt64LE(hash);
+    bytes.writeUIntLE(rest, 8, 6);
+    return bytes;
+  };
+  const rows = [
+    [base, 1, 900],
+    [base, 1, 256],
+    [base, 0xffffffffffff, 30],
+    [base + (1n << 40n), 1, 40],
+    [0n, 3, 500],
+    [0n, 3, 70_000],
+    [0n, 4, 90_000],
+  ];
+  await run(`INSERT INTO stored_keys VALUES ${rows.map((row) => `(${row.join(', ')})`).join(', ')}`);
+  const asked = [keyOf(base, 1), keyOf(base, 0xffffffffffff), keyOf(base + (1n << 40n), 1), keyOf(base, 2)];
+  const keys = { count: asked.length, bytes: Buffer.concat(asked), rows: [1, 2, 3, 4] };
+  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, 3, keys);
+  assert.deepEqual(
+    asked.map((_, i) => ownerOf(i)),
+    [256n, 30n, 40n, undefined],
+  );
+  assert.equal(indexedTo, 70_000n);
+});
+
+test('keys that were added before the index had owners are found', async () => {
+  const worker = await createWorker();
+  await run('ALTER TABLE stored_keys DROP COLUMN owner');
+  await worker.send('first', 'k');
+  await worker.storeAll();
+  await worker.forget();
+  const name = '0044_add_owner_to_stored_keys.sql';
+  const path = new URL(`../../src/clickhouse/migrations/${name}`, import.meta.url);
+  await run(readFileSync(path, 'utf8').replace('{{on_cluster}}', ''));
+  await worker.send('second', 'k');
+  await worker.send('new', 'n');
+  await worker.storeAll();
+  assert.deepEqual(await names(), ['first', 'new']);
 });
 
 test('two workers on one segment leave out the same rows', async () => {
