@@ -43,6 +43,8 @@ export type Config = {
   readonly clickhouseCluster: string | undefined;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
+  /** Who vouches for people of the console, besides their passwords; undefined: nobody. */
+  readonly provider: ProviderConfig | undefined;
   /** Who called sudo; empty without it. */
   readonly sudoUser: string;
   /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
@@ -68,6 +70,14 @@ export type Config = {
   readonly logLevel: string;
   /** For tests only: where the process dies, `name:n`. */
   readonly crashAt: string | undefined;
+};
+
+/** A provider of OpenID Connect. */
+export type ProviderConfig = {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly roleClaim: string;
 };
 
 export class ConfigError extends Error {}
@@ -115,6 +125,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
         ? undefined
         : identifier(env, 'CLICKHOUSE_CLUSTER', ''),
     adminToken: adminToken(env),
+    provider: provider(env),
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
@@ -172,6 +183,18 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
     );
   }
   return value;
+}
+
+/** All of it or nothing. */
+function provider(env: NodeJS.ProcessEnv): ProviderConfig | undefined {
+  const issuer = url(env, 'OIDC_ISSUER', ['http:', 'https:']);
+  const clientId = text(env, 'OIDC_CLIENT_ID', '');
+  const clientSecret = text(env, 'OIDC_CLIENT_SECRET', '');
+  const roleClaim = text(env, 'OIDC_ROLE_CLAIM', 'sluice_role');
+  if (issuer === undefined && clientId === '' && clientSecret === '') return undefined;
+  if (issuer === undefined || clientId === '' || clientSecret === '')
+    throw new ConfigError('OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together');
+  return { issuer, clientId, clientSecret, roleClaim };
 }
 
 const tokenForm = new RegExp(`^[A-Za-z0-9._~+/-]{1,${bearerMax}}=*$`);

@@ -26,7 +26,8 @@ import type { Ingestion } from './http/endpoints/entrance.js';
 import { healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingest } from './http/endpoints/ingest.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
-import { signInRoutes } from './http/endpoints/sign-in.js';
+import { type SignInOptions, signInRoutes } from './http/endpoints/sign-in.js';
+import { signOnRoutes } from './http/endpoints/sign-on.js';
 import { accountExportRoute, type ExportApiOptions, exportRoutes } from './http/endpoints/user-export.js';
 import { suppressionRoutes } from './http/endpoints/user-suppression.js';
 import { pairingRoutes } from './http/endpoints/visualizer.js';
@@ -56,6 +57,7 @@ import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
 import { createPasswords } from './people/passwords.js';
+import { createProvider } from './people/provider.js';
 import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
@@ -235,6 +237,16 @@ try {
     crash,
     log,
   };
+  const signInOptions: SignInOptions = {
+    callers,
+    redis,
+    passwords: createPasswords(),
+    audit: { redis, clickhouse, log },
+    secret: () => environments.deployment()?.secret,
+    isSecure: config.adminBaseUrl.startsWith('https:'),
+    hasProvider: config.provider !== undefined,
+    log,
+  };
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
@@ -288,15 +300,14 @@ try {
         }),
         accountDeletionRoute(deletionOptions, callers),
         accountExportRoute(exportOptions, callers),
-        ...signInRoutes({
-          callers,
-          redis,
-          passwords: createPasswords(),
-          audit: { redis, clickhouse, log },
-          secret: () => environments.deployment()?.secret,
-          isSecure: config.adminBaseUrl.startsWith('https:'),
-          log,
-        }),
+        ...signInRoutes(signInOptions),
+        ...(config.provider === undefined
+          ? []
+          : signOnRoutes({
+              ...signInOptions,
+              provider: createProvider(config.provider),
+              adminBaseUrl: config.adminBaseUrl,
+            })),
         visualizerPageRoute(config.adminToken !== ''),
         ...pageFileRoutes(),
         ...consoleRoutes(fileURLToPath(new URL('./console/console.js', import.meta.url)), log),

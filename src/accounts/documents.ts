@@ -111,8 +111,15 @@ export type Person = {
   /** Missing for operators. */
   readonly account_id?: string;
   readonly created_at: string;
-  /** Missing until the first invitation is accepted. */
+  /** Missing until the first invitation is accepted, and of people whom the provider vouches for. */
   readonly password?: Password;
+  /** Who vouches for the person, instead of a password. */
+  readonly provider?: {
+    readonly issuer: string;
+    readonly subject: string;
+    /** Of the role that it gave: sessions end with it. */
+    readonly id: string;
+  };
   /** Whoever has its secret may choose a new password, once. */
   readonly invitation?: { readonly hash: string; readonly ends_at: string };
   readonly second_factor?: SecondFactor;

@@ -6,7 +6,7 @@ import { type Account, ApiError, call, type Person } from './api.js';
 import { pages } from './pages/pages.js';
 import { Problem } from './parts/parts.js';
 import { go, onLink, path } from './router.js';
-import { account, accounts, chooseAccount, person } from './session.js';
+import { account, accounts, chooseAccount, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
 
 const retryMs = 2_000;
@@ -16,9 +16,10 @@ function App() {
   useEffect(() => {
     if (person.value !== undefined) return;
     const ask = () => {
-      call<{ person: Person | null }>('GET', '/session').then(
+      call<{ person: Person | null; single_sign_on: boolean }>('GET', '/session').then(
         (answer) => {
           setFault('');
+          singleSignOn.value = answer.single_sign_on;
           person.value = answer.person;
         },
         (error: ApiError) => {

@@ -7,6 +7,9 @@ import type { Account, Person } from './api.js';
 /** `undefined` until the service was asked; `null`: nobody is signed in. */
 export const person = signal<Person | null | undefined>(undefined);
 
+/** Whether people may come from a provider. */
+export const singleSignOn = signal(false);
+
 /** Why the sign-in is shown, if there is something to say. */
 export const notice = signal('');
 

@@ -5,7 +5,7 @@ import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
 import { Field, Form, Problem } from './parts/parts.js';
 import { go } from './router.js';
-import { notice, person } from './session.js';
+import { notice, person, singleSignOn } from './session.js';
 
 type Begun = { readonly person: Person };
 
@@ -33,7 +33,14 @@ export function SignIn() {
     <main class="way-in">
       <h1>Sluice</h1>
       <div class="card">
-        <Problem text={notice.value} />
+        <Problem text={notice.value || whyNotSignedOn()} />
+        {singleSignOn.value && (
+          <p>
+            <a class="button" href="/admin/v1/sign_on">
+              Sign in with single sign-on
+            </a>
+          </p>
+        )}
         <Form label="Sign in" submit="Sign in" work={work}>
           <Field label="E-mail" type="email" value={email} set={setEmail} complete="username" required />
           <Field
@@ -63,6 +70,18 @@ export function SignIn() {
       </p>
     </main>
   );
+}
+
+const refusals: Readonly<Record<string, string>> = {
+  provider: 'The single sign-on failed. Try again, or ask whoever runs this service.',
+  again: 'The single sign-on took too long, or began in another window. Try again.',
+  not_in: 'Your single sign-on gives you no access here. Ask whoever runs this service.',
+  unavailable: 'The service cannot sign you in now. Try again in a while.',
+};
+
+/** Why the provider has brought the browser back without a session. */
+function whyNotSignedOn(): string {
+  return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
 }
 
 type Invited = { readonly email: string; readonly role: string; readonly password_length_min: number };

@@ -10,6 +10,7 @@ import { type Role, roles } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
+import type { Vouched } from './provider.js';
 
 export type PersonView = {
   readonly person_id: string;
@@ -20,6 +21,8 @@ export type PersonView = {
   readonly created_at: string;
   /** `invited`: has not chosen a password yet. */
   readonly state: 'invited' | 'active';
+  /** Whether the provider vouches for them, instead of a password. */
+  readonly signs_on: boolean;
   readonly second_factor: boolean;
   /** Until when an invitation can be accepted; null if there is none that can. */
   readonly invited_until: string | null;
@@ -57,8 +60,9 @@ export async function invitePerson(
     const known = people.get(person_id);
     if (known !== undefined && (known.role !== role || known.account_id !== accountId))
       throw new AdministrationError('this address belongs to somebody with another role: remove them first');
-    if (known === undefined && people.size >= bounds.countMax)
-      throw new AdministrationError(`there can be ${bounds.countMax} people: remove somebody first`);
+    if (known?.provider !== undefined)
+      throw new AdministrationError('this address signs in by the provider: it needs no invitation');
+    if (known === undefined) checkRoom(people);
     const person: Person = {
       ...(known ?? {
         person_id,
@@ -74,6 +78,46 @@ export async function invitePerson(
     };
     return { changes: [changeOf(person)], result: { ...viewPerson(person, nowMs), secret } };
   });
+}
+
+function checkRoom(people: ReadonlyMap<string, Person>): void {
+  if (people.size >= bounds.countMax)
+    throw new AdministrationError(`there can be ${bounds.countMax} people: remove somebody first`);
+}
+
+/**
+ * The person whom the provider vouches for, with the role that it gives now. Throws AdministrationError if the address is
+ * somebody else's: of a person with a password, or of another user of the provider.
+ */
+export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<Person> {
+  const { issuer, subject, role, accountId } = vouched;
+  const email = parseEmail(vouched.email);
+  const person_id = personIdOf(email);
+  const nowMs = await readTime(redis);
+  return changeRegistry(redis, ({ people, accounts }) => {
+    if (accountId !== undefined && !accounts.has(accountId))
+      throw new AdministrationError(`there is no account ${accountId}`);
+    const known = people.get(person_id);
+    if (known === undefined) checkRoom(people);
+    else if (known.provider?.issuer !== issuer || known.provider.subject !== subject)
+      throw new AdministrationError('this address belongs to somebody else');
+    if (known !== undefined && known.role === role && known.account_id === accountId)
+      return { changes: [], result: known };
+    const person: Person = {
+      person_id,
+      email,
+      role,
+      ...(accountId === undefined ? {} : { account_id: accountId }),
+      created_at: known?.created_at ?? new Date(nowMs).toISOString(),
+      provider: { issuer, subject, id: randomBytes(8).toString('hex') },
+    };
+    return { changes: [changeOf(person)], result: person };
+  });
+}
+
+/** What a session is good for: the password under which it began, or the role that the provider gave. */
+export function credentialOf({ password, provider }: Person): string | undefined {
+  return password?.id ?? provider?.id;
 }
 
 /** The people of an account, or all of them, by their addresses. */
@@ -185,16 +229,7 @@ export function parseRole(value: unknown): Role {
 }
 
 export function viewPerson(person: Person, nowMs: number): PersonView {
-  const {
-    person_id,
-    email,
-    role,
-    account_id = null,
-    created_at,
-    password,
-    second_factor,
-    invitation,
-  } = person;
+  const { person_id, email, role, account_id = null, created_at, second_factor, invitation } = person;
   const isInvited = invitation !== undefined && Date.parse(invitation.ends_at) > nowMs;
   return {
     person_id,
@@ -202,7 +237,8 @@ export function viewPerson(person: Person, nowMs: number): PersonView {
     role,
     account_id,
     created_at,
-    state: password === undefined ? 'invited' : 'active',
+    state: credentialOf(person) === undefined ? 'invited' : 'active',
+    signs_on: person.provider !== undefined,
     second_factor: second_factor !== undefined,
     invited_until: isInvited ? invitation.ends_at : null,
   };

@@ -8,12 +8,13 @@ import { people } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
-import { findPerson } from './people.js';
+import { credentialOf, findPerson } from './people.js';
 
 export type Session = {
   /** Names it for its owner; opens nothing. */
   readonly id: string;
   readonly person_id: string;
+  /** Of the password, or of what the provider said. */
   readonly password_id: string;
   readonly began_at: string;
   readonly ends_at: string;
@@ -37,7 +38,7 @@ export async function beginSession(
   const session: Session = {
     id: hashed.slice(0, 16),
     person_id: person.person_id,
-    password_id: person.password?.id ?? '',
+    password_id: credentialOf(person) ?? '',
     began_at: new Date(nowMs).toISOString(),
     ends_at: new Date(endsMs).toISOString(),
     address: from.address,
@@ -66,17 +67,19 @@ export async function findSession(redis: Redis, secret: string): Promise<SignedI
   }
   const session = JSON.parse(text) as Session;
   const person = await findPerson(redis, session.person_id);
-  return person?.password?.id === session.password_id ? { session, person } : undefined;
+  if (person === undefined) return undefined;
+  return credentialOf(person) === session.password_id ? { session, person } : undefined;
 }
 
 /** The sessions of a person that are good, the latest first. */
-export async function listSessions(redis: Redis, { person_id, password }: Person): Promise<Session[]> {
+export async function listSessions(redis: Redis, person: Person): Promise<Session[]> {
+  const { person_id } = person;
   const hashes = await redis.zrevrange(registryKeys.sessionsOf(person_id), 0, '-1');
   if (hashes.length === 0) return [];
   const texts = await redis.mget(...hashes.map(registryKeys.session));
   return texts
     .flatMap((text) => (text === null ? [] : [JSON.parse(text) as Session]))
-    .filter((session) => session.password_id === password?.id);
+    .filter((session) => session.password_id === credentialOf(person));
 }
 
 /** Ends a session of a person by its id; false if there is no such one. */

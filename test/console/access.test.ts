@@ -14,6 +14,7 @@ import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/a
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import { accountDeletionRoute, type DeletionApiOptions } from '../../src/http/endpoints/deletion.js';
 import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
+import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
 import { type ConsolePage, password, signedIn } from '../support/console.js';
 
@@ -235,6 +236,7 @@ test('the OpenAPI document of the administration names every path and method, an
   const routes = [
     ...adminApiRoutes({} as AdminApiOptions),
     ...signInRoutes({} as SignInOptions),
+    ...signOnRoutes({} as SignOnOptions),
     accountDeletionRoute({} as DeletionApiOptions, {} as AdminCallers),
     accountExportRoute({} as ExportApiOptions, {} as AdminCallers),
   ].map(

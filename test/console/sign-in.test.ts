@@ -5,6 +5,7 @@ import { request } from 'node:http';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { Secret, TOTP } from 'otpauth';
+import { freePort } from '../../harness/free-port.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
@@ -14,12 +15,21 @@ import { forgiveAttempt } from '../../src/people/attempts.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { ConsolePage, invite, password, signedIn } from '../support/console.js';
+import { client, SignOnBrowser, startProvider } from '../support/provider.js';
 
 let sluice: SluiceHandle;
+let providerPort: number;
 let redis: Redis;
 
 before(async () => {
-  sluice = await startSluice();
+  providerPort = await freePort();
+  sluice = await startSluice({
+    env: {
+      OIDC_ISSUER: `http://127.0.0.1:${providerPort}`,
+      OIDC_CLIENT_ID: client.id,
+      OIDC_CLIENT_SECRET: client.secret,
+    },
+  });
   redis = connectTestRedis(sluice.redisUrl);
 });
 
@@ -256,6 +266,85 @@ test('the audit log has who signed in, also in vain, and neither passwords nor w
   );
   assert.doesNotMatch(JSON.stringify(entries), /a wrong password|missing@example/);
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
+});
+
+test('people come in by the provider with the role that it gives, and those whom it vouches for in vain do not', async () => {
+  const returnTo = `${sluice.adminUrl}/admin/v1/sign_on/return`;
+  const browser = new SignOnBrowser(sluice.adminUrl);
+  assert.equal(
+    (await browser.go(`${sluice.adminUrl}/admin/v1/sign_on`, 'same-origin')).to,
+    `${sluice.adminUrl}/?sign_on=provider`,
+    'the provider is away',
+  );
+  const provider = await startProvider(providerPort, returnTo);
+  try {
+    const as = (subject: string, claims: object) => {
+      provider.subject = subject;
+      provider.people.set(subject, { email_verified: true, ...claims });
+    };
+    const asked = async (of: SignOnBrowser, path: string) => {
+      const page = newPage();
+      for (const [name, value] of of.cookies()) page.cookies.set(name, value);
+      return page.ask('GET', path);
+    };
+    as('1', { email: 'Sue@Example.com', sluice_role: ['staff', 'operator'] });
+    assert.equal(await browser.signOn(), '/');
+    const { person } = (await asked(browser, '/session')).body as { person: Record<string, unknown> };
+    assert.deepEqual([person.email, person.role, person.signs_on], ['sue@example.com', 'operator', true]);
+    assert.equal(browser.cookies().has('sluice_sign_on'), false, 'the attempt is over');
+    // Another role at the next sign-in ends what began with the former one.
+    const accountId = sluice.bootstrap.account_id;
+    as('1', { email: 'sue@example.com', sluice_role: `viewer:${accountId}` });
+    const later = new SignOnBrowser(sluice.adminUrl);
+    assert.equal(await later.signOn(), '/');
+    assert.equal((await asked(browser, '/accounts')).status, 401);
+    assert.equal((await asked(later, '/accounts')).status, 200);
+    assert.equal((await asked(later, '/people')).status, 403);
+
+    await signedIn(sluice, 'own@example.com', 'operator');
+    for (const [subject, claims] of [
+      ['2', { email: 'none@example.com' }],
+      ['3', { email: 'none@example.com', sluice_role: 'viewer' }],
+      ['4', { email: 'none@example.com', sluice_role: 'viewer:9' }],
+      ['5', { email: 'none@example.com', sluice_role: 'operator', email_verified: false }],
+      ['6', { email: 'own@example.com', sluice_role: 'operator' }],
+      ['7', { email: 'sue@example.com', sluice_role: 'operator' }],
+    ] as const) {
+      as(subject, claims);
+      const refused = new SignOnBrowser(sluice.adminUrl);
+      assert.equal(await refused.signOn(), '/?sign_on=not_in', subject);
+      assert.equal(refused.cookies().has('sluice_session'), false);
+    }
+    assert.equal((await newPage().signIn('own@example.com')).status, 200, 'a password stays');
+    assert.equal((await newPage().signIn('sue@example.com')).status, 401, 'there is none to guess');
+    await assert.rejects(invite(sluice, 'sue@example.com', 'viewer', accountId), /signs in by the provider/);
+
+    // Who began in another browser, or not at all, is not signed in: nobody can be led into somebody else's session.
+    as('1', { email: 'sue@example.com', sluice_role: 'operator' });
+    const victim = new SignOnBrowser(sluice.adminUrl);
+    const back = await new SignOnBrowser(sluice.adminUrl).goThere();
+    assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=again$/);
+    await victim.goThere();
+    assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=provider$/);
+    victim.cookies().set('sluice_sign_on', 'a.b.c.9999999999999.forged');
+    assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=again$/);
+    assert.equal(victim.cookies().has('sluice_session'), false);
+    assert.equal((await victim.go(`${sluice.adminUrl}/admin/v1/sign_on`, 'cross-site')).status, 403);
+    const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+    const own = entries.filter(({ action }) => action === 'sign_on').reverse();
+    assert.deepEqual(
+      own.map(({ actor_name, outcome }) => `${actor_name} ${outcome}`),
+      [
+        'Sue@Example.com done',
+        'sue@example.com done',
+        'none@example.com refused',
+        'own@example.com refused',
+        'sue@example.com refused',
+      ],
+    );
+  } finally {
+    await provider.close();
+  }
 });
 
 test('an emptied Redis knows no session and answers 503, and a restore brings the people back', async () => {

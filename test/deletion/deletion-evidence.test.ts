@@ -205,7 +205,10 @@ test('tells nothing of single users before a deletion is complete, after 30 days
   const rows = await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`);
   assert.equal(rows.length, 1);
   assert.ok(!JSON.stringify(rows).includes('single'));
-  assert.match(String((rows[0] as { hash: string }).hash), /^[0-9a-f]{32}$/);
+  const [row] = rows as [{ hash: string; expires_at: string }];
+  assert.match(row.hash, /^[0-9a-f]{32}$/);
+  const expiresMs = Date.parse(`${row.expires_at.replace(' ', 'T')}Z`);
+  assert.equal(expiresMs, untilMs, 'it ends when the request says that it does');
   // The rows end by themselves: their table says so, and a merge removes those whose time is over.
   await sluice.rows(
     `ALTER TABLE deletion_evidence UPDATE expires_at = now() - 1 WHERE request_id = '${pending}' SETTINGS mutations_sync = 2`,

@@ -239,6 +239,9 @@ describe('the table of configuration is what the programs accept', () => {
     'CLICKHOUSE_URL',
     'CLICKHOUSE_CLUSTER',
     'ADMIN_TOKEN',
+    'OIDC_ISSUER',
+    'OIDC_CLIENT_ID',
+    'OIDC_CLIENT_SECRET',
     'SUDO_USER',
   ];
 
@@ -295,8 +298,13 @@ describe('the table of configuration is what the programs accept', () => {
         'none',
         'none',
         'none',
+        'none',
+        'none',
+        'none',
       ],
     );
+    assert.equal(config.provider, undefined);
+    assert.throws(() => readConfig({ OIDC_ISSUER: 'https://id.example' }), /must be set together/);
     assert.equal(readConfig({ REDIS_URL: 'redis://a,redis://b' }).redisCluster, true);
     assert.equal(readConfig({ REDIS_URL: 'redis://a' }).redisCluster, false);
   });

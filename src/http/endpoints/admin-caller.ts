@@ -36,6 +36,8 @@ export type AdminCallers = {
   find(exchange: Exchange, req: HttpRequest): Found;
   /** Why a page may not call: it is not ours, or called by a name that is not ours. */
   faultOfPage(req: HttpRequest): Refuse | undefined;
+  /** Why a browser may not come by this name. */
+  faultOfName(req: HttpRequest): Refuse | undefined;
 };
 
 export type CallerOptions = {
@@ -46,7 +48,11 @@ export type CallerOptions = {
   readonly wrongTokens: WrongTokens;
 };
 
-export const cookieNames = { session: 'sluice_session', browser: 'sluice_browser' } as const;
+export const cookieNames = {
+  session: 'sluice_session',
+  browser: 'sluice_browser',
+  attempt: 'sluice_sign_on',
+} as const;
 
 export function createAdminCallers(options: CallerOptions): AdminCallers {
   const { adminToken, adminBaseUrl, adminHost, redis, wrongTokens } = options;
@@ -65,6 +71,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
   };
   return {
     faultOfPage,
+    faultOfName: (req) => (isOwnHost(req, names) ? undefined : wrongName),
     find: (exchange, req) => {
       const { authorization } = exchange.framing;
       const cookie = readCookie(req, cookieNames.session);
@@ -110,7 +117,7 @@ export function readCookie(req: HttpRequest, name: string): string | undefined {
     .map((text) => text.trim())
     .find((text) => text.startsWith(`${name}=`));
   const value = pair?.slice(name.length + 1) ?? '';
-  return /^[\w.-]{1,200}$/.test(value) ? value : undefined;
+  return /^[\w.-]{1,300}$/.test(value) ? value : undefined;
 }
 
 export const sessionEnded: Refuse = (exchange) =>

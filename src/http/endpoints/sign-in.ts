@@ -47,6 +47,8 @@ export type SignInOptions = {
   readonly secret: () => string | undefined;
   /** Whether cookies are sent over TLS only. */
   readonly isSecure: boolean;
+  /** Whether people may come from a provider. */
+  readonly hasProvider: boolean;
   readonly clock?: () => number;
   readonly log: Log;
 };
@@ -190,15 +192,16 @@ const signIn: Open = async (options, request, fields) => {
 };
 
 /** 200 without a session too: a page asks before it knows whether somebody is signed in. */
-const showSession: Open = async ({ redis }, { cookie: secret }) => {
+const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => {
   const found = secret === undefined ? undefined : await findSession(redis, secret);
-  return { body: found === undefined ? { person: null } : sessionView(found.person, found.session) };
+  const shown = found === undefined ? { person: null } : sessionView(found.person, found.session);
+  return { body: { ...shown, single_sign_on: hasProvider } };
 };
 
 const signOut: Own = async (options, request, _fields, { person, session }) =>
   underAudit(options, person, request, 'sign_out', async () => {
     await endSession(options.redis, person.person_id, session.id);
-    return { body: {}, headers: [cookie(options, cookieNames.session, '', 0)] };
+    return { body: {}, headers: [cookieOf(options, cookieNames.session, '', 0)] };
   });
 
 const showInvitation: Open = async ({ redis }, _request, fields) => {
@@ -313,8 +316,8 @@ async function begin(options: SignInOptions, { address, agent }: Request, person
   return {
     body: sessionView(person, session),
     headers: [
-      cookie(options, cookieNames.session, secret, bounds.sessionMs),
-      cookie(options, cookieNames.browser, browser, bounds.browserMs),
+      cookieOf(options, cookieNames.session, secret, bounds.sessionMs),
+      cookieOf(options, cookieNames.browser, browser, bounds.browserMs),
     ],
   };
 }
@@ -323,7 +326,13 @@ function sessionView(person: Person, session: Session) {
   return { person: viewPerson(person, Date.now()), session_id: session.id, ends_at: session.ends_at };
 }
 
-function cookie({ isSecure }: SignInOptions, name: string, value: string, maxAgeMs: number) {
+/** A cookie that no script reads, and that is sent from pages of ours only. */
+export function cookieOf(
+  { isSecure }: Pick<SignInOptions, 'isSecure'>,
+  name: string,
+  value: string,
+  maxAgeMs: number,
+) {
   const attributes = [
     `Max-Age=${Math.floor(maxAgeMs / 1000)}`,
     'Path=/admin/v1',

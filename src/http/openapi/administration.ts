@@ -523,6 +523,16 @@ export const administrationPart: OpenApiPart = {
   },
   paths: {
     ...pathsOf(operations),
+    '/admin/v1/sign_on': signOnPath(
+      'beginSignOn',
+      'The way of a browser to the provider of single sign-on',
+      [],
+    ),
+    '/admin/v1/sign_on/return': signOnPath(
+      'endSignOn',
+      'The way back: begins a session, or says at /?sign_on= why not',
+      ['code', 'state'],
+    ),
     '/admin/v1/user_exports/{user_export_id}/data': {
       get: {
         operationId: 'readExportOfAccount',
@@ -562,6 +572,23 @@ export const administrationPart: OpenApiPart = {
     },
   },
 };
+
+function signOnPath(id: string, summary: string, parameters: readonly string[]) {
+  return {
+    get: {
+      operationId: id,
+      tags: [tagOf.open],
+      summary,
+      description: 'For browsers, where `OIDC_ISSUER` is set.',
+      security: [{}],
+      parameters: parameters.map((parameter) => ({ name: parameter, in: 'query', schema: text })),
+      responses: {
+        302: { description: 'Where to go on.', headers: { Location: { schema: text } } },
+        ...refusals(['forbidden']),
+      },
+    },
+  };
+}
 
 function pathsOf(all: readonly Operation[]): Record<string, object> {
   const paths: Record<string, Record<string, object>> = {};

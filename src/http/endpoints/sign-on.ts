@@ -1,0 +1,134 @@
+// Single sign-on in a browser: the way to the provider, and the way back. Both are addresses that a browser goes to, and the
+// second one comes from the provider's page, so they look at the name that they are called by, and at the cookie of the
+// attempt: nobody is signed in who has not begun in the same browser.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { AdministrationError } from '../../accounts/accounts.js';
+import type { Person } from '../../accounts/documents.js';
+import { StateNotLoaded } from '../../accounts/registry.js';
+import { AuditLogFull, audited } from '../../audit/audit.js';
+import { people as bounds, signOn } from '../../contract/limits.js';
+import { describeError } from '../../log.js';
+import { enterByProvider } from '../../people/people.js';
+import {
+  type Provider,
+  ProviderFailed,
+  readAttempt,
+  signAttempt,
+  type Vouched,
+} from '../../people/provider.js';
+import { beginSession } from '../../people/sessions.js';
+import type { Exchange, Headers } from '../protocol/exchange.js';
+import { isOwnFault } from '../protocol/fault.js';
+import { type Route, withoutBody } from '../protocol/server.js';
+import { actorOf, cookieNames, readCookie } from './admin-caller.js';
+import { cookieOf, type SignInOptions } from './sign-in.js';
+
+export type SignOnOptions = SignInOptions & {
+  readonly provider: Provider;
+  /** The origin of the console. */
+  readonly adminBaseUrl: string;
+};
+
+const path = '/admin/v1/sign_on';
+const returnPath = `${path}/return`;
+
+/** What the page of the sign-in says, by its address: `/?sign_on=…`. */
+type Refusal = 'provider' | 'again' | 'not_in' | 'unavailable';
+
+export function signOnRoutes(options: SignOnOptions): Route[] {
+  return [
+    { method: 'get', path, handle: (exchange, req) => begin(options, exchange, req) },
+    { method: 'get', path: returnPath, handle: (exchange, req) => end(options, exchange, req) },
+  ];
+}
+
+function begin(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {
+  const fault = options.callers.faultOfPage(req);
+  withoutBody(exchange);
+  if (fault !== undefined) return fault(exchange);
+  answer(options, exchange, async () => {
+    const { url, attempt } = await options.provider.begin(`${options.adminBaseUrl}${returnPath}`);
+    const signed = signAttempt(secretOf(options), attempt, Date.now());
+    redirect(exchange, url, [attemptCookie(options, signed, signOn.attemptMsMax)]);
+  });
+}
+
+function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {
+  const fault = options.callers.faultOfName(req);
+  const kept = readCookie(req, cookieNames.attempt);
+  const from = { address: exchange.address, agent: req.getHeader('user-agent') };
+  const url = new URL(`${options.adminBaseUrl}${returnPath}?${exchange.query}`);
+  withoutBody(exchange);
+  if (fault !== undefined) return fault(exchange);
+  answer(options, exchange, async () => {
+    const attempt = kept === undefined ? undefined : readAttempt(secretOf(options), kept, Date.now());
+    if (attempt === undefined) return refuse(options, exchange, 'again');
+    const vouched = await options.provider.end(url, attempt);
+    const person = await enter(options, vouched, from.address);
+    const { secret } = await beginSession(options.redis, person, from);
+    redirect(exchange, '/', [
+      cookieOf(options, cookieNames.session, secret, bounds.sessionMs),
+      attemptCookie(options, '', 0),
+    ]);
+  });
+}
+
+/** Under the audit log, by the address that the provider vouches for. */
+function enter(options: SignOnOptions, vouched: Vouched, address: string): Promise<Person> {
+  const { accountId, email } = vouched;
+  return audited(
+    options.audit,
+    actorOf({ email } as Person, address),
+    {
+      action: 'sign_on',
+      ...(accountId === undefined ? {} : { account_id: accountId }),
+      details: { role: vouched.role },
+    },
+    () => enterByProvider(options.redis, vouched),
+    {
+      endingOf: () => ({ outcome: 'done' }),
+      outcomeOfError: (error) => (error instanceof AdministrationError ? 'refused' : 'unknown'),
+    },
+  );
+}
+
+/** Whatever goes wrong leads back to the sign-in, which says it in words. */
+function answer(options: SignOnOptions, exchange: Exchange, work: () => Promise<void>): void {
+  const answered = work().catch((error: unknown) => {
+    if (error instanceof AdministrationError) return refuse(options, exchange, 'not_in');
+    if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
+      return refuse(options, exchange, 'unavailable');
+    if (isOwnFault(error)) throw error;
+    const isOfProvider = error instanceof ProviderFailed;
+    options.log.warn(
+      { error: describeError(isOfProvider ? error.cause : error) },
+      'a sign-in by the provider failed',
+    );
+    refuse(options, exchange, isOfProvider ? 'provider' : 'unavailable');
+  });
+  exchange.attend(answered);
+}
+
+function refuse(options: SignOnOptions, exchange: Exchange, why: Refusal): void {
+  redirect(exchange, `/?sign_on=${why}`, [attemptCookie(options, '', 0)]);
+}
+
+function redirect(exchange: Exchange, to: string, headers: Headers): void {
+  exchange.reply(302, '{}', [['Location', to], ['Cache-Control', 'no-store'], ...headers]);
+}
+
+/** The way back begins on the provider's page, so the cookie is sent with navigations from there. */
+function attemptCookie(options: SignOnOptions, value: string, maxAgeMs: number) {
+  const [name, text] = cookieOf(options, cookieNames.attempt, value, maxAgeMs);
+  return [
+    name,
+    text.replace('Path=/admin/v1;', `Path=${returnPath};`).replace('SameSite=Strict', 'SameSite=Lax'),
+  ] as const;
+}
+
+function secretOf(options: SignOnOptions): string {
+  const secret = options.secret();
+  if (secret === undefined) throw new StateNotLoaded();
+  return secret;
+}

@@ -1,0 +1,105 @@
+// A provider of OpenID Connect for tests of the single sign-on, and a browser that goes there and back.
+
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import Provider from 'oidc-provider';
+
+/** What the provider says of a person. */
+export type Claims = Readonly<Record<string, unknown>>;
+
+export type TestProvider = {
+  /** By the subject. */
+  readonly people: Map<string, Claims>;
+  /** Who signs in there next. */
+  subject: string;
+  close(): Promise<void>;
+};
+
+export const client = { id: 'sluice', secret: 'a secret of the client' } as const;
+
+/** Starts a provider at the port; it lets in whoever `subject` names. */
+export async function startProvider(port: number, returnTo: string): Promise<TestProvider> {
+  const people = new Map<string, Claims>();
+  const provider = new Provider(`http://127.0.0.1:${port}`, {
+    clients: [{ client_id: client.id, client_secret: client.secret, redirect_uris: [returnTo] }],
+    claims: { openid: ['sub', 'sluice_role'], email: ['email', 'email_verified'] },
+    features: { devInteractions: { enabled: false } },
+    pkce: { required: () => true, methods: ['S256'] },
+    cookies: { keys: ['a key of the cookies'] },
+    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...people.get(id) }) }),
+    loadExistingGrant: async ({ oidc }) => {
+      const grant = new oidc.provider.Grant({
+        clientId: oidc.client?.clientId as string,
+        accountId: oidc.session?.accountId as string,
+      });
+      grant.addOIDCScope('openid email');
+      await grant.save();
+      return grant;
+    },
+  });
+  const test = { people, subject: '' };
+  const handle = provider.callback();
+  const server: Server = createServer((req, res) => {
+    if (!req.url?.startsWith('/interaction/')) return void handle(req, res);
+    void provider.interactionFinished(req, res, { login: { accountId: test.subject } });
+  });
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  return Object.assign(test, {
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  });
+}
+
+/** A browser with a cookie jar for each origin. */
+export class SignOnBrowser {
+  readonly #console: string;
+  readonly #jars = new Map<string, Map<string, string>>();
+
+  constructor(consoleOrigin: string) {
+    this.#console = consoleOrigin;
+  }
+
+  cookies(origin = this.#console): Map<string, string> {
+    const jar = this.#jars.get(origin) ?? new Map<string, string>();
+    this.#jars.set(origin, jar);
+    return jar;
+  }
+
+  /** Goes to an address; settles with the status, and where it leads to. */
+  async go(url: string, site: 'same-origin' | 'cross-site'): Promise<{ status: number; to: string }> {
+    const jar = this.cookies(new URL(url).origin);
+    const response = await fetch(url, {
+      redirect: 'manual',
+      headers: {
+        cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; '),
+        'sec-fetch-site': site,
+      },
+    });
+    await response.arrayBuffer();
+    for (const cookie of response.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
+      if (value === '') jar.delete(name);
+      else jar.set(name, value);
+    }
+    const location = response.headers.get('location');
+    return { status: response.status, to: location === null ? '' : new URL(location, url).href };
+  }
+
+  /** The way to the provider and through it; settles with the address of the way back. */
+  async goThere(): Promise<string> {
+    let { to } = await this.go(`${this.#console}/admin/v1/sign_on`, 'same-origin');
+    for (let hops = 0; hops < 10 && !to.startsWith(this.#console); hops += 1)
+      ({ to } = await this.go(to, 'cross-site'));
+    return to;
+  }
+
+  /** Signs in; settles with the path that it ends at. */
+  async signOn(): Promise<string> {
+    const { to } = await this.go(await this.goThere(), 'cross-site');
+    return to.slice(this.#console.length);
+  }
+}
