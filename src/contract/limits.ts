@@ -140,6 +140,8 @@ export const commits = {
   waitingBytesMax: 64 * MiB,
   /** Packed bytes of one request. A larger request could wait for ever, so it is refused. */
   groupBytesMax: 32 * MiB,
+  /** While requests keep coming, a commit begins this long after the one before, or at once after one that took longer. */
+  spacingMs: 5,
   /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
   /** The longest time from a request's arrival at the commit to its answer, whatever happens. */
@@ -664,6 +666,10 @@ function assertRelations(): void {
   relation(loads.insertMsMax < loads.startWaitMsMax, 'a start waits for another load that waits for inserts');
   relation(commits.recordsMax <= 10_000, 'the number of a row has at most four digits');
   relation(commits.attemptMs * 2 <= commits.deadlineMs, 'a commit must be repeatable before its deadline');
+  relation(
+    commits.spacingMs * 100 <= commits.attemptMs,
+    'what a commit waits for others is small beside its deadline',
+  );
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');
   relation(
     commits.waitingBytesMax >= 2 * commits.groupBytesMax,

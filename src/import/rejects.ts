@@ -41,7 +41,7 @@ export function openRejects(path: string, bytes: number, goesOn: boolean): Rejec
         [rejectColumns.place]: `${name}:${place}`,
         [rejectColumns.reason]: reason,
       });
-      end += writeSync(file, `${line}\n`, end);
+      end += writeLine(path, file, `${line}\n`, end);
     },
     bytes: () => end,
     close: () => {
@@ -49,4 +49,15 @@ export function openRejects(path: string, bytes: number, goesOn: boolean): Rejec
       if (end === 0) rmSync(path);
     },
   };
+}
+
+/** Writes all of a line; a disk that is nearly full takes a part of it. Throws ImportError if it takes no more. */
+function writeLine(path: string, file: number, line: string, end: number): number {
+  const bytes = Buffer.from(line);
+  try {
+    for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at, bytes.length - at, end + at);
+  } catch (error) {
+    throw new ImportError(`--rejects ${path}: it cannot be written: ${(error as Error).message}`);
+  }
+  return bytes.length;
 }

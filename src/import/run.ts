@@ -39,7 +39,6 @@ export async function runImport(options: ImportOptions, stop: AbortSignal): Prom
   const progress = showProgress(() => totalsOf(state), share, sender.waiting);
   let writtenMs = performance.now();
   const save = () => {
-    state.rejects_bytes = rejects.bytes();
     writeState(options.stateFile, state);
     writtenMs = performance.now();
   };
@@ -53,6 +52,7 @@ export async function runImport(options: ImportOptions, stop: AbortSignal): Prom
           add(file, rows, results, (row, reason) =>
             rejects.add(input.name, row, String(row.value?.[rejectColumns.key] ?? keyOf(row.place)), reason),
           );
+          state.rejects_bytes = rejects.bytes();
           if (performance.now() - writtenMs >= stateEveryMs) save();
         };
         const onShare = (part: number) => void shares.set(input.hash, part);
@@ -65,10 +65,10 @@ export async function runImport(options: ImportOptions, stop: AbortSignal): Prom
   } catch (error) {
     if (!(error instanceof Stopped)) throw error;
   } finally {
-    save();
     progress.stop();
-    rejects.close();
     sender.close();
+    rejects.close();
+    save();
   }
   return { ...totalsOf(state), mended };
 }
@@ -208,21 +208,23 @@ function resultsOf(
   });
 }
 
+/** Counts a whole chunk or nothing: the rejects file may not take a row. */
 function add(
   file: FileState,
   rows: readonly Row[],
   results: readonly RowResult[],
   refuse: (row: Row, reason: string) => void,
 ): void {
+  const counts: Counts = { read: rows.length, stored: 0, repeats: 0, refused: 0 };
   for (const [index, result] of results.entries()) {
-    file.read += 1;
-    if (result === 'stored') file.stored += 1;
-    else if (result === 'repeat') file.repeats += 1;
+    if (result === 'stored') counts.stored += 1;
+    else if (result === 'repeat') counts.repeats += 1;
     else {
-      file.refused += 1;
+      counts.refused += 1;
       refuse(rows[index] as Row, result.refused);
     }
   }
+  for (const name of Object.keys(counts) as (keyof Counts)[]) file[name] += counts[name];
   file.place = (rows.at(-1) as Row).place;
 }
 

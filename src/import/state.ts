@@ -2,7 +2,7 @@
 // there. Written as a whole beside the old one and then put in its place, so a kill leaves one or the other. What was sent
 // after the last writing is sent again under the same keys.
 
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
 
@@ -48,7 +48,8 @@ export function openState(path: string, appId: string, mapping: string): OpenedS
   } catch {
     state = undefined;
   }
-  if (state?.version !== 1) throw new ImportError(`--state ${path}: it is not the state of an import`);
+  if (state?.version !== 1 || typeof (state.files ?? undefined) !== 'object')
+    throw new ImportError(`--state ${path}: it is not the state of an import`);
   if (state.app_id === appId && state.mapping === mapping) return { state, isOld: true };
   if (totalsOf(state).read > 0)
     throw new ImportError(
@@ -57,16 +58,21 @@ export function openState(path: string, appId: string, mapping: string): OpenedS
   return { state: fresh, isOld: true };
 }
 
+/** Throws ImportError if it cannot be written. */
 export function writeState(path: string, state: ImportState): void {
   const next = `${path}.next`;
-  const file = openSync(next, 'w', 0o600);
   try {
-    writeSync(file, `${JSON.stringify(state)}\n`);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
+    const file = openSync(next, 'w', 0o600);
+    try {
+      writeFileSync(file, `${JSON.stringify(state)}\n`);
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    renameSync(next, path);
+  } catch (error) {
+    throw new ImportError(`--state ${path}: it cannot be written: ${(error as Error).message}`);
   }
-  renameSync(next, path);
 }
 
 /** The state of a file, which begins with its first row. */

@@ -90,6 +90,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   let busy = false;
   let closed = false;
   let sequence = 0;
+  /** Of the commit before: when it began, and how many requests it carried. */
+  let last = { beganMs: Number.NEGATIVE_INFINITY, requests: 0 };
   const idle: (() => void)[] = [];
 
   function submit(submission: Submission, settle: Waiting['settle']): void {
@@ -114,8 +116,10 @@ export function createCommitter(options: CommitterOptions): Committer {
 
   async function drain(): Promise<void> {
     while (waiting.length > 0) {
+      await gather();
       const batch = takeBatch();
       const started = performance.now();
+      last = { beganMs: started, requests: batch.length };
       const results = await commit(batch).catch((fault: unknown) => always({ kind: 'failed', fault }));
       commitSeconds.observe((performance.now() - started) / 1000);
       let index = 0;
@@ -133,6 +137,26 @@ export function createCommitter(options: CommitterOptions): Committer {
     }
     busy = false;
     for (const resolve of idle.splice(0)) resolve();
+  }
+
+  /**
+   * Lets a commit wait for more requests, since most of what it costs does not depend on what is in it. Only where several
+   * requests come in the time of a commit, and no longer than they keep coming: callers who all wait for an answer send nothing
+   * meanwhile.
+   */
+  async function gather(): Promise<void> {
+    if (last.requests < 2) return;
+    const untilMs = last.beganMs + commits.spacingMs;
+    let seen = 0;
+    while (
+      waiting.length > seen &&
+      waitingBytes < commits.bytesMax &&
+      !closed &&
+      performance.now() < untilMs
+    ) {
+      seen = waiting.length;
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
   }
 
   function takeBatch(): Waiting[] {

@@ -116,7 +116,7 @@ export function createRecorder(nowMs: () => number): Recorder {
     return new Date(ms).toISOString();
   }
 
-  return {
+  const made: Recorder = {
     track(given) {
       const { event, identity, userId, sessionId, properties, timestamp, idempotencyKey } = given ?? {};
       const user = userOf(identity, userId);
@@ -147,6 +147,21 @@ export function createRecorder(nowMs: () => number): Recorder {
       return queued('addUserProperties', user.key, { ...user.fields, properties });
     },
   };
+  return {
+    track: (given) => guarded('track', () => made.track(given)),
+    identify: (given) => guarded('identify', () => made.identify(given)),
+    addUserProperties: (given) => guarded('addUserProperties', () => made.addUserProperties(given)),
+  };
+}
+
+/** Whatever the caller's own code throws while it is read, such as a getter, its record alone is refused. */
+function guarded(operation: Operation, make: () => QueuedRecord | Unsendable): QueuedRecord | Unsendable {
+  try {
+    return make();
+  } catch (error) {
+    const words = error instanceof Error ? error.message : 'something else than an error was thrown';
+    return { operation, reason: rejection('invalid_type', `it cannot be read: ${words}`) };
+  }
 }
 
 type User = { readonly key: string; readonly fields: { readonly [name: string]: string } };

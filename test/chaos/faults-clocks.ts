@@ -171,6 +171,8 @@ async function isRemembered({ redis, producer }: World, keys: readonly string[])
 }
 
 const forgottenMsMax = 20_000;
+/** So few keys fit into Redis's memory with ease, and are remembered for a day. */
+const agedMinutes = 120;
 
 /** The clock of claims is set forward, until Redis has forgotten keys; then producers send them again. */
 const forgottenKeys: Fault = {
@@ -185,7 +187,7 @@ const forgottenKeys: Fault = {
     const giveUpAt = performance.now() + forgottenMsMax;
     const isForgotten = async () => (await minute('claims_kept_from')) > sentAt;
     while (!(await isForgotten()) && performance.now() < giveUpAt) {
-      await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 3 * 60_000_000);
+      await redis.hincrby(shardKeys.state(0), 'claim_clock_us', agedMinutes * 60_000_000);
       await hold(random.int(200, 600));
     }
     // What Redis may forget stays in its bucket until that is written anew.

@@ -44,8 +44,10 @@ after(async () => {
 
 const main = fileURLToPath(new URL('../../src/import/main.js', import.meta.url));
 
-function start(args: readonly string[]) {
-  return spawn(process.execPath, [main, ...args], { cwd: folder, env: plainEnvironment() });
+/** `under`: a program that starts it, with its options. */
+function start(args: readonly string[], under: readonly string[] = []) {
+  const [program = '', ...rest] = [...under, process.execPath, main, ...args];
+  return spawn(program, rest, { cwd: folder, env: plainEnvironment() });
 }
 
 type Ran = {
@@ -56,8 +58,8 @@ type Ran = {
 };
 type Counts = { read: number; stored: number; repeats: number; refused: number };
 
-async function run(args: readonly string[], input = ''): Promise<Ran> {
-  const child = start(args);
+async function run(args: readonly string[], input = '', under: readonly string[] = []): Promise<Ran> {
+  const child = start(args, under);
   let out = '';
   let words = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -572,6 +574,31 @@ test('a file of rejects is never emptied by another import, nor left behind with
   assert.equal(existsSync(join(folder, 'kept-r')), false);
 });
 
+test('a disk that takes no more ends an import in one line, and the same command goes on exactly there', async () => {
+  const appId = newAppId();
+  const count = 4_000;
+  put('full.csv', `user,when\n${'ada,soon\n'.repeat(count)}`);
+  const args = ['full.csv', '--event', 'x', '--identity', 'user', '--timestamp', 'when', '--app-id', appId];
+  const files = ['--url', sluice.baseUrl, '--state', 'full', '--rejects', 'full-r'];
+  // No file of the process grows beyond this: about a sixth of the rejects, in the middle of a row.
+  const limited = await run([...args, ...files], '', ['prlimit', '--fsize=100000']);
+  assert.equal(limited.code, 1);
+  assert.equal(
+    limited.words,
+    'import: --rejects full-r: it cannot be written: EFBIG: file too large, write\n',
+  );
+  const { code, counts, words } = await run([...args, ...files]);
+  assert.deepEqual([code, counts], [1, { read: count, stored: 0, repeats: 0, refused: count }], words);
+  const places = readFileSync(join(folder, 'full-r'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { _sluice_row: string })._sluice_row);
+  assert.deepEqual(
+    places,
+    Array.from({ length: count }, (_, row) => `full.csv:${row + 2}`),
+  );
+});
+
 describe('a command line that is wrong', () => {
   const cases: Readonly<Record<string, { args: readonly string[]; words: RegExp }>> = {
     'no app_id': {
@@ -670,6 +697,22 @@ describe('input that is wrong', () => {
         sluice.baseUrl,
       ],
       words: /import: x\.parquet: it cannot be read as parquet: /,
+    },
+    'a state that cannot be written': {
+      args: () => [
+        put('x.csv', 'a\n1\n'),
+        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
+        ...['--state', 'nowhere/state'],
+      ],
+      words: /^import: --state nowhere\/state: it cannot be written: ENOENT: [^\n]*\n$/,
+    },
+    'a state without its files': {
+      args: () => [
+        put('x.csv', 'a\n1\n'),
+        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
+        ...['--state', put('half.json', '{"version":1}')],
+      ],
+      words: /^import: --state half\.json: it is not the state of an import\n$/,
     },
     'gzip that ends too early': {
       args: () => [

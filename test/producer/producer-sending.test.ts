@@ -192,6 +192,27 @@ describe('failures', () => {
     assert.deepEqual(refused, []);
   });
 
+  test('a record that throws while it is read is refused, and the call does not throw', async () => {
+    const client = create();
+    const thrown = [new Error('of the test'), null];
+    for (const error of thrown) {
+      const hostile = {
+        get properties(): never {
+          throw error;
+        },
+      };
+      void client.track({ event: 'E', identity: 'u', ...Object.create(hostile), __proto__: hostile });
+      void client.addUserProperties({ identity: 'u', properties: { toJSON: hostile, at: hostile } as never });
+    }
+    void track(client, 1);
+    await client.close();
+    assert.deepEqual(numbers(), [[1]]);
+    assert.deepEqual(
+      refused.map(({ operation, code }) => `${operation} ${code}`),
+      thrown.flatMap(() => ['track invalid_type', 'addUserProperties invalid_type']),
+    );
+  });
+
   test('a listener that throws stops nothing', async () => {
     server.answer = () => ({ status: 200, body: { errors: [{ index: 0, code: 'empty', message: 'm' }] } });
     const client = create({
