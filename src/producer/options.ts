@@ -41,7 +41,8 @@ export type SluiceOptions = {
 };
 
 type Optional = 'writeKey' | 'apiKey' | 'spoolFolder';
-type Listeners = 'onRefused' | 'onDropped' | 'onProblem';
+const listeners = { onRefused: true, onDropped: true, onProblem: true };
+type Listeners = keyof typeof listeners;
 
 /** The options with their defaults. */
 export type Settings = Required<Omit<SluiceOptions, Listeners | Optional>> & {
@@ -72,6 +73,10 @@ export function readOptions(given: SluiceOptions): Settings {
     spoolBytes: number('spoolBytes', given.spoolBytes, limits.spoolBytesMax, 2 * limits.spoolFileBytes, 1e15),
     requestMs: number('requestMs', given.requestMs, limits.requestMs, 100, 10 * 60_000),
   };
+  for (const name of Object.keys(given)) {
+    if (!Object.hasOwn(settings, name) && !Object.hasOwn(listeners, name))
+      throw new TypeError(`there is no option ${name}`);
+  }
   if (!['wait', 'drop'].includes(settings.whenFull)) throw new TypeError('whenFull must be wait or drop');
   return settings;
 }

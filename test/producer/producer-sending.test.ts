@@ -289,6 +289,8 @@ describe('the end', () => {
       [{ appId: '' }, /appId/],
       [{ batchRecords: 1001 }, /batchRecords/],
       [{ whenFull: 'explode' as never }, /whenFull/],
+      [{ spool: '/var/spool/shop' } as never, /no option spool$/],
+      [{ toString: 1 } as never, /no option toString$/],
     ] as const) {
       assert.throws(() => create(options), word);
     }
