@@ -26,6 +26,7 @@ import { tempDir } from '../../harness/temp-dir.js';
 import { until, within } from '../../harness/wait.js';
 import { withoutEngine } from '../../harness/without-engine.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { entriesBelow } from '../support/traces.js';
 
 const startScript = fileURLToPath(new URL('../../../deploy/local/start.mjs', import.meta.url));
 const supervisorScript = fileURLToPath(new URL('../../deploy/local/main.js', import.meta.url));
@@ -143,8 +144,7 @@ function asOtherUser(command: string, ...args: string[]) {
 
 /** What below a folder, and the folder itself, lets others in. Links have no rights of their own. */
 function openToOthers(dir: string): string[] {
-  const paths = readdirSync(dir, { recursive: true, encoding: 'utf8' }).map((name) => join(dir, name));
-  return [dir, ...paths].filter((path) => {
+  return [dir, ...entriesBelow(dir).map(({ path }) => path)].filter((path) => {
     const found = lstatSync(path, { throwIfNoEntry: false });
     return found !== undefined && !found.isSymbolicLink() && (found.mode & 0o077) !== 0;
   });

@@ -1,6 +1,6 @@
 // Searches Redis and disks for traces of something that was deleted or must never be kept.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
 import { withRedis } from '../../harness/redis-client.js';
@@ -42,16 +42,23 @@ export async function textOf(redis: Redis, key: string): Promise<string> {
   }
 }
 
-/** The files below a folder that hold one of these texts. Files and folders that vanish meanwhile count as empty. */
+/** The files below a folder that hold one of these texts. */
 export function filesWith(dir: string, texts: readonly string[]): string[] {
+  return entriesBelow(dir)
+    .filter(({ entry }) => entry.isFile())
+    .flatMap(({ path }) =>
+      unlessGone(() => {
+        const bytes = readFileSync(path);
+        return texts.filter((text) => bytes.includes(text)).map((text) => `${path}: ${text}`);
+      }),
+    );
+}
+
+/** Everything below a folder to which servers write. What vanishes meanwhile is left out. */
+export function entriesBelow(dir: string): { readonly path: string; readonly entry: Dirent }[] {
   return unlessGone(() => readdirSync(dir, { withFileTypes: true })).flatMap((entry) => {
     const path = join(dir, entry.name);
-    if (entry.isDirectory()) return filesWith(path, texts);
-    if (!entry.isFile()) return [];
-    return unlessGone(() => {
-      const bytes = readFileSync(path);
-      return texts.filter((text) => bytes.includes(text)).map((text) => `${path}: ${text}`);
-    });
+    return [{ path, entry }, ...(entry.isDirectory() ? entriesBelow(path) : [])];
   });
 }
 
