@@ -59,7 +59,13 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
   const timer = setInterval(attempt, runningProcesses.sayEveryMs);
   return async () => {
     clearInterval(timer);
-    if (redis.status === 'ready') await redis.hdel(registryKeys.processes, field);
+    // A Redis that does not answer fails no stop: a process that is silent is forgotten.
+    if (redis.status === 'ready')
+      await redis
+        .hdel(registryKeys.processes, field)
+        .catch((error: unknown) =>
+          log.debug({ error: describeError(error) }, 'the process stays listed for some seconds'),
+        );
   };
 }
 

@@ -24,7 +24,8 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
   }, sharedMetrics.writeEveryMs);
   return async () => {
     clearInterval(timer);
-    if (redis.status === 'ready') await redis.hdel(key, processName);
+    // A Redis that does not answer fails no stop: what is left there ends by itself.
+    if (redis.status === 'ready') await redis.hdel(key, processName).catch(() => undefined);
   };
 }
 

@@ -21,6 +21,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../../harness/services.js';
+import { within } from '../../harness/wait.js';
 
 let server: RedisHandle;
 let sluice: SluiceHandle;
@@ -86,4 +87,19 @@ test('API and worker replace connections that died silently, and go on', {}, asy
   assert.equal(outcome, 'acknowledged', code);
   await untilDrained(sluice, redis);
   await assertKept(sluice, another, { acknowledgedMin: 1 });
+});
+
+test('a stop while Redis answers nothing ends API and worker with code 0', async () => {
+  const children = [...sluice.api, ...sluice.workers];
+  server.sigstop();
+  try {
+    for (const child of children) child.sigterm();
+    for (const child of children) {
+      const { code } = await within(child.exited, 60_000);
+      assert.equal(code, 0, child.output().slice(-2_000));
+      assert.match(child.output(), /"msg":"stopped"/);
+    }
+  } finally {
+    server.sigcont();
+  }
 });
