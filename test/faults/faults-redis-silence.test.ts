@@ -93,9 +93,9 @@ test('a stop while Redis answers nothing ends API and worker with code 0', async
   const children = [...sluice.api, ...sluice.workers];
   server.sigstop();
   try {
-    for (const child of children) child.sigterm();
+    await within(Promise.all(children.map((child) => child.sigterm())), 60_000);
     for (const child of children) {
-      const { code } = await within(child.exited, 60_000);
+      const { code } = await child.exited;
       assert.equal(code, 0, child.output().slice(-2_000));
       assert.match(child.output(), /"msg":"stopped"/);
     }
