@@ -8,7 +8,7 @@ import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
-import { connectServers } from './clickhouse/servers.js';
+import { connectServers, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -86,6 +86,7 @@ await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
+const serversWatch = watchServers(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
@@ -181,7 +182,11 @@ function readiness(): Readiness {
   if (!environments.isLoaded()) return unready(`state: ${remedy}`);
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
-  return { ready: missing.length < (environments.deployment()?.shards ?? 1), missing };
+  const ready = missing.length < (environments.deployment()?.shards ?? 1);
+  const away = serversWatch
+    .away()
+    .map((number) => `clickhouse server ${number + 1}: records of its shards wait`);
+  return { ready, missing: [...missing, ...away] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -349,6 +354,7 @@ environments.close();
 channel.close();
 shardStates.close();
 stopFollowingShards();
+serversWatch.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();

@@ -98,6 +98,31 @@ export async function serversThere({ all, isOne }: Servers): Promise<ReadonlySet
   return new Set(answers.flatMap((answered, number) => (answered ? [number] : [])));
 }
 
+export type ServersWatch = {
+  /** The places of the servers that did not answer the last time. */
+  readonly away: () => readonly number[];
+  readonly close: () => void;
+};
+
+const watchEveryMs = 2_000;
+
+/** Looks again and again which of several servers answer. A single one is not watched. */
+export function watchServers(home: ClickHouseClient): ServersWatch {
+  const servers = serversOf(home);
+  if (servers.isOne) return { away: () => [], close: () => undefined };
+  let away: readonly number[] = [];
+  let isLooking = false;
+  const look = async () => {
+    if (isLooking) return;
+    isLooking = true;
+    const there = await serversThere(servers);
+    away = [...servers.all.keys()].filter((number) => !there.has(number));
+    isLooking = false;
+  };
+  const timer = setInterval(() => void look(), watchEveryMs);
+  return { away: () => away, close: () => clearInterval(timer) };
+}
+
 /** By a statement, not by /ping: the latter says nothing of passwords. */
 export async function isThere(client: ClickHouseClient): Promise<boolean> {
   try {
