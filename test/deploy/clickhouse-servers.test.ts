@@ -14,7 +14,9 @@ import {
   sendIdentify,
   sendProperties,
   showDeletion,
+  submitAccepted,
   submitWith,
+  untilComplete,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -22,7 +24,7 @@ import { readRecords, submitExport, untilExportComplete } from '../../harness/us
 import { until } from '../../harness/wait.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { placesInOrder } from '../../src/deletion/places.js';
-import { shardKeys, shardOf } from '../../src/redis/keys.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 
 const serverCount = 3;
 const shards = 6;
@@ -55,6 +57,14 @@ async function accountOnAll(): Promise<TestAccount> {
     const names = Array.from({ length: 16 }, (_, index) => `Environment ${index}`);
     const account = await createTestAccount(sluice, 'Wide', names);
     if (oneOnEach(account).length === serverCount) return account;
+  }
+}
+
+/** An account with a single environment, on this server. */
+async function accountOn(server: number): Promise<TestAccount> {
+  for (;;) {
+    const account = await createTestAccount(sluice, 'Narrow', ['Main Production']);
+    if (serverOf(account.appIds[0] ?? '') === server) return account;
   }
 }
 
@@ -162,6 +172,50 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
     await counts(`system.tables WHERE database = 'sluice' AND startsWith(name, 'deletion_round_')`),
     [0, 0, 0],
   );
+});
+
+test('while a server is away its records wait and are taken, and all others are served', async () => {
+  const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  const narrow = await accountOn(0);
+  const itsToken = await getToken(sluice, narrow);
+  await second.kill9();
+  for (const appId of [...wide.appIds, ...narrow.appIds])
+    await sendEvents(sluice, appId, 'go', [{ identity: 'eve' }]);
+  const stored = `SELECT count() FROM stored_events WHERE identity = 'eve'`;
+  const isStoredOn = async (server: ClickHouseHandle, rows: number) =>
+    (await ask(server, stored, server.tester)) === String(rows);
+  const deadline = { deadlineMs: 60_000, what: 'the servers that are there store their records' };
+  await until(async () => (await isStoredOn(first, 2)) && (await isStoredOn(third, 1)), deadline);
+
+  await until(
+    async () => {
+      const reply = await fetch(`${sluice.baseUrl}/health/ready`);
+      const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
+      return ready && missing.some((text) => text.startsWith('clickhouse server 2:'));
+    },
+    { deadlineMs: 30_000, what: 'readiness names the server' },
+  );
+  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+  assert.match(metrics, /^sluice_clickhouse_up\{server="1"\} 1$/m);
+  assert.match(metrics, /^sluice_clickhouse_up\{server="2"\} 0$/m);
+
+  const all = "SELECT count() FROM events WHERE identity = 'eve'";
+  await assert.rejects(ask(first, all));
+  assert.equal(await ask(first, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
+
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  const waiting = await submitAccepted(sluice, token, [{ identity: 'eve' }]);
+  await deleteNow(sluice, itsToken, [{ identity: 'eve' }]);
+  assert.equal(await isStoredOn(first, 1), true);
+  await until(async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable', {
+    deadlineMs: 60_000,
+    what: 'the deletion says what it waits for',
+  });
+
+  await second.restart();
+  await untilComplete(sluice, token, waiting);
+  for (const server of sluice.clickhouses) assert.equal(await ask(server, all), '0');
+  assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
 });
 
 test('servers in another order, one twice, and one too few are refused', async () => {
