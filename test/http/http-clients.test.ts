@@ -137,6 +137,35 @@ test('is not held by clients that do not read what they asked for', async () => 
   });
 });
 
+test('keeps one answer of a client that asks again and again and reads nothing', async () => {
+  const { hostname, port } = new URL(api.baseUrl);
+  const sockets: Socket[] = [];
+  // Each answer has 200 kB: all of them would take 1 GB.
+  await beside(96, async () => {
+    for (let index = 0; index < 20; index += 1) {
+      const socket = connect({ host: hostname, port: Number(port) });
+      socket.on('error', () => undefined);
+      socket.pause();
+      sockets.push(socket);
+    }
+    for (let round = 0; round < 250; round += 1) {
+      for (const socket of sockets) socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
+      await pause(10);
+    }
+    for (const socket of sockets) socket.destroy();
+  });
+});
+
+test('reads one request of a packet that holds thousands', async () => {
+  for (const line of ['GET /nothing', 'GET /sdk.js', 'OPTIONS /api/collect', 'DELETE /api/track']) {
+    const connection = await openRaw(api.baseUrl);
+    await connection.send(`${line} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(5_000));
+    await connection.untilClosed();
+    assert.deepEqual(connection.replies, [], line);
+    connection.destroy();
+  }
+});
+
 test('serves others while 2,000 connections say nothing', async () => {
   await beside(64, async () => {
     const connections = await openMany(2_000);
