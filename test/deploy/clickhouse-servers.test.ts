@@ -321,7 +321,9 @@ test('a deployment with one server gets more: what it has is seen from all', asy
   const database = 'grown';
   await migrateServers({ urls: [first], database, cluster: undefined });
   const [server, , third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
-  await server.query(`INSERT INTO ${database}.stored_events (app_id, event, segment) VALUES ('1', 'Old', 64)`);
+  await server.query(
+    `INSERT INTO ${database}.stored_events (app_id, event, segment) VALUES ('1', 'Old', 64)`,
+  );
   await migrateServers({ urls: [first, ...others], database, cluster: 'sluice' });
   assert.equal(await third.query(`SELECT event FROM ${database}.events`), 'Old\n');
   assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
