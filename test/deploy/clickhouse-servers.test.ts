@@ -211,6 +211,9 @@ test('while a server is away its records wait and are taken, and all others are 
   const waiting = await submitAccepted(sluice, token, [{ identity: 'eve' }]);
   await deleteNow(sluice, itsToken, [{ identity: 'eve' }]);
   assert.equal(await isStoredOn(first, 1), true);
+  const exported = await submitExport(sluice, itsToken, [{ identity: 'nobody' }]);
+  await untilExportComplete(sluice, itsToken, exported);
+  assert.deepEqual(await readRecords(sluice, itsToken, exported), []);
   await until(async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable', {
     deadlineMs: 60_000,
     what: 'the deletion says what it waits for',
