@@ -118,6 +118,14 @@ async function writeUsers(account: TestAccount, identity: string, userId: string
   await untilAllStored();
 }
 
+/** Stores a row of a shard in a segment that nobody knows. */
+const storeLate = (server: ClickHouseHandle, shard: number) =>
+  ask(
+    server,
+    `INSERT INTO stored_events (app_id, event, segment) VALUES ('1', 'Late', ${64 * 26_562_500_000_000 + shard})`,
+    server.tester,
+  );
+
 test('each shard is stored by one server, and every server answers for all', async () => {
   await writeUsers(wide, 'ada', '41');
   assert.deepEqual(await counts("stored_events WHERE app_id != ''"), [3, 3, 3]);
@@ -255,6 +263,8 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   let seen = 3;
   let requestId = '';
+  let revision = 0;
+  const [former, next] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
   const move = ['shards', 'move', String(shard), '--to', '2'];
   for (const point of crashPoints.move) {
     await assert.rejects(
@@ -265,6 +275,20 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     if (point === 'shard_closed') {
       await send();
       requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
+      revision = (await showDeletion(sluice, requestId)).revision ?? 0;
+      // A worker that stood still since before the move stores nothing on either server.
+      await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
+      await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
+    }
+    if (point === 'partition_copied') {
+      // A round that chose the request before is overtaken.
+      assert.ok(((await showDeletion(sluice, requestId)).revision ?? 0) > revision);
+      // What was copied is compared again.
+      await ask(
+        next,
+        `ALTER TABLE stored_events DELETE WHERE ${its} SETTINGS mutations_sync = 2`,
+        next.tester,
+      );
     }
     if (point === 'shard_opened') {
       await untilAllStored();
@@ -276,6 +300,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
       assert.notEqual((await showDeletion(sluice, requestId)).status, 'complete', point);
   }
   assert.deepEqual(await sluice.admin(...move), { server: 2, moved: [] });
+  await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
   await untilComplete(sluice, token, requestId);
   const found = (await showDeletion(sluice, requestId)).found ?? [];
   assert.deepEqual(
