@@ -76,7 +76,7 @@ const usualPace: Pace = {
  * short, for which most crashes wait.
  */
 const crashPace: Pace = {
-  pauseMs: 300,
+  pauseMs: 1_000,
   submitEveryMs: 500,
   openMax: 4,
   returnEveryMs: 1_500,
