@@ -125,7 +125,7 @@ test('by wrk: every request is sent once and answered, the bodies in turn, repea
   const url = await serve((body, response, { method, url: path, headers, socket }) => {
     sockets.add(socket);
     received.push(`${method} ${path} ${headers['content-type']} ${body}`);
-    // In another order than they came, and the last one long after the others.
+    // The answers come in another order than the requests, and the last one long after the others.
     setTimeout(() => response.end('{}'), received.length === 100 ? 500 : received.length % 3);
   });
   const bodies = Array.from({ length: 30 }, (_, i) => Buffer.from(`{"body":${i}}`));
@@ -137,7 +137,7 @@ test('by wrk: every request is sent once and answered, the bodies in turn, repea
   assert.deepEqual([...received].sort(), expected.sort());
 });
 
-test('by wrk: sends nothing before the command to start, and can be ended until then', async () => {
+test('by wrk: sends nothing before the command to start, and can be ended before it', async () => {
   let requests = 0;
   const url = await serve((_body, response) => {
     requests += 1;
@@ -162,7 +162,7 @@ test('by wrk: sends nothing before the command to start, and can be ended until 
   assert.equal(requests, 4);
 });
 
-test('by wrk: an answer with another status, none, and a lost connection fail the run', async () => {
+test('by wrk: an answer with another status, a missing answer, and a lost connection fail the run', async () => {
   let requests = 0;
   const refusing = await serve((_body, response) => {
     requests += 1;
@@ -213,7 +213,7 @@ test('the CPU of a generator outside the bench does not count as that of others'
     return run.othersShare ?? Number.NaN;
   };
   assert.ok((await othersShare(0)) > 0);
-  // More than there was on the machine.
+  // More CPU than the machine has.
   assert.equal(await othersShare(1e12), 0);
 });
 
@@ -230,7 +230,7 @@ test('where wrk is not installed, one line says so', () => {
   assert.equal(said.length, 1);
 });
 
-test("wrk's counts are read, and all must be answered without a fault", () => {
+test("reads wrk's counts, and demands an answer without a fault to every request", () => {
   const counts = readCounts('answers 100 connect 0 read 1 write 2 status 3 timeout 4');
   assert.deepEqual(counts, { answers: 100, connect: 0, read: 1, write: 2, status: 3, timeout: 4 });
   const none = { connect: 0, read: 0, write: 0, status: 0, timeout: 0 };
@@ -265,7 +265,7 @@ test('at a fixed rate: all requests are sent, no faster than they are due', asyn
   assert.equal(sent.latenciesSinceDue.length, 100);
 });
 
-test('at a fixed rate: a pause of the service shows in what was due meanwhile, though nothing of it was sent', async () => {
+test('at a fixed rate: a pause of the service shows in the latency of requests that were due meanwhile and not sent', async () => {
   const pauseMs = 300;
   let paused = false;
   const url = await serve((_body, response) => {
@@ -274,7 +274,7 @@ test('at a fixed rate: a pause of the service shows in what was due meanwhile, t
     setTimeout(() => response.end('{}'), pauseMs);
   });
   const latencies = newLatencies();
-  // One connection: while its first request waits, those that are due can only wait.
+  // There is one connection, so while its first request waits, all others that are due wait too.
   const load = await startOpenLoop(
     { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 20, connections: 1 },
     (answered) => recordLatency(latencies, answered),
@@ -350,8 +350,8 @@ test('at a fixed rate: accepts answers with a length and in chunks', async () =>
   assert.equal(latenciesSinceDue.length, 20);
 });
 
-test('at a fixed rate: an idle connection that the service closes is opened again; one that is in use fails the run', async (context) => {
-  // The next request is due once the connection that was closed is open again, however long that takes.
+test('at a fixed rate: reopens an idle connection that the service closes; one in use that it closes fails the run', async (context) => {
+  // The next request is due once the closed connection is open again, however long that takes.
   let nowMs = 0;
   context.mock.method(performance, 'now', () => nowMs);
   const options = { bodies: [Buffer.from('{}')], ratePerSecond: 4, requests: 5, connections: 2 };
@@ -410,7 +410,7 @@ test('only a session with default options counts as standard, wherever its resul
   assert.equal(readOptions(['--only', 'single'], true).standard, false);
 });
 
-test('scenarios: names and groups are accepted, others are refused, and so is elsewhere what needs processes of its own', () => {
+test('scenarios: accepts names and groups, and refuses others, and with --url those that need processes of their own', () => {
   assert.deepEqual(selectScenarios(['bulk-500', 'single'], false), ['single', 'bulk-500']);
   assert.ok(selectScenarios(['peers'], false).includes('fastify-single'));
   assert.throws(() => selectScenarios(['singel'], false), /there is no scenario singel/);

@@ -91,7 +91,7 @@ test('the acknowledgement may take three times what a server with a synced file 
   assert.equal(at([99, 4, 5, 6, 98], [50, 1, 2, 3, 60])?.value, 2);
 });
 
-test('a target whose bound lies within what single runs would give is undecided', () => {
+test('a target is undecided if single runs lie on both sides of its bound', () => {
   const at = (sluice: readonly number[], floor: readonly number[]) =>
     targetOf(
       resultsOf({ latencies: [latenciesOf('sluice', sluice), latenciesOf('uws-synced', floor)] }),
@@ -177,7 +177,7 @@ test('memory may grow by a tenth from the second quarter of a soak to the last; 
   );
 });
 
-test('only the worst of the sealed segments above 100 kB counts', () => {
+test('only the worst sealed segment above 100 kB counts', () => {
   const at = (...segments: readonly (readonly [number, number])[]) =>
     resultsOf({
       segments: {
@@ -191,7 +191,7 @@ test('only the worst of the sealed segments above 100 kB counts', () => {
   assert.equal(targetOf(at([200_000, 270_001], [900_000, 900_000]), 'segments')?.verdict, 'missed');
 });
 
-test('a target of which one side was not measured is left out', () => {
+test('a target is left out if one of its two figures was not measured', () => {
   assert.deepEqual(targetsOf(resultsOf({ ways: [wayOf('single', 40)] })), []);
   const { cpuSum: _, ...run } = runOf(1);
   const elsewhere = { ...wayOf('single'), runs: [{ ...run, cpu: {} }] };
@@ -221,7 +221,7 @@ test('the page and the end of a session show how connections share commits, and 
     resultsOf({ connections: { generator: generators[name], levels } });
   const { markdown } = await makePage(at('wrk'), 'all');
   assert.match(markdown, /## Events that share a commit\n\n.*sent by wrk 4\.1\.0,\nwhich leaves nearly all/);
-  // 1000 events in 40 commits: 25 each, so a commit costs 25 times what an event does.
+  // 1,000 events in 40 commits are 25 per commit, so a commit costs 25 times as much as an event.
   const row =
     '| 64, with keys | 1,000 | 25 | 30 + 10 | 7 + 5 | 3 + 1 | 3 + 1 | 60 | 10 | 6 | 1,000 | 300 | 1 | 1,000 | 0 | 3 |';
   assert.ok(markdown.includes(row), markdown);
@@ -242,13 +242,13 @@ test('plots carry the sums and are legible on a light and on a dark page', async
   assert.match(svg, /@media \(prefers-color-scheme:dark\)\{[^<]*\[fill="#ffffff"\]\{fill:#0d1117\}/);
 });
 
-test('a session that failed says so on its page and at its end', async () => {
+test('a failed session says so on its page and at its end', async () => {
   const results = resultsOf({ failures: [{ scenario: 'single', message: '5 of 6' }] });
   assert.match((await makePage(results, 'all')).markdown, /\*\*This session failed:\*\*\n- single: 5 of 6/);
   assert.match(summary(results), /FAILED: single: 5 of 6/);
 });
 
-test('what failed in a session runs again with its options, and its page says so', async () => {
+test('failed parts of a session run again with its options, and its page says so', async () => {
   const session = resultsOf({
     command: 'all --flat-events 1,10',
     ways: [wayOf('single', 41)],
