@@ -284,7 +284,7 @@ async function resolve(
   );
   const resolved = { parts, requests };
   // This is kept now already: a backup that is restored before the request is complete may lack the identifications that
-    // merged them.
+  // merged them.
   await keepDeletedUsers(
     redis,
     clickhouse,

@@ -1,5 +1,5 @@
-// Three ClickHouse servers on one deployment, each with some of the shards: which server has which rows, and that everything
-// that reads, deletes or exports finds all of them.
+// Three ClickHouse servers, each with some of the shards: who has which rows, and that everything that reads, deletes or
+// exports finds all of them. All of it on one deployment.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -48,10 +48,10 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** The server that a first start gives a shard. */
+/** The server of a shard as a first start spreads them. */
 const serverOf = (appId: string) => shardOf(appId, shards) % serverCount;
 
-/** Makes accounts until one has environments on all servers, since app_ids are random. */
+/** Which app_ids an account gets is chance. */
 async function accountOnAll(): Promise<TestAccount> {
   for (;;) {
     const names = Array.from({ length: 16 }, (_, index) => `Environment ${index}`);
@@ -103,7 +103,7 @@ const counts = (from: string) =>
     ),
   );
 
-/** Sends records of one user under two names, and of somebody else, to each of the environments. */
+/** Records of one user, by two names, in each of the environments, and of somebody else. */
 async function writeUsers(account: TestAccount, identity: string, userId: string): Promise<void> {
   for (const appId of account.appIds) {
     await sendEvents(sluice, appId, 'go', [{ identity }, { user_id: userId }]);
@@ -174,7 +174,7 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
   );
 });
 
-test('while a server is away its records are accepted and wait, and all others are stored', async () => {
+test('while a server is away its records wait and are taken, and all others are served', async () => {
   const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
   const narrow = await accountOn(0);
   const itsToken = await getToken(sluice, narrow);
@@ -218,7 +218,7 @@ test('while a server is away its records are accepted and wait, and all others a
   assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
 });
 
-test('refuses servers in another order, a server named twice, and one server too few', async () => {
+test('servers in another order, one twice, and one too few are refused', async () => {
   const urls = sluice.clickhouses.map(({ url }) => url);
   const [first = '', second = '', third = ''] = urls;
   const migrated = (these: readonly string[]) =>

@@ -1,5 +1,5 @@
-// Bodies of attackers who know an app_id: many, slow, in pieces, inflating, or expensive to parse. Beside them a neighbour
-// sends one event after another. The process must stay small and the neighbour must not wait.
+// Bodies of callers who know an app_id and mean harm: many, slow, in pieces, compressed too well, dear to read. Beside
+// them a neighbour sends one event after another; the process stays small and the neighbour does not wait.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -41,8 +41,8 @@ after(async () => {
 });
 
 /**
- * Attacks, and measures the memory of the process and the neighbour's waits. A busy machine delays the neighbour too, so the
- * best of three attacks counts.
+ * Attacks, and looks at the memory of the process and at how long the neighbour waits. A busy machine delays the neighbour
+ * too, so the best of three attacks counts.
  */
 async function under(attack: () => Promise<void>): Promise<void> {
   let bestMs = Number.POSITIVE_INFINITY;
@@ -145,12 +145,12 @@ describe('memory stays bounded and others are answered while', () => {
   });
 });
 
-/** `{"k0": value, …}` with this many names. */
+/** `{"k0": value, …}` with so many names. */
 function object(names: number, value: string, from = 0): string {
   return `{${Array.from({ length: names }, (_, i) => `"k${from + i}":${value}`).join()}}`;
 }
 
-describe('a body that is expensive to parse', () => {
+describe('a body that is dear to read', () => {
   const bulk = (count: number, properties: (index: number) => string) => (app: string) => {
     const event = (index: number) => `{"event":"e","identity":"i${index}","properties":${properties(index)}}`;
     return `{"app_id":"${app}","events":[${Array.from({ length: count }, (_, index) => event(index)).join()}]}`;
@@ -186,7 +186,7 @@ describe('a body that is expensive to parse', () => {
     ['16 MiB of opening brackets', () => '['.repeat(bodies.bulkBytesMax - 10), 'too_deep'],
     ['long numbers', bulk(20, () => `{"a":${list('1e-400', 130_000)},"b":null}`), 'invalid_type'],
     [
-      '16 MiB of good events and one byte too many',
+      '16 MiB of good events and a last byte too many',
       (app) => `${bulk(900, () => object(1000, '"some text"'))(app).slice(0, bodies.bulkBytesMax - 10)}}`,
       'invalid_json',
     ],

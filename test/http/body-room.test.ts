@@ -10,15 +10,15 @@ describe('room for bodies', () => {
   test('is taken and given back by the byte', () => {
     const room = createRoom(limits);
     assert.ok(room.take('a', 60));
-    assert.ok(!room.take('a', 1), 'this address has its share already');
+    assert.ok(!room.take('a', 1), 'its address has its share');
     assert.ok(room.take('b', 40));
-    assert.ok(!room.take('c', 1), 'there is no room left');
+    assert.ok(!room.take('c', 1), 'there is no more');
     room.give('a', 1);
     assert.ok(room.take('c', 1));
     assert.ok(!room.take('c', 1));
   });
 
-  test('goes to waiting bodies in the order in which they asked, but not to addresses that have their share', () => {
+  test('goes to those who wait in the order in which they asked, past those whose address has its share', () => {
     const room = createRoom(limits);
     const settled: string[] = [];
     const ask = (address: string, bytes: number) =>
@@ -35,7 +35,7 @@ describe('room for bodies', () => {
     assert.deepEqual(settled.slice(3), ['a 10 true', 'c 30 true']);
   });
 
-  test('is waited for no longer than the bound, and not for callers who have left', () => {
+  test('is waited for only so long, and by nobody who has left', () => {
     mock.timers.enable({ apis: ['setTimeout'] });
     try {
       const room = createRoom(limits);

@@ -1,4 +1,5 @@
-// The pages: short where they have to be, links that lead somewhere, and tables that agree with the code in both directions.
+// The pages for people: short where they promise to be, with links that lead somewhere, and with tables that say what
+// the code says, in both directions.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -274,7 +275,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  test('a variable without a default value has none, or its default follows from others', () => {
+  test('where no value stands as the default, there is none, or it follows from others', () => {
     const config = readConfig({ HOST: '10.0.0.1', PORT: '1234' });
     assert.equal(config.publicBaseUrl, 'http://10.0.0.1:1234');
     assert.equal(config.adminBaseUrl, 'http://127.0.0.1:8081');
@@ -328,7 +329,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  test('a number may be the least and the most of its range, and nothing outside', () => {
+  test('a number may be from the least to the most, and no more', () => {
     const ranges = rows.filter(({ values }) => /^\d+ to \d+$/.test(values));
     assert.ok(ranges.length >= 15);
     for (const { name, values } of ranges) {
@@ -340,7 +341,7 @@ describe('the table of configuration is what the programs accept', () => {
     assert.equal(ranges.length, numbers.length, 'every number has a range');
   });
 
-  test('a word may be any of its list, and no other', () => {
+  test('a word may be one of the list, and no other', () => {
     const lists = rows.filter(({ values }) => values.startsWith('`'));
     assert.ok(lists.length >= 4);
     for (const { name, values } of lists) {
@@ -351,7 +352,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  /** A cluster needs the servers' addresses too. */
+  /** Of a cluster only the servers' addresses are asked for too. */
   function read(name: string, value: string): Config {
     return readConfig({ ...(name === 'REDIS_CLUSTER' ? { REDIS_URL: 'redis://a' } : {}), [name]: value });
   }

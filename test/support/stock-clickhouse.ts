@@ -8,7 +8,7 @@ import { freePort } from '../../harness/free-port.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
-/** The sections of system logs in the packages' config.xml. Those that are divided by month come first. */
+/** The sections of system logs that the packages' config.xml has, those that it divides by month first. */
 const dividedLogs = [
   'query_log',
   'trace_log',
@@ -24,7 +24,7 @@ const dividedLogs = [
 const otherLogs = ['text_log', 'asynchronous_metric_log', 'opentelemetry_span_log'];
 const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log'];
 
-/** Starts it; rejects with its output when it cannot start. `files` go into config.d. */
+/** Starts it; rejects with what it said when it cannot start. `files` go into config.d. */
 export async function startStockClickHouse(
   files: Readonly<Record<string, string>>,
 ): Promise<Child & { readonly origin: string }> {
@@ -82,7 +82,7 @@ function stockConfig(dir: string, httpPort: number, tcpPort: number): string {
   </clickhouse>`;
 }
 
-/** As after an installation: a user without a password may do everything, but only from this machine. */
+/** As installed, a user without a password may do everything, from this machine. */
 const stockUsers = `<clickhouse>
     <profiles><default/></profiles><quotas><default/></quotas>
     <users><default><password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile>

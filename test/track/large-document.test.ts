@@ -1,4 +1,4 @@
-// Documents that are read record by record give the same result as those that are read at once, and no step takes long.
+// Documents that are read record by record are read as those that are read at once, and no step of it takes long.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -16,7 +16,7 @@ const list = { field: 'events', recordsMax: 5 };
 const large = (text: string) => atOnce(readLargeDocument(Buffer.from(text), list));
 const codeOf = (document: object) => ('code' in document ? document.code : undefined);
 
-/** Compares both ways of reading. They may differ only in a list that is too long, which one of them cuts. */
+/** The same document from both, but for a list that is too long, which is cut. */
 function assertSame(text: string): void {
   const [one, other] = [large(text), parseDocument(Buffer.from(text))];
   assert.equal(codeOf(one), codeOf(other), text);
@@ -54,7 +54,7 @@ describe('a large document', () => {
     }
   });
 
-  test('that is not JSON is refused as invalid JSON, wherever the fault is', () => {
+  test('that is no JSON is refused as that, wherever it is wrong', () => {
     for (const text of [
       '',
       '{',
@@ -111,7 +111,7 @@ describe('a large document', () => {
     }
   });
 
-  test('is read up to one record more than it may have, and then refused', () => {
+  test('is read up to one record more than it may have, by which it is refused', () => {
     const read = (count: number) => {
       const document = large(`{"events": [${Array(count).fill('1').join()}]}`);
       assert.ok('value' in document);
@@ -120,7 +120,7 @@ describe('a large document', () => {
     assert.deepEqual([4, 5, 6, 7, 100].map(read), [4, 5, 6, 6, 6]);
   });
 
-  test('has bounds for each record and for everything beside the records', () => {
+  test('may hold so much and no more, in a record and beside the records', () => {
     const array = (element: string, count: number) => `[${Array(count).fill(element).join()}]`;
     const names = (count: number) => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join()}}`;
     const bounds: [make: (count: number) => string, max: number, code: string][] = [
@@ -150,7 +150,7 @@ describe('a large document', () => {
     assert.equal(codeOf(whole(23)), 'too_many_values');
   });
 
-  // Measured in CPU time, since a busy machine delays every step.
+  // By the processor's time, since a busy machine takes its time from every step.
   test('takes no step of more than 50 ms, whatever is in it', () => {
     const many = (count: number, item: (index: number) => string) =>
       Array.from({ length: count }, (_, index) => item(index)).join();
