@@ -25,7 +25,7 @@ import { tick } from './tick.js';
 export type ShardWork = {
   /** To be called once a second. Restarts ticks that have stopped: a killed worker held one, or an emptied Redis forgot them. */
   readonly upkeep: () => Promise<void>;
-  /** To be called often: adds keys to the index if claims wait for that, or segments. Needs ClickHouse. */
+  /** To be called often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
   readonly indexKeysIfWanted: () => Promise<void>;
   /** Settles once running jobs are done. */
   readonly close: () => Promise<void>;
@@ -60,7 +60,10 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
-      jobsMax: 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
+      // While the shard is being moved its segments are sealed and wait.
+      jobsMax: servers.isMoving(shard)
+        ? 0
+        : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
       store,
       crash,
       log,

@@ -9,7 +9,7 @@ export function residentMib(pid: number): number {
   return mibOf(pid, /^VmRSS:\s+(\d+) kB/m);
 }
 
-/** The most that it was, or has been since its peak was reset; 0 when the process is gone. */
+/** The peak of that, since the start or since the last reset of the peak; 0 when the process is gone. */
 export function peakMib(pid: number): number {
   return mibOf(pid, /^VmHWM:\s+(\d+) kB/m);
 }
@@ -17,6 +17,16 @@ export function peakMib(pid: number): number {
 function mibOf(pid: number, line: RegExp): number {
   try {
     return (Number(line.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024) / MiB;
+  } catch {
+    return 0;
+  }
+}
+
+/** CPU time of the main thread in ms; 0 when the process is gone. */
+export function mainThreadMs(pid: number): number {
+  try {
+    const [runNs = '0'] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ');
+    return Number(runNs) / 1e6;
   } catch {
     return 0;
   }

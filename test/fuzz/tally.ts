@@ -27,7 +27,7 @@ const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
   '/api/v1/identify': 'user_identities',
   '/api/collect': 'collect',
 };
-/** What a message of Segment's protocol becomes is not followed: it may be one row of each table, or none. */
+/** Messages of Segment's protocol are not followed in detail: each may become one row of each table, or none. */
 const segmentPath = /^\/v1\//;
 const tableOfType: Readonly<Record<string, Table>> = {
   event: 'events',
@@ -100,15 +100,17 @@ export function createTally(): Tally {
         at = request.end;
         const kind = tableOfPath[request.path];
         if (reply.status === 503) countPerhaps(request);
-        const document = readDocument(request.body);
+        if (reply.status !== 200) continue;
         if (segmentPath.test(request.path)) {
-          if (reply.status === 200 && request.method === 'POST') {
+          if (request.method === 'POST') {
+            const document = readDocument(request.body);
             if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
             countSegment(document);
           }
           continue;
         }
-        if (kind === undefined || reply.status !== 200) continue;
+        if (kind === undefined) continue;
+        const document = readDocument(request.body);
         if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
         countAccepted(kind, document, reply);
       }
