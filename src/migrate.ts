@@ -1,14 +1,14 @@
 // `npm run migrate`: migrates ClickHouse to the schema of this version, then ends.
 
-import { migrate } from './clickhouse/migrate.js';
+import { migrateServers } from './clickhouse/migrate.js';
 import { readConfigOrExit } from './config.js';
 import { createLog } from './log.js';
 
 const config = readConfigOrExit();
 const log = createLog('migrate', config.logLevel);
 try {
-  const applied = await migrate({
-    url: config.clickhouseUrl,
+  const applied = await migrateServers({
+    urls: config.clickhouseUrls,
     database: config.clickhouseDatabase,
     cluster: config.clickhouseCluster,
   });

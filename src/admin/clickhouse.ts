@@ -5,9 +5,13 @@ import { connectClickHouse } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 
 const config = readConfigOrExit();
-const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+// `--server N` names another server than the first one of CLICKHOUSE_URL.
+const words = process.argv.slice(2);
+const number = words[0] === '--server' ? Number(words[1]) : 1;
+const url = config.clickhouseUrls[number - 1] ?? '';
+const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase });
 try {
-  const [query] = process.argv.slice(2);
+  const [query] = words[0] === '--server' ? words.slice(2) : words;
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');
   const { stream } = await clickhouse.exec({ query });
   for await (const piece of stream) process.stdout.write(piece as Buffer);

@@ -82,3 +82,10 @@ export function classifyFault(error: unknown): FaultKind {
 export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;
 }
+
+/** Reads a response to its end and keeps nothing: an unread one keeps its connection. */
+export async function drain(stream: NodeJS.ReadableStream): Promise<void> {
+  for await (const _ of stream) {
+    // Nothing to keep.
+  }
+}

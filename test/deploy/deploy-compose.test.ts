@@ -94,7 +94,7 @@ test('gives every process of Sluice a program and an environment that it underst
     );
     const config = assertConfigures(env, name);
     assert.equal(new URL(config.redisUrl).hostname, 'redis');
-    assert.equal(new URL(config.clickhouseUrl).hostname, 'clickhouse');
+    assert.equal(new URL(config.clickhouseUrls[0] as string).hostname, 'clickhouse');
   }
 });
 
