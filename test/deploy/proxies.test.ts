@@ -1,11 +1,18 @@
 // deploy/proxy: a real nginx and a real Caddy with the files of the examples, in front of the service.
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { basic, deletionPaths } from '../../harness/deletion.js';
+import { plainEnvironment } from '../../harness/environment.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
 import { deletions } from '../../src/contract/limits.js';
 import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
 
@@ -108,12 +115,12 @@ for (const name of ['nginx', 'caddy'] as const) {
       const refused = await ask(origin(), 'POST', '/api/track', bulk(17 * MiB));
       assert.equal(refused.status, 413);
       assert.match(refused.text, /"code":"body_too_large"/);
-      // nginx looks at the length and answers; Caddy counts, and cuts the connection.
+      // nginx reads the length and answers. Caddy counts the bytes and cuts the connection.
       const cut = await ask(origin(), 'POST', '/api/track', bulk(40 * MiB)).catch(() => ({ status: 413 }));
       assert.ok([413, 502].includes(cut.status), String(cut.status));
     });
 
-    test('limits answer 429 with Retry-After, and errors come as Sluice words them', async () => {
+    test('limits answer 429 with Retry-After, and errors arrive as Sluice writes them', async () => {
       const statuses: number[] = [];
       let last: Answer | undefined;
       for (let at = 0; at < 31; at++) {
@@ -127,7 +134,7 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.match(wrong.text, /"err":\{/);
     });
 
-    test('callers count by their own addresses, whatever they say of themselves', async () => {
+    test('callers are counted by their own addresses, whatever forwarding headers they send', async () => {
       const last = name === 'nginx' ? 10 : 20;
       const attempt = (host: number, told: string) =>
         ask(
@@ -146,6 +153,21 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.equal((await attempt(last + 1, '192.0.2.1')).status, 401);
     });
 
+    test('the bench loads it by TLS, and finds every request answered', async () => {
+      const dir = tempDir('bench');
+      const args = ['--url', origin(), '--app-id', sluice.appId, '--rate', '100', '--duration', '1'];
+      // So many that on a slow machine none is missing; most are never opened.
+      const connections = ['--connections', '100', '--out', join(dir, name)];
+      const env = { ...plainEnvironment(), NODE_EXTRA_CA_CERTS: proxies[name]?.authority };
+      const main = fileURLToPath(new URL('../../bench/main.js', import.meta.url));
+      const child = spawn(process.execPath, [main, 'single', ...args, ...connections], { env });
+      const [output, errors] = await Promise.all([text(child.stdout), text(child.stderr)]);
+      const { outcome } = JSON.parse(readFileSync(join(dir, `${name}.json`), 'utf8')) as {
+        outcome: { endings: Record<string, number> };
+      };
+      assert.deepEqual(outcome.endings, { 200: 100 }, output + errors);
+    });
+
     test('the administration is not there, and HEAD has no body', async () => {
       assert.equal((await ask(origin(), 'GET', '/metrics')).status, 404);
       const head = await ask(origin(), 'HEAD', '/sdk.js');
@@ -154,7 +176,7 @@ for (const name of ['nginx', 'caddy'] as const) {
   });
 }
 
-test('Caddy takes its file as it stands, and leads to the administration on a port of its own', async () => {
+test('Caddy accepts its file unchanged, and serves the administration on a port of its own', async () => {
   assert.equal(checkCaddyfile(), '');
   const reply = await fetch(`${proxies.caddy?.adminOrigin}/metrics`);
   assert.equal(reply.status, 200);

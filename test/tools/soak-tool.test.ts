@@ -5,12 +5,12 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
+import { type Point, trendOf } from '../../bench/report/trend.js';
 import type { SluiceHandle } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { startSoakLoad } from '../soak/load.js';
 import { plot } from '../soak/plot.js';
 import { series } from '../soak/samples.js';
-import { type Point, trendOf } from '../soak/slope.js';
 
 const points = (valueAt: (index: number) => number): Point[] =>
   Array.from({ length: 120 }, (_, index) => ({ atMs: index * 5_000, value: valueAt(index) }));
@@ -40,7 +40,7 @@ test('calls a series flat that stays, swings, falls or warms up', () => {
       1,
     ).flat,
   );
-  // A quarter of the points lies.
+  // A quarter of the points are outliers.
   assert.ok(
     trendOf(
       points((i) => (i % 4 === 0 ? 10 * i : 100)),
@@ -94,7 +94,7 @@ test('finds acknowledged events that are not stored, and refused ones that are',
 });
 
 test('finds events that are doubled, and allows one row for what was not answered', async () => {
-  // Nobody listens there: all outcomes are unknown.
+  // No server listens there, so all outcomes are unknown.
   const load = startSoakLoad({ targets: () => ['http://127.0.0.1:1'], appId: '1', clients: 1, rate: 100 });
   await until(() => load.requests > 0, { deadlineMs: 20_000, what: 'a request was sent' });
   await load.stop();
