@@ -2,7 +2,14 @@
 // page sends a code, with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until one of the two ends the pairing. A page
 // that reads too slowly misses batches and is told how many messages it missed.
 
-import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import type {
+  HttpRequest,
+  HttpResponse,
+  TemplatedApp,
+  us_socket_context_t,
+  WebSocket,
+  WebSocketBehavior,
+} from 'uWebSockets.js';
 import { setTimeout as pause } from 'node:timers/promises';
 import { visualizer } from '../../contract/limits.js';
 import { parseDocument } from '../../ingest/document.js';
@@ -72,6 +79,8 @@ const endings = {
   expired: 'The pairing has expired. Start pairing again on the device.',
 } as const;
 const path = '/visualizer/live';
+/** The same, where browsers send the cookie of a session. */
+const pathOfPeople = '/admin/v1/visualizer/live';
 const endedCode = 4000;
 const stoppingCode = 1001;
 
@@ -283,7 +292,7 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   return {
     attach: (app) => {
-      app.ws<Page>(path, {
+      const behavior: WebSocketBehavior<Page> = {
         maxPayloadLength: visualizer.helloBytesMax,
         maxBackpressure: visualizer.backpressureBytesMax,
         idleTimeout: 60,
@@ -293,7 +302,8 @@ export function createLivePages(options: LiveOptions): LivePages {
         message: (socket, bytes) => guard(socket.getUserData(), message)(socket, bytes),
         drain: (socket) => guard(socket.getUserData(), tellMissed)(socket.getUserData()),
         close: (socket) => guard(socket.getUserData(), close)(socket.getUserData()),
-      });
+      };
+      for (const each of [path, pathOfPeople]) app.ws<Page>(each, behavior);
     },
     close: () => {
       for (const page of [...pages]) page.socket?.end(stoppingCode, 'stopping');
