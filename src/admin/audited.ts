@@ -81,8 +81,6 @@ const detailNames = new Set([
   'email',
   'role',
   'personId',
-  'shards',
-  'server',
 ]);
 
 function detailsOf(parameters: unknown): Record<string, unknown> {
