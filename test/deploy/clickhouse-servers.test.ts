@@ -352,6 +352,11 @@ test('servers in another order, one twice, and one too few are refused', async (
   await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
   assert.deepEqual(await migrated(urls), []);
+  // No process starts without a server that has shards.
+  await assert.rejects(
+    runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
+    /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d: name all servers, in their order/,
+  );
 });
 
 test('a deployment with one server gets more: what it has is seen from all', async () => {
