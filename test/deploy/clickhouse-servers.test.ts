@@ -1,5 +1,5 @@
-// Three ClickHouse servers, each with some of the shards: who has which rows, and that everything that reads, deletes or
-// exports finds all of them. All of it on one deployment.
+// Three ClickHouse servers on one deployment, each with some of the shards: which server has which rows, and that everything
+// that reads, deletes or exports finds all of them.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -52,10 +52,10 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** The server of a shard as a first start spreads them. */
+/** The server that a first start gives a shard. */
 const serverOf = (appId: string) => shardOf(appId, shards) % serverCount;
 
-/** Which app_ids an account gets is chance. */
+/** Makes accounts until one has environments on all servers, since app_ids are random. */
 async function accountOnAll(): Promise<TestAccount> {
   for (;;) {
     const names = Array.from({ length: 16 }, (_, index) => `Environment ${index}`);
@@ -107,7 +107,7 @@ const counts = (from: string) =>
     ),
   );
 
-/** Records of one user, by two names, in each of the environments, and of somebody else. */
+/** Sends records of one user under two names, and of somebody else, to each of the environments. */
 async function writeUsers(account: TestAccount, identity: string, userId: string): Promise<void> {
   for (const appId of account.appIds) {
     await sendEvents(sluice, appId, 'go', [{ identity }, { user_id: userId }]);
@@ -186,7 +186,7 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
   );
 });
 
-test('while a server is away its records wait and are taken, and all others are served', async () => {
+test('while a server is away its records are accepted and wait, and all others are stored', async () => {
   const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
   const narrow = await accountOn(0);
   const itsToken = await getToken(sluice, narrow);
@@ -207,9 +207,15 @@ test('while a server is away its records wait and are taken, and all others are 
     },
     { deadlineMs: 30_000, what: 'readiness names the server' },
   );
-  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
-  assert.match(metrics, /^sluice_clickhouse_up\{server="1"\} 1$/m);
-  assert.match(metrics, /^sluice_clickhouse_up\{server="2"\} 0$/m);
+  await until(
+    async () => {
+      const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+      return ['server="1"} 1', 'server="2"} 0'].every((line) =>
+        metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
+      );
+    },
+    { deadlineMs: 30_000, what: 'the metrics name the server' },
+  );
 
   const all = "SELECT count() FROM events WHERE identity = 'eve'";
   await assert.rejects(ask(first, all));
@@ -275,6 +281,10 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     if (point === 'shard_closed') {
       await send();
       requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
+      await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
+        deadlineMs: 60_000,
+        what: 'the deletion waits for the move',
+      });
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
       // A worker that stood still since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
@@ -333,7 +343,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
 });
 
-test('servers in another order, one twice, and one too few are refused', async () => {
+test('refuses servers in another order, a server named twice, and one server too few', async () => {
   const urls = sluice.clickhouses.map(({ url }) => url);
   const [first = '', second = '', third = ''] = urls;
   const migrated = (these: readonly string[]) =>
@@ -342,6 +352,11 @@ test('servers in another order, one twice, and one too few are refused', async (
   await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
   assert.deepEqual(await migrated(urls), []);
+  // No process starts without a server that has shards.
+  await assert.rejects(
+    runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
+    /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d: name all servers, in their order/,
+  );
 });
 
 test('a deployment with one server gets more: what it has is seen from all', async () => {
