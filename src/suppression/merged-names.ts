@@ -49,12 +49,16 @@ export async function findMergedNames(
 
 type Merged = { readonly app_id: string; readonly user_id: string; readonly identity: string };
 
-/** The user_ids that were ever identified by these identities, and these user_ids, each with the identity that stands. */
+/**
+ * The user_ids that were ever identified by these identities, and these user_ids, each with the identity that stands. With
+ * `countMax` only so many of them whose identity is one of these, by ascending user_id: anybody may identify millions.
+ */
 export async function readMerged(
   client: ClickHouseClient,
   appIds: readonly string[],
   identities: readonly string[],
   userIds: readonly string[],
+  countMax?: number,
 ): Promise<Merged[]> {
   const identifications = storedTable('user_identities');
   const session_id = randomUUID();
@@ -79,8 +83,8 @@ export async function readMerged(
           SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})
             AND identity IN (SELECT identity FROM suppressing WHERE user_id IS NULL)
           UNION ALL SELECT assumeNotNull(user_id) FROM suppressing WHERE user_id IS NOT NULL
-        ) GROUP BY app_id, user_id`,
-      query_params: { appIds },
+        ) GROUP BY app_id, user_id ${countMax === undefined ? '' : firstOfThem}`,
+      query_params: { appIds, ...(countMax === undefined ? {} : { countMax }) },
       format: 'JSONEachRow',
       session_id,
     });
@@ -89,3 +93,6 @@ export async function readMerged(
     await client.command({ query: 'DROP TEMPORARY TABLE IF EXISTS suppressing', session_id });
   }
 }
+
+const firstOfThem = `HAVING identity IN (SELECT identity FROM suppressing WHERE user_id IS NULL)
+  ORDER BY toUInt64(user_id) LIMIT {countMax:UInt32}`;

@@ -29,12 +29,9 @@ export async function findMergedUser(
     identity = its.identity;
   }
   if (identity === undefined) throw new Error('a user has an identity or a user_id');
-  const merged = await readMerged(client, [appId], [identity], []);
-  const userIds = merged
-    .filter((each) => each.identity === identity)
-    .map(({ user_id }) => user_id)
-    .sort((a, b) => Number(a) - Number(b));
   const { userIdsMax } = userLookUps;
+  const merged = await readMerged(client, [appId], [identity], [], userIdsMax + 1);
+  const userIds = merged.map(({ user_id }) => user_id);
   return { identity, userIds: userIds.slice(0, userIdsMax), hasMore: userIds.length > userIdsMax };
 }
 

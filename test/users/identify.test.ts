@@ -15,6 +15,8 @@ import {
   untilStored,
 } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { readMerged } from '../../src/suppression/merged-names.js';
 
 let sluice: SluiceHandle;
 let strict: string;
@@ -176,6 +178,21 @@ test('merges many user_ids into one identity, and keeps strangers apart', async 
     { identity: '', user_ids: ['2304'], email: '', properties: {} },
     { identity: '2304', user_ids: [], email: '', properties: {} },
   ]);
+
+  // Of as many as anybody may identify, a look-up reads the first ones. The user of another identity is none of them.
+  await identifyOk(strict, '1', 'many-bob');
+  await identifyOk(strict, '1', 'many-ada');
+  await untilStored(sluice);
+  const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  try {
+    const first = await readMerged(client, [strict], ['many-ada'], [], 2);
+    assert.deepEqual(
+      first.map(({ user_id }) => user_id),
+      ['0', '2301'],
+    );
+  } finally {
+    await client.close();
+  }
 });
 
 test('creates the user of an identification that has no events', async () => {
