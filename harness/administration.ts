@@ -4,7 +4,7 @@
 import { runCommandLine } from '../src/admin/command-line.js';
 import { commandLineActor } from '../src/admin/command-line-actor.js';
 import { createAdminCommands } from '../src/admin/commands.js';
-import { connectClickHouse } from '../src/clickhouse/client.js';
+import { connectClickHouse, connectionOf } from '../src/clickhouse/client.js';
 import { migrate } from '../src/clickhouse/migrate.js';
 import { readConfig } from '../src/config.js';
 import { createLog } from '../src/log.js';
@@ -23,7 +23,7 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
   const config = readConfig(env);
   const log = createLog('admin', 'silent');
   const redis = connect(config, log);
-  const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+  const clickhouse = connectClickHouse(connectionOf(config));
   try {
     await untilReady(redis, readyMsMax);
     const commands = createAdminCommands({ redis, clickhouse, config, log }, commandLineActor());

@@ -6,7 +6,7 @@ import { followEnvironments } from './accounts/environments.js';
 import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
-import { connectClickHouse } from './clickhouse/client.js';
+import { connectClickHouse, connectionOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
@@ -83,7 +83,7 @@ const redis = connect(config, log, waits.requestMsMax);
 await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 // Sending a list of ten thousand users takes longer.
 const deletionRedis = connect(config, log);
-const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+const clickhouse = connectClickHouse(connectionOf(config));
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);

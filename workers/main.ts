@@ -1,6 +1,6 @@
 // The worker process: wiring and signals.
 
-import { connectClickHouse } from '../src/clickhouse/client.js';
+import { connectClickHouse, connectionOf } from '../src/clickhouse/client.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -27,7 +27,7 @@ const config = readConfigOrExit();
 const log = createLog('worker', config.logLevel);
 const redis = connect(config, log);
 const queueRedis = connectForQueue(config, log);
-const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+const clickhouse = connectClickHouse(connectionOf(config));
 const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();
 let stopping = false;

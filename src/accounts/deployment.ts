@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { syncReplicas } from '../clickhouse/replication.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { loads } from '../contract/limits.js';
@@ -69,8 +70,18 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
   return loaded;
 }
 
+/** What outlives an emptied Redis. A replica that lags must not be taken for all that there is. */
+const secondCopies = [
+  'registry',
+  'deletion_requests',
+  'deletion_targets',
+  'deletion_references',
+  'suppressed_names',
+];
+
 async function createOrRestore(options: LoadOptions, loading: Loading): Promise<Loaded> {
   const { clickhouse, crash } = options;
+  await syncReplicas(clickhouse, secondCopies);
   const mirror = await readMirror(clickhouse);
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
@@ -190,6 +201,7 @@ async function loadShard(
   if (reserved !== null && how !== 'created') {
     await refuseSegments(clickhouse, shard, String(reserved));
     await untilNoInsertRuns(clickhouse);
+    await syncReplicas(clickhouse, numberedTables);
     floor = higher(String(reserved), await highestNumber(clickhouse, shard));
   }
   await confirm();
@@ -214,14 +226,16 @@ async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
   }
 }
 
+/** The tables whose rows tell numbers of segments. */
+const numberedTables = [...tables.map(storedTable), 'failed_events'];
+
 /**
  * The highest number that a shard can have given, as far as ClickHouse knows: the highest of the segments of all shards,
  * and of the fences of deletion requests. No new number may be at or below a fence.
  */
 async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
-  const sources = [...tables.map(storedTable), 'failed_events'];
   const result = await clickhouse.query({
-    query: `${sources.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
+    query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL
       SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
       FROM deletion_requests`,

@@ -20,7 +20,7 @@ import {
   unkeptTables,
   untilNoRestoreRuns,
 } from '../clickhouse/backups.js';
-import { type ClickHouseClient, connectClickHouse } from '../clickhouse/client.js';
+import { type ClickHouseClient, connectClickHouse, connectionOf } from '../clickhouse/client.js';
 import { migrate } from '../clickhouse/migrate.js';
 import { refuseSegments } from '../clickhouse/store.js';
 import { backups, loads } from '../contract/limits.js';
@@ -125,7 +125,7 @@ export async function restoreBackup(
   checkName(name);
   const { config } = context;
   const staging = stagingOf(config.clickhouseDatabase);
-  const restored = connectClickHouse({ url: config.clickhouseUrl, database: staging });
+  const restored = connectClickHouse({ ...connectionOf(config), database: staging });
   const crash = createCrashPoint(config.crashAt);
   try {
     return await restoreInSteps({ context, name, staging, restored, crash }, load);
@@ -150,7 +150,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const { context, name, staging, crash } = restore;
   const { redis, clickhouse, config } = context;
   const database = config.clickhouseDatabase;
-  const schema = { url: config.clickhouseUrl, cluster: config.clickhouseCluster };
+  const schema = connectionOf(config);
   // There may be no database any more.
   await migrate({ ...schema, database });
   const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;

@@ -1,11 +1,11 @@
 // `clickhouse` of deploy/RUNBOOK.md: one statement to this deployment's ClickHouse, wherever it is, in its database and as the
 // user of the service. It prints the answer in the format that the statement names, or with tabs.
 
-import { connectClickHouse } from '../clickhouse/client.js';
+import { connectClickHouse, connectionOf } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 
 const config = readConfigOrExit();
-const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+const clickhouse = connectClickHouse(connectionOf(config));
 try {
   const [query] = process.argv.slice(2);
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');

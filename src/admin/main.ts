@@ -3,7 +3,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { AuditLogFull } from '../audit/audit.js';
-import { connectClickHouse } from '../clickhouse/client.js';
+import { connectClickHouse, connectionOf } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
@@ -32,7 +32,7 @@ async function runWithService(): Promise<void> {
   const config = readConfigOrExit();
   const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
   const redis = connect(config, log);
-  const clickhouse = connectClickHouse({ url: config.clickhouseUrl, database: config.clickhouseDatabase });
+  const clickhouse = connectClickHouse(connectionOf(config));
   try {
     await untilReady(redis, 5_000).catch(() => {
       throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');

@@ -3,6 +3,7 @@
 // among the users who were identified or have properties. The preview of a deletion compares everything.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { namedUsers } from '../clickhouse/named-users.js';
 import { lengths, userLookUps } from '../contract/limits.js';
 import { withNames } from './merged-user.js';
 
@@ -16,8 +17,8 @@ export async function findSimilar(
   const { similarMax, similarSecondsMax } = userLookUps;
   const ofTable = (table: string, condition: string) =>
     `SELECT DISTINCT identity FROM ${table} WHERE app_id = {appId:String} AND ${condition}`;
-  const isWritten = 'identity IN (SELECT identity FROM looked_up)';
-  const isAlike = `identity != '' AND ${plain('identity')} IN (SELECT ${plain('identity')} FROM looked_up)`;
+  const isWritten = `identity IN (SELECT identity FROM ${namedUsers})`;
+  const isAlike = `identity != '' AND ${plain('identity')} IN (SELECT ${plain('identity')} FROM ${namedUsers})`;
   const found = await withNames(client, [identity, ...written], [], async (ask) => [
     ...(await ask<{ identity: string }>(ofTable('events', isWritten), { appId })),
     // What was found until then is shown.

@@ -24,12 +24,13 @@ const dividedLogs = [
 const otherLogs = ['text_log', 'asynchronous_metric_log', 'opentelemetry_span_log'];
 const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log'];
 
-/** Starts it; rejects with what it said when it cannot start. `files` go into config.d. */
+/** Starts it; rejects with what it said when it cannot start. `files` go into config.d. `nativePort`: of the native protocol. */
 export async function startStockClickHouse(
   files: Readonly<Record<string, string>>,
+  nativePort?: number,
 ): Promise<Child & { readonly origin: string }> {
   const dir = tempDir('stock-clickhouse');
-  const [httpPort, tcpPort] = [await freePort(), await freePort()];
+  const [httpPort, tcpPort] = [await freePort(), nativePort ?? (await freePort())];
   mkdirSync(join(dir, 'config.d'));
   writeFileSync(join(dir, 'config.xml'), stockConfig(dir, httpPort, tcpPort));
   writeFileSync(join(dir, 'users.xml'), stockUsers);
