@@ -1,11 +1,13 @@
 // Runs migrations and admin commands inside the process of a test. As separate programs they would spend most of their
 // time loading. The tests of `npm start` test the programs themselves.
 
+import { refreshShardTable } from '../src/accounts/shard-servers.js';
 import { runCommandLine } from '../src/admin/command-line.js';
 import { commandLineActor } from '../src/admin/command-line-actor.js';
 import { createAdminCommands } from '../src/admin/commands.js';
-import { connectClickHouse, connectionOf } from '../src/clickhouse/client.js';
-import { migrate } from '../src/clickhouse/migrate.js';
+import { tablesOf } from '../src/clickhouse/client.js';
+import { migrateServers } from '../src/clickhouse/migrate.js';
+import { connectServers, serversOf } from '../src/clickhouse/servers.js';
 import { readConfig } from '../src/config.js';
 import { createLog } from '../src/log.js';
 import { connect, untilReady } from '../src/redis/client.js';
@@ -14,8 +16,8 @@ const readyMsMax = 5_000;
 
 /** Migrates the ClickHouse that this environment names, as `npm run migrate` does. */
 export async function runMigrations(env: NodeJS.ProcessEnv): Promise<void> {
-  const { clickhouseUrl: url, clickhouseDatabase: database, clickhouseCluster: cluster } = readConfig(env);
-  await migrate({ url, database, cluster });
+  const { clickhouseUrls: urls, clickhouseDatabase: database, clickhouseCluster: cluster } = readConfig(env);
+  await migrateServers({ urls, database, cluster });
 }
 
 /** Runs a command as `npm run admin -- …` does; settles with the JSON that it prints, rejects with its error message. */
@@ -23,9 +25,10 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
   const config = readConfig(env);
   const log = createLog('admin', 'silent');
   const redis = connect(config, log);
-  const clickhouse = connectClickHouse(connectionOf(config));
+  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   try {
     await untilReady(redis, readyMsMax);
+    await refreshShardTable(redis, serversOf(clickhouse));
     const commands = createAdminCommands({ redis, clickhouse, config, log }, commandLineActor());
     return JSON.parse(JSON.stringify(await runCommandLine(commands, args)));
   } finally {

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { clickhousePasswordFile } from '../src/config.js';
 import { type Child, startChild } from './child.js';
 import { plainEnvironment } from './environment.js';
-import { freePort } from './free-port.js';
+import { freePort, freePorts } from './free-port.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
 
 const main = fileURLToPath(new URL('../deploy/local/clickhouse/main.js', import.meta.url));
@@ -39,7 +39,14 @@ export type ClickHouseHandle = Child & {
 
 export type ClickHouseOptions = {
   readonly port?: number;
+  readonly tcpPort?: number;
+  /** Which of several servers with one DATA_DIR it is, from 1. */
+  readonly number?: number;
   readonly dir?: string;
+  /** A user that there is already in the folder. */
+  readonly tester?: ClickHouseUser;
+  /** Whether `remove` removes a folder that was given. */
+  readonly ownsDir?: boolean;
   /** Further environment of the process. */
   readonly env?: NodeJS.ProcessEnv;
   /** Puts data into the engine's folder before it starts. */
@@ -51,21 +58,22 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
   const ownDir = options.dir === undefined;
   const dir = options.dir ?? tempDir('clickhouse');
   const port = options.port ?? (await freePort());
-  const tcpPort = await freePort();
+  const tcpPort = options.tcpPort ?? (await freePort());
+  const number = options.number ?? 1;
   const origin = `http://127.0.0.1:${port}`;
-  const tester = { name: 'tester', password: randomBytes(12).toString('hex') };
-  addTester(dir, tester);
+  const tester = options.tester ?? { name: 'tester', password: randomBytes(12).toString('hex') };
+  if (options.tester === undefined) addTester(dir, tester);
   options.prepare?.(join(dir, 'clickhouse'));
   const child = await startChild({
     name: 'clickhouse',
     program: {
       command: process.execPath,
-      args: [main],
+      args: [main, String(number)],
       env: {
         ...plainEnvironment(),
         DATA_DIR: dir,
-        CLICKHOUSE_PORT: String(port),
-        CLICKHOUSE_TCP_PORT: String(tcpPort),
+        CLICKHOUSE_PORT: String(port - number + 1),
+        CLICKHOUSE_TCP_PORT: String(tcpPort - number + 1),
         ...options.env,
       },
     },
@@ -95,10 +103,37 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
       value: async () => {
         // Its data is removed: nothing has to be in order.
         await child.kill9();
-        if (ownDir) removeTempDir(dir);
+        if (ownDir || options.ownsDir === true) removeTempDir(dir);
       },
     },
   });
+}
+
+/** Starts several servers that are one cluster, in their order. The first one's `remove` removes the data of all. */
+export async function startClickHouseServers(
+  count: number,
+  prepare?: (folder: string) => void,
+): Promise<ClickHouseHandle[]> {
+  const dir = tempDir('clickhouse');
+  const [port, tcpPort] = [await freePorts(count), await freePorts(count)];
+  const env = { CLICKHOUSE_SERVERS: String(count) };
+  const servers: ClickHouseHandle[] = [];
+  for (let number = 1; number <= count; number += 1) {
+    prepare?.(join(dir, number === 1 ? 'clickhouse' : `clickhouse-${number}`));
+    const [first] = servers;
+    servers.push(
+      await startClickHouse({
+        ...(number === 1 ? {} : { tester: (first as ClickHouseHandle).tester }),
+        dir,
+        ownsDir: number === 1,
+        number,
+        port: port + number - 1,
+        tcpPort: tcpPort + number - 1,
+        env,
+      }),
+    );
+  }
+  return servers;
 }
 
 /** Writes the tester's file into the folder that the engine merges into its users. */

@@ -28,6 +28,15 @@ export async function freePort(): Promise<number> {
   throw new Error('no free port found');
 }
 
+/** Settles with the first of so many ports, one after another, that are free in the same way. */
+export async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const ports: number[] = [];
+    while (ports.length < count) ports.push(await freePort());
+    if (ports.every((port, index) => port === (ports[0] as number) + index)) return ports[0] as number;
+  }
+}
+
 /**
  * The process that listens on the first port of a block owns the others. The kernel frees that port when the process
  * ends.

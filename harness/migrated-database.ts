@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { migrate, readMigrations } from '../src/clickhouse/migrate.js';
-import { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
+import { type ClickHouseHandle, startClickHouse, startClickHouseServers } from './clickhouse.js';
 
 const dist = fileURLToPath(new URL('..', import.meta.url));
 /** What tables are made of. The rest of the engine's folder belongs to one process. */
@@ -17,6 +17,12 @@ const folders = ['metadata', 'store', 'data'];
 export async function startMigratedClickHouse(): Promise<ClickHouseHandle> {
   const folder = await migratedDatabase();
   return startClickHouse({ prepare: (to) => copyDatabase(folder, to) });
+}
+
+/** The same with several servers that are one cluster. */
+export async function startMigratedServers(count: number): Promise<ClickHouseHandle[]> {
+  const folder = await migratedDatabase();
+  return startClickHouseServers(count, (to) => copyDatabase(folder, to));
 }
 
 /** The folder to copy. It is made if this build has none for these migrations and this engine. */

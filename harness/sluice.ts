@@ -10,7 +10,7 @@ import { type Child, startChild } from './child.js';
 import { type ClickHouseHandle, credentials } from './clickhouse.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
-import { startMigratedClickHouse } from './migrated-database.js';
+import { startMigratedClickHouse, startMigratedServers } from './migrated-database.js';
 import { type RedisHandle, startRedis } from './redis.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
 
@@ -30,6 +30,8 @@ export type SluiceOptions = {
    */
   readonly redis?: RedisHandle;
   readonly clickhouse?: ClickHouseHandle;
+  /** 1 by default. Several are one cluster, each of them with some of the shards. */
+  readonly clickhouseServers?: number;
 };
 
 export type ApiHandle = Child & { readonly baseUrl: string; readonly adminUrl: string };
@@ -53,7 +55,9 @@ export type SluiceHandle = {
   readonly redisUrl: string;
   readonly clickhouseUrl: string;
   readonly redis: RedisHandle;
+  /** The first server. */
   readonly clickhouse: ClickHouseHandle;
+  readonly clickhouses: readonly ClickHouseHandle[];
   readonly database: string;
   readonly api: readonly ApiHandle[];
   readonly workers: readonly Child[];
@@ -79,13 +83,15 @@ let deployments = 0;
  */
 export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHandle> {
   const dataDir = tempDir('data');
-  const [redis, clickhouse] = await Promise.all([
+  const [redis, clickhouses] = await Promise.all([
     options.redis ?? startRedis({ appendfsync: 'no' }),
-    options.clickhouse ?? startMigratedClickHouse(),
+    startServers(options),
   ]);
+  const clickhouse = clickhouses[0] as ClickHouseHandle;
   deployments += 1;
   // The service's own user has rights only on the database `sluice`.
-  const clickhouseUrl = options.clickhouse === undefined ? clickhouse.url : clickhouse.testerUrl;
+  const clickhouseUrl =
+    options.clickhouse === undefined ? clickhouses.map(({ url }) => url).join(',') : clickhouse.testerUrl;
   const adminToken = randomBytes(16).toString('hex');
   const shared: NodeJS.ProcessEnv = {
     ...plainEnvironment(),
@@ -94,6 +100,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     REDIS_URL: redis.socket,
     CLICKHOUSE_URL: clickhouseUrl,
     CLICKHOUSE_DATABASE: options.clickhouse === undefined ? 'sluice' : `sluice_${process.pid}_${deployments}`,
+    ...(clickhouses.length === 1 ? {} : { CLICKHOUSE_CLUSTER: 'sluice' }),
     ADMIN_TOKEN: adminToken,
     // All callers have one address.
     COLLECT_ADDRESS_BYTES_MAX: String(1024 ** 4),
@@ -138,6 +145,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     clickhouseUrl,
     redis,
     clickhouse,
+    clickhouses,
     database,
     api,
     workers,
@@ -150,11 +158,20 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     async stop() {
       await Promise.all(api.map((child) => child.stop()));
       await Promise.all(workers.map((child) => child.stop()));
-      if (options.clickhouse === undefined) await clickhouse.remove();
+      // The first one's folder has the data of all.
+      if (options.clickhouse === undefined)
+        for (const server of clickhouses.toReversed()) await server.remove();
       if (options.redis === undefined) await redis.remove();
       removeTempDir(dataDir);
     },
   };
+}
+
+async function startServers({ clickhouse, clickhouseServers = 1 }: SluiceOptions) {
+  if (clickhouse !== undefined) return [clickhouse];
+  return clickhouseServers === 1
+    ? [await startMigratedClickHouse()]
+    : startMigratedServers(clickhouseServers);
 }
 
 async function startApi(

@@ -40,9 +40,12 @@ export type Config = {
   readonly redisPort: number;
   readonly redisAppendfsync: 'always' | 'everysec';
   readonly redisMemoryBytesMax: number;
-  /** With user and password. */
-  readonly clickhouseUrl: string;
+  /** One for each ClickHouse server, with user and password. */
+  readonly clickhouseUrls: readonly string[];
   readonly clickhouseEmbedded: boolean;
+  /** How many embedded servers there are. */
+  readonly clickhouseServers: number;
+  /** Of the first embedded server; the next one has the next port. */
   readonly clickhousePort: number;
   readonly clickhouseTcpPort: number;
   readonly clickhouseDatabase: string;
@@ -101,7 +104,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const redisUrl = socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
   const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], redisUrl?.includes(',') ? '1' : '0') === '1';
   checkCluster(redisUrl, redisCluster);
-  const clickhouseUrl = url(env, 'CLICKHOUSE_URL', ['http:', 'https:']);
+  const clickhouseUrls = urls(env, 'CLICKHOUSE_URL', ['http:', 'https:'])?.split(',');
+  if (new Set(clickhouseUrls).size < (clickhouseUrls?.length ?? 0))
+    throw new ConfigError('CLICKHOUSE_URL must name each server once');
+  const clickhouseServers = integer(env, 'CLICKHOUSE_SERVERS', 1, 1, clickhouseServersMax);
+  const embeddedUrls = Array.from({ length: clickhouseServers }, (_, number) =>
+    embeddedClickHouseUrl(dataDir, clickhousePort + number),
+  );
   const publicBaseUrl = url(env, 'PUBLIC_BASE_URL', ['http:', 'https:']) ?? `http://${host}:${port}`;
   return {
     host,
@@ -122,16 +131,18 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
     redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
-    clickhouseUrl: clickhouseUrl ?? embeddedClickHouseUrl(dataDir, clickhousePort),
-    clickhouseEmbedded: clickhouseUrl === undefined,
+    clickhouseUrls: clickhouseUrls ?? embeddedUrls,
+    clickhouseEmbedded: clickhouseUrls === undefined,
+    clickhouseServers,
     clickhousePort,
     clickhouseTcpPort: integer(env, 'CLICKHOUSE_TCP_PORT', 9010, 1, 65_535),
     clickhouseDatabase: identifier(env, 'CLICKHOUSE_DATABASE', 'sluice'),
-    clickhouseCluster:
-      env.CLICKHOUSE_CLUSTER === undefined || env.CLICKHOUSE_CLUSTER === ''
-        ? undefined
-        : identifier(env, 'CLICKHOUSE_CLUSTER', ''),
-    clickhouseTables: tableKind(env),
+    clickhouseCluster: clickhouseCluster(
+      env,
+      (clickhouseUrls ?? embeddedUrls).length,
+      clickhouseUrls === undefined,
+    ),
+    clickhouseTables: tableKind(env, (clickhouseUrls ?? embeddedUrls).length),
     adminToken: adminToken(env),
     provider: provider(env),
     sudoUser: text(env, 'SUDO_USER', ''),
@@ -139,7 +150,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
-    shards: integer(env, 'SHARDS', 1, 1, 64),
+    // Each of several embedded servers has some of the rows.
+    shards: integer(env, 'SHARDS', clickhouseUrls === undefined ? clickhouseServers : 1, 1, 64),
     segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 200, 10, 60_000),
     segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
@@ -162,6 +174,18 @@ export function readConfigOrExit(): Config {
     process.exit(1);
   }
 }
+
+/** Several servers read each other's tables, for which they need the name of their cluster. */
+function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: boolean): string | undefined {
+  const isNamed = env.CLICKHOUSE_CLUSTER !== undefined && env.CLICKHOUSE_CLUSTER !== '';
+  if (isNamed) return identifier(env, 'CLICKHOUSE_CLUSTER', '');
+  if (servers === 1) return undefined;
+  if (isEmbedded) return 'sluice';
+  throw new ConfigError('CLICKHOUSE_CLUSTER must name the cluster of the servers of CLICKHOUSE_URL');
+}
+
+/** On one machine several servers are for trials. */
+const clickhouseServersMax = 8;
 
 const MiB = 1024 * 1024;
 const GiB = 1024 * MiB;
@@ -269,6 +293,11 @@ function localOrigin(host: string, port: number): string {
 /** The file in DATA_DIR with a user's password. The embedded ClickHouse makes it at its first start. */
 export function clickhousePasswordFile(dataDir: string, user: 'sluice' | 'reader'): string {
   return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
+}
+
+/** The file in DATA_DIR with which several embedded servers know each other. */
+export function clickhouseClusterSecretFile(dataDir: string): string {
+  return join(dataDir, 'clickhouse-cluster-secret');
 }
 
 /** Processes that start after the embedded ClickHouse read the password from its file; no command line or environment has it. */
@@ -399,10 +428,12 @@ function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: r
 }
 
 /** A cluster alone means its replicas. */
-function tableKind(env: NodeJS.ProcessEnv): TableKind {
+function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
   const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
   const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;
-  const kind = oneOf(env, 'CLICKHOUSE_TABLES', kinds, hasCluster ? 'replicated' : 'plain');
+  const kind = oneOf(env, 'CLICKHOUSE_TABLES', kinds, hasCluster && servers === 1 ? 'replicated' : 'plain');
+  if (kind !== 'plain' && kind !== 'rehearsed' && servers > 1)
+    throw new ConfigError('CLICKHOUSE_TABLES must be plain when CLICKHOUSE_URL names several servers');
   if (kind === 'replicated' && !hasCluster)
     throw new ConfigError('CLICKHOUSE_TABLES=replicated needs CLICKHOUSE_CLUSTER');
   return kind;

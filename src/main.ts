@@ -3,11 +3,13 @@
 import { fileURLToPath } from 'node:url';
 import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
+import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
-import { connectClickHouse, connectionOf } from './clickhouse/client.js';
+import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
+import { connectServers, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -83,7 +85,9 @@ const redis = connect(config, log, waits.requestMsMax);
 await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 // Sending a list of ten thousand users takes longer.
 const deletionRedis = connect(config, log);
-const clickhouse = connectClickHouse(connectionOf(config));
+const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
+const serversWatch = watchServers(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
@@ -179,7 +183,11 @@ function readiness(): Readiness {
   if (!environments.isLoaded()) return unready(`state: ${remedy}`);
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
-  return { ready: missing.length < (environments.deployment()?.shards ?? 1), missing };
+  const ready = missing.length < (environments.deployment()?.shards ?? 1);
+  const away = serversWatch
+    .away()
+    .map((number) => `clickhouse server ${number + 1}: records of its shards wait`);
+  return { ready, missing: [...missing, ...away] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -212,7 +220,7 @@ try {
     adminPort: config.adminPort,
     account: () => findDemoAccount(redis),
     accountOf: (appId) => environments.get(appId)?.accountId,
-    readArrived: (query) => readArrived(clickhouse, query),
+    readArrived: (query) => readArrived(clickhouseOf(clickhouse, query.appId), query),
     phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
     log,
   };
@@ -346,6 +354,8 @@ await stopAnnouncing();
 environments.close();
 channel.close();
 shardStates.close();
+stopFollowingShards();
+serversWatch.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();

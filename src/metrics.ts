@@ -212,6 +212,13 @@ export const redisServer = {
   }),
 };
 
+export const clickhouseUp = new Gauge({
+  name: 'sluice_clickhouse_up',
+  help: '1 if the ClickHouse server answers, else 0. Servers are numbered as in CLICKHOUSE_URL.',
+  labelNames: ['server'],
+  registers: deploymentRegisters,
+});
+
 export const clickhouseDisk = {
   freeBytes: new Gauge({
     name: 'sluice_clickhouse_disk_free_bytes',

@@ -9,6 +9,7 @@ import { readRegistry } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
+import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { deletions, evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -27,15 +28,18 @@ import {
   readDeletion,
   updateDeletion,
 } from '../src/deletion/request.js';
-import { resolveUsers } from '../src/deletion/resolve-users.js';
+import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/deletion/resolve-users.js';
 import { countReachedRows, findAlike, forgetCounts, readFoundRows } from '../src/deletion/round-counts.js';
 import { countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
-  countNamed,
-  createRoundTables,
-  dropRoundTables,
-  type RoundTables,
-} from '../src/deletion/round-tables.js';
+  createParts,
+  gatherCounts,
+  gatherUsers,
+  type RoundPart,
+  type RoundParts,
+  tellUsers,
+} from '../src/deletion/round-parts.js';
+import { countNamed, dropRoundTables } from '../src/deletion/round-tables.js';
 import { endExportsOf } from '../src/export/end.js';
 import { describeError, type Log } from '../src/log.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
@@ -114,7 +118,7 @@ async function deleteTogether(
 ): Promise<number> {
   const { clickhouse, log } = options;
   const { stepMs, endStep } = startSteps();
-  await dropRoundTables(clickhouse);
+  await dropTablesEverywhere(clickhouse);
 
   // Requests that were verified before a crash only have targets left to remove.
   const verified = requests.filter((request) => request.verified_at !== undefined);
@@ -153,7 +157,7 @@ async function deleteTogether(
 }
 
 /** A round under way: its tables, and its requests, by their numbers there, in their present form in Redis. */
-type Resolved = { readonly tables: RoundTables; readonly requests: Map<number, DeletionRequest> };
+type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
 /** With the environments in which each place has rows that the round reaches. */
 type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]> };
 
@@ -167,7 +171,7 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   await keepDeletedUsers(redis, clickhouse, ids);
   await endExportsOf(redis, clickhouse, requests);
   await purgeTargets(clickhouse, ids);
-  await dropRoundTables(clickhouse);
+  await dropTablesEverywhere(clickhouse);
   await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
   const completed_at = new Date().toISOString();
@@ -186,6 +190,16 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   for (const request of completed) {
     await completeDeletion(redis, request);
     crash('completed');
+  }
+}
+
+/** Drops the tables of all rounds. A server that is away has nothing in its memory when it is back, or is asked by a later round. */
+async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void> {
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  for (const [number, client] of servers.all.entries()) {
+    // The home has to answer.
+    if (number === 0 || there.has(number)) await dropRoundTables(client);
   }
 }
 
@@ -227,7 +241,7 @@ async function resolve(
   environments: readonly Environment[],
 ): Promise<Resolved> {
   const { redis, clickhouse, database, shards } = options;
-  const tables = await createRoundTables(
+  const parts = await createParts(
     clickhouse,
     database,
     randomBytes(6).toString('hex'),
@@ -243,7 +257,8 @@ async function resolve(
       shard: shardOf(app_id, shards),
     })),
   );
-  const named = await countNamed(clickhouse, tables);
+  await tellUsers(parts);
+  const named = await countNamed(clickhouse, parts.home.tables);
   const leftOut = new Set<number>();
   const heldUp = new Set<string>();
   for (const [number, request] of unverified.entries()) {
@@ -262,12 +277,12 @@ async function resolve(
     (number) => !unverified[number]?.resolved && !leftOut.has(number),
   );
   const accounts = unverified.map(({ account_id }) => account_id);
-  const waiting = await resolveUsers(clickhouse, tables, unresolved, accounts, leftOut);
+  const waiting = await resolveUsers(parts, unresolved, accounts, leftOut);
   options.crash('resolved');
   const requests = new Map(
     [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
   );
-  const resolved = { tables, requests };
+  const resolved = { parts, requests };
   // Already now: a backup that is restored before the request is complete may lack the identifications that merged them.
   await keepDeletedUsers(
     redis,
@@ -279,6 +294,35 @@ async function resolve(
 }
 
 /**
+ * Finds whom the unresolved requests reach on every server, and keeps them. A request that has to wait on one of several
+ * servers waits on all, and with it the later ones of its account, which must not take what it will look at. Settles with
+ * the requests that wait for the next round.
+ */
+async function resolveUsers(
+  parts: RoundParts,
+  unresolved: readonly number[],
+  accounts: readonly string[],
+  leftOut: ReadonlySet<number>,
+): Promise<ReadonlySet<number>> {
+  const waiting = new Set<number>();
+  for (const { client, tables } of parts.all) {
+    for (const request of await findReachedUsers(client, tables, unresolved, accounts, leftOut))
+      waiting.add(request);
+  }
+  if (parts.all.length > 1) {
+    for (const earlier of [...waiting])
+      for (const request of unresolved)
+        if (request > earlier && accounts[request] === accounts[earlier]) waiting.add(request);
+  }
+  const done = unresolved.filter((request) => !waiting.has(request));
+  await gatherUsers(parts, done);
+  const { home } = parts;
+  if (done.length > 0) await keepResolved(home.client, home.tables, done);
+  for (const { client, tables } of parts.all) await fillKeysWithout(client, tables, [...waiting, ...leftOut]);
+  return waiting;
+}
+
+/**
  * Counts what the round reaches, and records it in the requests that have no count yet, before any of their rows is
  * deleted. Settles with the environments in which each place has such rows.
  */
@@ -286,23 +330,30 @@ async function countReached(
   options: RoundOptions,
   round: Resolved,
 ): Promise<ReadonlyMap<Place, readonly string[]>> {
-  const { clickhouse } = options;
+  const { parts } = round;
+  const { client: clickhouse, tables } = parts.home;
   const reached = new Map<Place, string[]>();
   if ([...round.requests.values()].every((request) => request.found !== undefined)) {
     for (const place of placesInOrder) {
-      reached.set(place, [...(await countLeft(clickhouse, round.tables, place)).keys()]);
+      const left = await Promise.all(parts.all.map((part) => countLeft(part.client, part.tables, place)));
+      reached.set(
+        place,
+        left.flatMap((rows) => [...rows.keys()]),
+      );
     }
     return reached;
   }
-  await countReachedRows(clickhouse, round.tables);
-  const found = await readFoundRows(clickhouse, round.tables);
-  await findAlike(clickhouse, round.tables);
+  for (const part of parts.all) await countReachedRows(part.client, part.tables);
+  await gatherCounts(parts, 'reached');
+  const found = await readFoundRows(clickhouse, tables);
+  for (const part of parts.all) await findAlike(part.client, part.tables);
+  await gatherCounts(parts, 'alike');
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);
   const ids = new Map(uncounted.map(([number, { deletion_request_id }]) => [number, deletion_request_id]));
-  const usersFound = await keepEvidence(clickhouse, round.tables, options.secret, ids, until);
+  const usersFound = await keepEvidence(clickhouse, tables, options.secret, ids, until);
   options.crash('evidence_kept');
-  await forgetCounts(clickhouse, round.tables);
+  for (const part of parts.all) await forgetCounts(part.client, part.tables);
   const evidence_until = until.toISOString();
   for (const place of placesInOrder) {
     const rows = [...found.values()].flat().filter(({ table }) => table === place);
@@ -318,10 +369,25 @@ async function countReached(
 
 /** Deletes what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
 async function emptyPlace(options: RoundOptions, round: Round, place: Place): Promise<void> {
-  const { clickhouse, crash } = options;
-  const { tables, requests } = round;
   const appIds = round.reached.get(place) ?? [];
   if (appIds.length === 0) return;
+  for (const part of round.parts.all) {
+    const its = appIds.filter((appId) => part.appIds.has(appId));
+    if (its.length > 0) await emptyPart(options, round, place, part, its);
+  }
+  await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
+}
+
+/** Deletes what the round reaches in one table of one server. */
+async function emptyPart(
+  options: RoundOptions,
+  round: Round,
+  place: Place,
+  { client: clickhouse, tables }: RoundPart,
+  appIds: readonly string[],
+): Promise<void> {
+  const { crash } = options;
+  const { requests } = round;
   const fenceMax = [...requests.values()]
     .flatMap((request) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
@@ -335,9 +401,8 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
   await deleteRows(clickhouse, place, predicate, tables.mark);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
-  await update(options, round, ({ mutations, left }) => ({
+  await update(options, round, ({ mutations }) => ({
     mutations: mutations.map((each) => ({ ...each, ...idOf(each) })),
-    left: (left ?? []).filter(({ table }) => table !== place),
   }));
 }
 
@@ -366,10 +431,11 @@ async function findMutationIds(
  */
 async function verify(options: RoundOptions, round: Round): Promise<void> {
   const left: FoundRows[] = [];
-  await untilNoRetryRuns(options.clickhouse);
+  for (const { client } of round.parts.all) await untilNoRetryRuns(client);
   for (const place of placesInOrder) {
-    for (const [app_id, rows] of await countLeft(options.clickhouse, round.tables, place)) {
-      left.push({ app_id, table: place, rows });
+    for (const { client, tables } of round.parts.all) {
+      for (const [app_id, rows] of await countLeft(client, tables, place))
+        left.push({ app_id, table: place, rows });
     }
   }
   if (left.length === 0) return;

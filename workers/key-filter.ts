@@ -21,7 +21,7 @@ export type KeyFilter = {
 };
 
 export function createKeyFilter(
-  clickhouse: ClickHouseClient,
+  clickhouseNow: () => ClickHouseClient,
   shard: number,
   shards: number,
   log: Log,
@@ -32,6 +32,7 @@ export function createKeyFilter(
   let loading: Promise<void> | undefined;
 
   async function load(): Promise<void> {
+    const clickhouse = clickhouseNow();
     const to = BigInt((await readMarkers(clickhouse)).get(shard) ?? '0');
     // The marker of an index that was lost is lower; what is here stays right.
     if (to <= loadedTo) return;

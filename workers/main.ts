@@ -1,6 +1,8 @@
 // The worker process: wiring and signals.
 
-import { connectClickHouse, connectionOf } from '../src/clickhouse/client.js';
+import { exitAfter, followShardTable, settleShardServers } from '../src/accounts/shard-servers.js';
+import { tablesOf } from '../src/clickhouse/client.js';
+import { connectServers } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -27,7 +29,7 @@ const config = readConfigOrExit();
 const log = createLog('worker', config.logLevel);
 const redis = connect(config, log);
 const queueRedis = connectForQueue(config, log);
-const clickhouse = connectClickHouse(connectionOf(config));
+const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();
 let stopping = false;
@@ -61,6 +63,8 @@ const stopHealth = servesMetrics
 const deployment = await waitForDeployment(redis, () => stopping, log);
 if (deployment === undefined) process.exit(0);
 const { epoch, secret, shards } = deployment;
+await settleShardServers(redis, clickhouse, shards).catch(exitAfter);
+const stopFollowingShards = await followShardTable(redis, clickhouse, log);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
 const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
@@ -128,6 +132,7 @@ await Promise.race([Promise.all(closing), bound]);
 await stopSharingMetrics?.();
 await stopAnnouncing();
 stopHealth?.();
+stopFollowingShards();
 await clickhouse.close();
 redis.disconnect();
 queueRedis.disconnect();

@@ -3,16 +3,20 @@
 // deletions, a restore or a retry of failed rows. Each step may be repeated; a run that is cut off is made again.
 
 import { randomBytes } from 'node:crypto';
+import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { refreshShardTable } from '../src/accounts/shard-servers.js';
+import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, killMutations } from '../src/clickhouse/mutate.js';
+import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { retention } from '../src/contract/limits.js';
 import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
-import { registryKeys, shardKeys } from '../src/redis/keys.js';
+import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { takeTurn } from '../src/redis/turn.js';
 import {
@@ -55,12 +59,23 @@ export async function earliestClock({
   clickhouse,
 }: Pick<RetentionContext, 'redis' | 'clickhouse'>): Promise<number> {
   const [seconds] = (await redis.time()) as (string | number)[];
-  const result = await clickhouse.query({
-    query: 'SELECT toUnixTimestamp(now()) AS now',
-    format: 'JSONEachRow',
-  });
-  const [row] = await result.json<{ now: number }>();
-  return Math.min(Date.now(), Number(seconds) * 1000, Number(row?.now ?? 0) * 1000);
+  const clocks = await Promise.all(serversOf(clickhouse).all.map(readClock));
+  return Math.min(Date.now(), Number(seconds) * 1000, ...clocks.flatMap((ms) => ms ?? []));
+}
+
+/** Undefined if a server of several is away: then nothing of it is deleted either. */
+async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
+  try {
+    const result = await clickhouse.query({
+      query: 'SELECT toUnixTimestamp(now()) AS now',
+      format: 'JSONEachRow',
+    });
+    const [row] = await result.json<{ now: number }>();
+    return Number(row?.now ?? 0) * 1000;
+  } catch (error) {
+    if (all.length === 1) throw error;
+    return undefined;
+  }
 }
 
 /**
@@ -68,36 +83,78 @@ export async function earliestClock({
  * rows, not all is stored, or deletions wait.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
-  const { redis, clickhouse, crash, log } = context;
+  const { redis } = context;
   const { environments, deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  const retained = retainedOf(environments.values(), nowMs);
-  if (retained.length === 0) return 'done';
+  const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
+  if (retaining.length === 0) return 'done';
   const done = await withFailedRowsLocked(redis, 'round', async () => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1) return 'busy';
     const fences = await takeFences(context);
-    // An event that was accepted and is not stored yet keeps its user.
-    if (!(await isStoredUpTo(context, fences))) return 'busy';
-    // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
-    const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
-    await killMutations(clickhouse, namePrefix);
-    await dropExpiredUsers(clickhouse);
-    await untilNoRetryRuns(clickhouse);
-    const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
-    crash('expired_users_found');
-    const expired = new Map<string, Record<string, number>>();
-    for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
-      const rows = await expirePlace(context, place, retained, users, fences);
-      for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
+    const ofServers: ('done' | 'busy')[] = [];
+    for (const part of await partsOf(context, retaining)) {
+      if (part === 'away') ofServers.push('busy');
+      else ofServers.push(await expireOn({ ...context, clickhouse: part.client }, part, nowMs, fences));
     }
-    await dropExpiredUsers(clickhouse);
-    for (const [appId, rows] of expired) {
-      const retainDays = environments.get(appId)?.retain_days;
-      log.info({ environment: appId, retainDays, rows }, 'rows are over and deleted');
-    }
-    return deletionsWait ? 'busy' : 'done';
+    return ofServers.includes('busy') ? 'busy' : 'done';
   });
   return done === 'done' ? 'done' : 'busy';
+}
+
+/** The environments of one server. */
+type Part = {
+  readonly client: ClickHouseClient;
+  readonly environments: readonly Environment[];
+  readonly isShardHere: (shard: number) => boolean;
+};
+
+/** The environments by the server that has their rows; `away` for those whose server is away or whose shard is being moved. */
+async function partsOf(
+  { redis, clickhouse, shards }: RetentionContext,
+  environments: readonly Environment[],
+): Promise<(Part | 'away')[]> {
+  const servers = serversOf(clickhouse);
+  if (servers.isOne) return [{ client: clickhouse, environments, isShardHere: () => true }];
+  await refreshShardTable(redis, servers);
+  const there = await serversThere(servers);
+  const parts: (Part | 'away')[] = [];
+  for (const [number, client] of servers.all.entries()) {
+    const isShardHere = (shard: number) => servers.numberOf(shard) === number && !servers.isMoving(shard);
+    const its = environments.filter(({ app_id }) => isShardHere(shardOf(app_id, shards)));
+    if (its.length > 0) parts.push(there.has(number) ? { client, environments: its, isShardHere } : 'away');
+  }
+  if (servers.table()?.moving.length !== 0) parts.push('away');
+  return parts;
+}
+
+/** Deletes what is over on one server, to which the context is connected. */
+async function expireOn(
+  context: RetentionContext,
+  { environments, isShardHere }: Part,
+  nowMs: number,
+  fences: readonly string[],
+): Promise<'done' | 'busy'> {
+  const { redis, clickhouse, crash, log } = context;
+  // An event that was accepted and is not stored yet keeps its user.
+  if (!(await isStoredUpTo(context, fences, isShardHere))) return 'busy';
+  const retained = retainedOf(environments, nowMs);
+  // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
+  const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
+  await killMutations(clickhouse, namePrefix);
+  await dropExpiredUsers(clickhouse);
+  await untilNoRetryRuns(clickhouse);
+  const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
+  crash('expired_users_found');
+  const expired = new Map<string, Record<string, number>>();
+  for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
+    const rows = await expirePlace(context, place, retained, users, fences);
+    for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
+  }
+  await dropExpiredUsers(clickhouse);
+  const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
+  for (const [appId, rows] of expired)
+    log.info({ environment: appId, retainDays: daysOf.get(appId), rows }, 'rows are over and deleted');
+  return deletionsWait ? 'busy' : 'done';
 }
 
 /** Deletes what is over in a table. Settles with how many rows, by environment. */
@@ -169,13 +226,16 @@ async function takeFences({ redis, shards, epoch }: RetentionContext): Promise<s
 async function isStoredUpTo(
   { redis, shards, epoch }: RetentionContext,
   fences: readonly string[],
+  isShardHere: (shard: number) => boolean,
 ): Promise<boolean> {
   const giveUpAt = performance.now() + retention.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = oldest.every(
       (number, shard) =>
-        number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
+        !isShardHere(shard) ||
+        number === 'none' ||
+        (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
     );
     if (isStored) return true;
     if (performance.now() > giveUpAt) return false;

@@ -3,6 +3,7 @@
 
 import { mirrorRegistry } from '../src/accounts/mirror.js';
 import { mirrorAudit } from '../src/audit/mirror.js';
+import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { previews, userExports } from '../src/contract/limits.js';
 import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
@@ -31,8 +32,12 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
 /** Twice a minute removes what stopped processes left: targets of complete requests, and tables of previews and downloads. */
 async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
-  await dropStrayPreviews(clickhouse, previews.strayMsMin / 1_000);
-  await dropExportTables(clickhouse, exportPrefix(), strayExportSecondsMin);
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  for (const client of servers.all.filter((_, number) => there.has(number))) {
+    await dropStrayPreviews(client, previews.strayMsMin / 1_000);
+    await dropExportTables(client, exportPrefix(), strayExportSecondsMin);
+  }
   await purgeStrayTargets(clickhouse, async () => {
     const pending = await readPendingMembers(redis, epoch);
     return new Set(pending.map(({ requestId }) => requestId));

@@ -1,5 +1,6 @@
 // What a worker does for one shard: its ticks, its store jobs, and its upkeep.
 
+import { ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
 import { describeError } from '../src/log.js';
 import { type Job, type Queue, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
@@ -32,17 +33,23 @@ export type ShardWork = {
 
 /** Starts the ticks and the store jobs of a shard. */
 export function serveShard(context: WorkerContext, shard: number): ShardWork {
-  const { redis, queueRedis, clickhouse, config, shards, epoch, crash, log } = context;
+  const { redis, queueRedis, config, shards, epoch, crash, log } = context;
+  const servers = serversOf(context.clickhouse);
   const storeQueue = openQueue(storeQueueName, shard, queueRedis);
   const tickQueue = openQueue(tickQueueName, shard, queueRedis);
-  const keyFilter = createKeyFilter(clickhouse, shard, shards, log);
+  const keyFilter = createKeyFilter(() => servers.ofShard(shard), shard, shards, log);
   let wantsIndex = false;
   const onKeyIndexIncomplete = () => {
     wantsIndex = true;
   };
-  const store = (segment: Segment, skipsFirstCheck = false) =>
+  /** While the shard is being moved its segments wait. */
+  const clickhouseNow = () => {
+    if (servers.isMoving(shard)) throw new ShardIsMoving(shard);
+    return servers.ofShard(shard);
+  };
+  const store = async (segment: Segment, skipsFirstCheck = false) =>
     storeSegment(
-      { redis, clickhouse, shard, crash, log, keyFilter, onKeyIndexIncomplete },
+      { redis, clickhouse: clickhouseNow(), shard, crash, log, keyFilter, onKeyIndexIncomplete },
       segment,
       skipsFirstCheck,
     );
@@ -90,9 +97,9 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       await compressWaiting();
     },
     indexKeysIfWanted: async () => {
-      if (!wantsIndex) return;
+      if (!wantsIndex || servers.isMoving(shard)) return;
       wantsIndex = false;
-      await indexKeys(context, shard);
+      await indexKeys({ ...context, clickhouse: clickhouseNow() }, shard);
     },
     close: async () => {
       await Promise.all([tickWorker.close(), storeWorker.close()]);

@@ -22,6 +22,10 @@ GRANT SELECT ON system.parts TO sluice;
 GRANT SELECT ON system.processes TO sluice;
 -- The audit log only grows.
 REVOKE ALTER UPDATE, ALTER DELETE, TRUNCATE ON sluice.audit_log FROM sluice;
+-- Only with several servers, whose tables read those of the others:
+-- GRANT TABLE ENGINE ON Distributed TO sluice;
+-- GRANT REMOTE ON *.* TO sluice;
+-- GRANT SELECT ON system.clusters TO sluice;
 GRANT SHOW, SELECT ON sluice.* TO reader;
 -- Hashes of keys and passwords, and the deployment's secrets.
 REVOKE SELECT ON sluice.registry FROM reader;

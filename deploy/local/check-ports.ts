@@ -1,6 +1,7 @@
 // Checks, before anything starts, that every port of the start is free.
 
 import type { Config } from '../../src/config.js';
+import { placesOf } from './clickhouse/places.js';
 import { probePort } from './ports.js';
 import { StartError } from './start-error.js';
 
@@ -11,10 +12,10 @@ export async function checkPorts(config: Config): Promise<void> {
     { variable: 'ADMIN_PORT', host: config.adminHost, port: config.adminPort },
     ...(config.redisEmbedded ? [{ variable: 'REDIS_PORT', host: '127.0.0.1', port: config.redisPort }] : []),
     ...(config.clickhouseEmbedded
-      ? [
-          { variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: config.clickhousePort },
-          { variable: 'CLICKHOUSE_TCP_PORT', host: '127.0.0.1', port: config.clickhouseTcpPort },
-        ]
+      ? placesOf(config).flatMap(({ httpPort, tcpPort }) => [
+          { variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: httpPort },
+          { variable: 'CLICKHOUSE_TCP_PORT', host: '127.0.0.1', port: tcpPort },
+        ])
       : []),
   ];
   for (const [index, { variable, host, port }] of ports.entries()) {

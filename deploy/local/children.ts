@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Config, redisPasswordFile, redisSocket } from '../../src/config.js';
 import type { ChildSpec } from './child.js';
+import { placeOf } from './clickhouse/places.js';
 import { reachableHost } from './ports.js';
 import { redisConfig } from './redis-config.js';
 import { readyRedisPid } from './redis-probe.js';
@@ -48,12 +49,14 @@ async function holdsSockets(path: string): Promise<boolean> {
   return true;
 }
 
-export function clickhouseSpec(config: Config): ChildSpec {
+/** A server by its number, from 1. */
+export function clickhouseSpec(config: Config, number: number): ChildSpec {
+  const { name, httpPort } = placeOf(config, number);
   return {
-    name: 'clickhouse',
-    program: nodeProgram('deploy/local/clickhouse/main.js'),
+    name,
+    program: nodeProgram('deploy/local/clickhouse/main.js', String(number)),
     ipc: true,
-    healthy: () => answersOk(`http://127.0.0.1:${config.clickhousePort}/ping`),
+    healthy: () => answersOk(`http://127.0.0.1:${httpPort}/ping`),
     healthyMsMax: 10 * minuteMs,
     stopMsMax: 20_000,
   };

@@ -5,6 +5,7 @@ import { join, relative } from 'node:path';
 import { type Config, clickhousePasswordFile, redisPasswordFile } from '../../src/config.js';
 import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
+import { placesOf } from './clickhouse/places.js';
 
 /** The answer of `admin bootstrap`. */
 export type Bootstrap = {
@@ -66,10 +67,18 @@ export function greeting(
       ...(config.redisEmbedded
         ? [['', `password: cat ${shortPath(redisPasswordFile(config.dataDir))}`]]
         : []),
-      ['ClickHouse', `${withoutSecrets(config.clickhouseUrl)} (database ${config.clickhouseDatabase})`],
+      [
+        'ClickHouse',
+        `${config.clickhouseUrls.map(withoutSecrets).join(', ')} (database ${config.clickhouseDatabase})`,
+      ],
       ...(config.clickhouseEmbedded
         ? [
-            ['', `tcp://127.0.0.1:${config.clickhouseTcpPort} (native protocol)`],
+            [
+              '',
+              `${placesOf(config)
+                .map(({ tcpPort }) => `tcp://127.0.0.1:${tcpPort}`)
+                .join(', ')} (native protocol)`,
+            ],
             ['', `user reader, password: cat ${reader}`],
           ]
         : []),
@@ -115,7 +124,7 @@ export function showInvitation(config: Config, url: string, isTerminal: boolean)
 }
 
 function curlClickHouse(config: Config): string {
-  const url = new URL(config.clickhouseUrl);
+  const url = new URL(config.clickhouseUrls[0] as string);
   const user = config.clickhouseEmbedded
     ? ` -u "reader:$(cat ${shortPath(clickhousePasswordFile(config.dataDir, 'reader'))})"`
     : url.username === ''

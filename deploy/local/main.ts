@@ -58,10 +58,9 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
 
   const steps: (() => Promise<void>)[] = [
     async () => (config.redisEmbedded ? start(await redisSpec(config)) : checkOutsideRedis(config, say)),
-    () =>
-      config.clickhouseEmbedded
-        ? start(clickhouseSpec(config))
-        : checkOutsideClickHouse(config.clickhouseUrl),
+    ...(config.clickhouseEmbedded
+      ? numbers(config.clickhouseServers).map((number) => () => start(clickhouseSpec(config, number)))
+      : config.clickhouseUrls.map((url) => () => checkOutsideClickHouse(url))),
     async () => {
       await run('migrate', 'src/migrate.js');
     },

@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
+import { serversOf } from '../clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { loads } from '../contract/limits.js';
@@ -16,10 +17,17 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { restoreSuppressions } from '../suppression/mirror.js';
 import { AdministrationError, createAccount, listAccounts } from './accounts.js';
 import { createApiKey } from './api-keys.js';
-import { type Deployment, deploymentKey } from './documents.js';
+import {
+  type Deployment,
+  type DocumentKey,
+  deploymentKey,
+  type ShardServers,
+  shardServersKey,
+} from './documents.js';
 import { beginLoading, inScriptCalls, LoadInterrupted, type Loading } from './loading.js';
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
+import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
 
 export type LoadOptions = {
   readonly redis: Redis;
@@ -47,6 +55,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   try {
     const loaded = await createOrRestore(options, loading);
     // By now the epoch is set, which copying needs.
+    await settleShardServers(redis, clickhouse, loaded.deployment.shards);
     await mirrorRegistry(redis, clickhouse);
     return loaded;
   } finally {
@@ -63,6 +72,7 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
+  await settleShardServers(redis, options.clickhouse, deployment.shards);
   const suppressionVersion = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };
   await loadShards(options, loaded, right, suppressionVersion);
@@ -96,6 +106,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const suppressionVersion = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
+  takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
   await loadShards(options, loaded, loading, suppressionVersion);
   crash('shards_restored');
   await options.restoreMore?.(loading);
@@ -123,19 +134,33 @@ export async function findDemoAccount(redis: Redis) {
 }
 
 /** The new deployment's document. If a first start was cut off and left one, that one is used. */
-async function createDeployment({ shards }: LoadOptions, loading: Loading): Promise<Deployment> {
+async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Loading): Promise<Deployment> {
   const created: Deployment = {
     epoch: randomBytes(16).toString('hex'),
     secret: randomBytes(32).toString('hex'),
     shards,
     created_at: new Date().toISOString(),
   };
-  const stands = await loading.write(
-    scripts.createDeployment,
-    [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
-    [deploymentKey, JSON.stringify(created)],
-  );
-  return JSON.parse(stands as string) as Deployment;
+  const create = (key: DocumentKey, document: object) =>
+    loading.write(
+      scripts.createDeployment,
+      [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
+      [key, JSON.stringify(document)],
+    );
+  const stands = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
+  const servers = serversOf(clickhouse);
+  if (!servers.isOne) await create(shardServersKey, spreadEvenly(stands.shards, servers.all.length));
+  return stands;
+}
+
+/** Whoever loads the shards has to know where their rows are. */
+function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegistry, shards: number): void {
+  const servers = serversOf(clickhouse);
+  const text = mirror.documents[shardServersKey];
+  if (text === undefined) return;
+  const document = JSON.parse(text) as ShardServers;
+  checkShardServers(document, shards, servers.all.length);
+  servers.setTable(tableOf(document));
 }
 
 async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<void> {
@@ -199,9 +224,12 @@ async function loadShard(
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
   if (reserved !== null && how !== 'created') {
-    await refuseSegments(clickhouse, shard, String(reserved));
-    await untilNoInsertRuns(clickhouse);
-    await syncReplicas(clickhouse, numberedTables);
+    // All servers: the shard may have been on its way from one to another.
+    for (const client of serversOf(clickhouse).all) {
+      await refuseSegments(client, shard, String(reserved));
+      await untilNoInsertRuns(client);
+      await syncReplicas(client, numberedTables);
+    }
     floor = higher(String(reserved), await highestNumber(clickhouse, shard));
   }
   await confirm();
@@ -234,6 +262,13 @@ const numberedTables = [...tables.map(storedTable), 'failed_events'];
  * and of the fences of deletion requests. No new number may be at or below a fence.
  */
 async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
+  const numbers = await Promise.all(
+    serversOf(clickhouse).all.map((client) => highestNumberOn(client, shard)),
+  );
+  return numbers.reduce(higher, '0');
+}
+
+async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
   const result = await clickhouse.query({
     query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL

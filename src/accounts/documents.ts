@@ -13,6 +13,19 @@ export type Deployment = {
   readonly created_at: string;
 };
 
+/** By shard: the ClickHouse server that has its rows, as its place in CLICKHOUSE_URL, from 0. */
+export type ShardServers = {
+  readonly servers: readonly number[];
+  /** Shards that are on their way to another server. */
+  readonly moves?: readonly ShardMove[];
+};
+
+export type ShardMove = {
+  readonly shard: number;
+  readonly to: number;
+  readonly began_at: string;
+};
+
 export type Account = {
   readonly account_id: string;
   readonly name: string;
@@ -150,6 +163,7 @@ export type DocumentKind =
   | 'backups'
   | 'signing_key'
   | 'callback'
+  | 'shard_servers'
   | 'person';
 
 /** "<kind>:<id>" */
@@ -161,3 +175,6 @@ export const deploymentKey: DocumentKey = 'deployment:';
 export const backupsKey: DocumentKey = 'backups:';
 
 export const signingKeyKey: DocumentKey = 'signing_key:';
+
+/** Missing as long as CLICKHOUSE_URL named one server only. */
+export const shardServersKey: DocumentKey = 'shard_servers:';

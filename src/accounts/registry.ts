@@ -18,7 +18,9 @@ import {
   type Environment,
   type KeyUse,
   type Person,
+  type ShardServers,
   type SigningKey,
+  shardServersKey,
   signingKeyKey,
   type WriteKeys,
 } from './documents.js';
@@ -40,6 +42,8 @@ export type RegistrySnapshot = {
   readonly signingKey: SigningKey | undefined;
   /** By account. */
   readonly callbacks: ReadonlyMap<string, Callback>;
+  /** Undefined as long as there was only one ClickHouse server. */
+  readonly shardServers: ShardServers | undefined;
 };
 
 export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
@@ -107,6 +111,9 @@ export function snapshotOf(
   const backups = JSON.parse(documents[backupsKey] ?? '[]') as Backup[];
   const signingKeyText = documents[signingKeyKey];
   const signingKey = signingKeyText === undefined ? undefined : (JSON.parse(signingKeyText) as SigningKey);
+  const shardServersText = documents[shardServersKey];
+  const shardServers =
+    shardServersText === undefined ? undefined : (JSON.parse(shardServersText) as ShardServers);
   return {
     version,
     deployment,
@@ -119,6 +126,7 @@ export function snapshotOf(
     backups,
     signingKey,
     callbacks,
+    shardServers,
   };
 }
 

@@ -20,7 +20,7 @@ import {
   unkeptTables,
   untilNoRestoreRuns,
 } from '../clickhouse/backups.js';
-import { type ClickHouseClient, connectClickHouse, connectionOf } from '../clickhouse/client.js';
+import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { migrate } from '../clickhouse/migrate.js';
 import { refuseSegments } from '../clickhouse/store.js';
 import { backups, loads } from '../contract/limits.js';
@@ -53,6 +53,7 @@ export type CreateOptions = {
 /** Makes a backup; settles when it is on the disk. It is noted first, so that no deletion completes unnoticed meanwhile. */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
+  onlyServerOf(config);
   const began = new Date();
   const { base, keepDays = backups.keepDays } = options;
   const name = checkName(options.name ?? began.toISOString().replaceAll(/[-:]|\.\d+/g, ''));
@@ -83,6 +84,15 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     await forgetBackup(redis, name);
     throw new AdministrationError(`the backup failed: ${error.message}`);
   }
+}
+
+/** A backup of one server of several would restore a deployment that never was: its shards at different times. */
+function onlyServerOf({ clickhouseUrls: [url = '', ...others] }: AdminContext['config']): string {
+  if (others.length > 0)
+    throw new AdministrationError(
+      'with several ClickHouse servers Sluice makes and restores no backups: see the runbook, "Several ClickHouse servers"',
+    );
+  return url;
 }
 
 /** The backups that are kept still. Of one whose `create` was cut off ClickHouse knows the rest, until it is restarted. */
@@ -125,7 +135,7 @@ export async function restoreBackup(
   checkName(name);
   const { config } = context;
   const staging = stagingOf(config.clickhouseDatabase);
-  const restored = connectClickHouse({ ...connectionOf(config), database: staging });
+  const restored = connectClickHouse({ url: onlyServerOf(config), database: staging, ...tablesOf(config) });
   const crash = createCrashPoint(config.crashAt);
   try {
     return await restoreInSteps({ context, name, staging, restored, crash }, load);
@@ -150,7 +160,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const { context, name, staging, crash } = restore;
   const { redis, clickhouse, config } = context;
   const database = config.clickhouseDatabase;
-  const schema = connectionOf(config);
+  const schema = { url: onlyServerOf(config), ...tablesOf(config) };
   // There may be no database any more.
   await migrate({ ...schema, database });
   const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;

@@ -1,13 +1,17 @@
 // `clickhouse` of deploy/RUNBOOK.md: one statement to this deployment's ClickHouse, wherever it is, in its database and as the
 // user of the service. It prints the answer in the format that the statement names, or with tabs.
 
-import { connectClickHouse, connectionOf } from '../clickhouse/client.js';
+import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 
 const config = readConfigOrExit();
-const clickhouse = connectClickHouse(connectionOf(config));
+// `--server N` names another server than the first one of CLICKHOUSE_URL.
+const words = process.argv.slice(2);
+const number = words[0] === '--server' ? Number(words[1]) : 1;
+const url = config.clickhouseUrls[number - 1] ?? '';
+const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase, ...tablesOf(config) });
 try {
-  const [query] = process.argv.slice(2);
+  const [query] = words[0] === '--server' ? words.slice(2) : words;
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');
   const { stream } = await clickhouse.exec({ query });
   for await (const piece of stream) process.stdout.write(piece as Buffer);

@@ -24,6 +24,7 @@ import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/
 import type { Loading } from '../accounts/loading.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
+import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
@@ -203,7 +204,7 @@ function commandsOf(context: AdminContext) {
 
     listEventNames: async ({ appId, days }: OfEnvironment & Lately) => {
       await environmentOf(context, appId);
-      return inTime(listEventNames(clickhouse, appId, days), 'choose a shorter time');
+      return inTime(listEventNames(clickhouseOf(clickhouse, appId), appId, days), 'choose a shorter time');
     },
     listEventProperties: async ({
       appId,
@@ -211,7 +212,10 @@ function commandsOf(context: AdminContext) {
       days,
     }: OfEnvironment & Lately & { readonly event: string }) => {
       await environmentOf(context, appId);
-      return inTime(listEventProperties(clickhouse, appId, event, days), 'choose a shorter time');
+      return inTime(
+        listEventProperties(clickhouseOf(clickhouse, appId), appId, event, days),
+        'choose a shorter time',
+      );
     },
     watchLive: ({ appId }: OfEnvironment) => beginLive(context, appId),
     showLive: ({ appId, place }: OfEnvironment & { readonly place: string }) =>

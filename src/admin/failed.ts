@@ -7,7 +7,8 @@ import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
-import { type FailedRow, insertFailedRow, isRowGone } from '../clickhouse/store.js';
+import { type Servers, serversOf } from '../clickhouse/servers.js';
+import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { failedRows } from '../contract/limits.js';
 import type { TableVersion } from '../contract/records.js';
@@ -19,6 +20,16 @@ import type { AdminContext } from './context.js';
 
 /** The oldest failed rows: where they come from and why they failed, never their values. */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
+  const lists = await Promise.all(serversOf(clickhouse).all.map((client) => listFailedOn(client, countMax)));
+  // The servers of several have them in the same order.
+  const inOrder = (a: ListedRow, b: ListedRow) =>
+    a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;
+  return lists.length === 1 ? (lists[0] ?? []) : lists.flat().sort(inOrder).slice(0, countMax);
+}
+
+type ListedRow = { readonly segment: string; readonly line: number };
+
+async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Promise<ListedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id,
         if(row = '', text_bytes, length(row)) AS bytes, text_hash, error_code, error, failed_at
@@ -35,14 +46,22 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
  * wait: the deletion decides whether they stay.
  */
 export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
-  const { clickhouse, redis } = context;
+  const { clickhouse, redis, log } = context;
   const result = await withFailedRowsLocked(redis, 'retry', async (isHeld) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
       throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
-    const rows = await readFailed(clickhouse);
+    const servers = serversOf(clickhouse);
+    const rows = (
+      await Promise.all(
+        servers.all.map(async (client, number) => {
+          const found = await readFailed(client);
+          return found.filter((row) => isHere(servers, number, row)).map((row) => ({ client, row }));
+        }),
+      )
+    ).flat();
     let retried = 0;
-    for (const row of rows) {
+    for (const { client, row } of rows) {
       if (!(await isHeld()))
         throw new AdministrationError(
           'a deletion or another retry has taken over the failed rows: try again',
@@ -50,14 +69,21 @@ export async function retryFailed(context: AdminContext): Promise<{ retried: num
       const accountId = accountOf.get(row.app_id);
       const pending = await readPendingMembers(redis, epoch);
       if (pending.some((request) => request.accountId === accountId)) continue;
-      if (!(await storeAgain(context, row))) continue;
-      await removeFailed(clickhouse, row);
+      if (!(await storeAgain(client, log, row))) continue;
+      await removeFailed(client, row);
       retried += 1;
     }
     return { retried, left: rows.length - retried };
   });
   if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
   return result;
+}
+
+/** Whether a row counts on a server: while a shard is being moved two servers have its rows, and none is sent. */
+function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, 'segment'>): boolean {
+  if (servers.isOne) return true;
+  const shard = Number(BigInt(segment) % BigInt(shardNumberSpacing));
+  return servers.numberOf(shard) === number && !servers.isMoving(shard);
 }
 
 async function readAccounts({ redis }: AdminContext) {
@@ -79,7 +105,11 @@ async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
 const tokensMax = 5;
 
 /** Whether the row is stored now: by this call, or by an earlier one that was cut off. */
-async function storeAgain({ clickhouse, log }: AdminContext, row: FailedRow): Promise<boolean> {
+async function storeAgain(
+  clickhouse: ClickHouseClient,
+  log: AdminContext['log'],
+  row: FailedRow,
+): Promise<boolean> {
   const stamps = stampsOf(row);
   if (stamps === undefined) return false;
   try {

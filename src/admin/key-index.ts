@@ -2,7 +2,15 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
-import { addKeys, readKeyIndexSize, readMarkers, stepsOf, writeMarker } from '../clickhouse/key-index.js';
+import {
+  addKeys,
+  type KeyIndexSize,
+  readKeyIndexSize,
+  readMarkers,
+  stepsOf,
+  writeMarker,
+} from '../clickhouse/key-index.js';
+import { serversOf } from '../clickhouse/servers.js';
 import { keyIndex } from '../contract/limits.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -16,7 +24,13 @@ import type { AdminContext } from './context.js';
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
-  const [size, markers] = await Promise.all([readKeyIndexSize(clickhouse), readMarkers(clickhouse)]);
+  const servers = serversOf(clickhouse);
+  const [sizes, markersOf] = await Promise.all([
+    Promise.all(servers.all.map(readKeyIndexSize)),
+    Promise.all(servers.all.map(readMarkers)),
+  ]);
+  const size = sumOf(sizes);
+  const markerCount = markersOf.reduce((sum, markers) => sum + markers.size, 0);
   let neededSince: number | undefined;
   const states = [];
   for (let shard = 0; shard < shards; shard++) {
@@ -25,7 +39,7 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
       'keys_forgotten_to',
       'keys_forgotten_s',
     );
-    const indexedTo = markers.get(shard) ?? '0';
+    const indexedTo = markersOf[servers.numberOf(shard)]?.get(shard) ?? '0';
     if (forgottenS) neededSince = Math.min(neededSince ?? Number(forgottenS), Number(forgottenS));
     states.push({
       shard,
@@ -35,7 +49,7 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
     });
   }
   return {
-    keys: Math.max(0, size.keys - markers.size),
+    keys: Math.max(0, size.keys - markerCount),
     bytes: size.bytes,
     needed_since: neededSince === undefined ? null : new Date(neededSince * 1000).toISOString(),
     shards: states,
@@ -48,8 +62,12 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
  */
 export async function rebuildKeyIndex({ redis, clickhouse }: AdminContext, say: (line: string) => void) {
   const shards = await countShards(redis);
+  const servers = serversOf(clickhouse);
   const { deployment } = await readRegistry(redis);
   for (let shard = 0; shard < shards; shard++) {
+    if (servers.isMoving(shard))
+      throw new AdministrationError(`shard ${shard} is being moved: try again when that is done`);
+    const client = servers.ofShard(shard);
     const turn = shardKeys.indexing(shard);
     if (!(await takeTurn(redis, turn, keyIndex.turnMs)))
       throw new AdministrationError('a worker adds keys to the index just now; try again');
@@ -59,21 +77,25 @@ export async function rebuildKeyIndex({ redis, clickhouse }: AdminContext, say: 
         | string
         | null;
       if (to === null) throw new StateNotLoaded();
-      const steps = await stepsOf(clickhouse, shard, '0', to);
+      const steps = await stepsOf(client, shard, '0', to);
       let from = '0';
       for (const [i, step] of steps.entries()) {
         await redis.set(turn, '1', 'PX', keyIndex.turnMs);
-        await addKeys(clickhouse, shard, from, step);
+        await addKeys(client, shard, from, step);
         from = step;
         say(`shard ${shard}: step ${i + 1} of ${steps.length}, up to ${timeOf(step)}`);
       }
-      await writeMarker(clickhouse, shard, to);
+      await writeMarker(client, shard, to);
     } finally {
       await redis.del(turn);
     }
   }
-  const { keys, bytes } = await readKeyIndexSize(clickhouse);
+  const { keys, bytes } = sumOf(await Promise.all(servers.all.map(readKeyIndexSize)));
   return { rebuilt: true, keys, bytes };
+}
+
+function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
+  return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }));
 }
 
 async function countShards(redis: AdminContext['redis']): Promise<number> {

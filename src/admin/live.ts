@@ -1,6 +1,7 @@
 // Looking on at what arrives in an environment.
 
 import { AdministrationError } from '../accounts/accounts.js';
+import { clickhouseOf } from '../accounts/shard-servers.js';
 import { live } from '../contract/limits.js';
 import { type LivePage, readArrivedSince, readPlace, signPlace } from '../traffic/live.js';
 import type { AdminContext } from './context.js';
@@ -22,6 +23,10 @@ export async function readLive(context: AdminContext, appId: string, place: stri
   const { secret } = await environmentOf(context, appId);
   const known = readPlace(secret, appId, place, Date.now());
   if (known === undefined) throw new AdministrationError('the place is over: begin to watch again');
-  const { events, arrived, segment } = await readArrivedSince(context.clickhouse, appId, known.segment);
+  const { events, arrived, segment } = await readArrivedSince(
+    clickhouseOf(context.clickhouse, appId),
+    appId,
+    known.segment,
+  );
   return { events, arrived, place: signPlace(secret, appId, segment, known.untilMs) };
 }

@@ -3,6 +3,8 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { serversOf } from '../clickhouse/servers.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
@@ -17,10 +19,10 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { deployment, accounts } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, clickhouse, { pending }] = await Promise.all([
+  const [shards, processes, servers, { pending }] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),
-    askClickHouse(context),
+    askServers(context),
     observePending(redis),
   ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
@@ -28,7 +30,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const own = pending.filter(({ account_id }) => account_id === accountId);
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
-    ...(clickhouse === undefined ? ['ClickHouse does not answer: records are taken and wait.'] : []),
+    ...awayIn(servers),
     ...(shards.some(({ works }) => !works) ? ['No worker runs: records are taken and wait.'] : []),
     ...(oldestMs > overview.lateMs
       ? [`Records wait since ${Math.round(oldestMs / 1000)} s until they can be queried.`]
@@ -50,10 +52,10 @@ export async function readDeploymentParts(context: AdminContext) {
   const { redis, config } = context;
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  const [shards, processes, clickhouse, info] = await Promise.all([
+  const [shards, processes, servers, info] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),
-    askClickHouse(context),
+    askServers(context),
     redis.info(),
   ]);
   const value = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '';
@@ -73,7 +75,9 @@ export async function readDeploymentParts(context: AdminContext) {
       memory_bytes: Number(value('used_memory')),
       uptime_seconds: Number(value('uptime_in_seconds')),
     },
-    clickhouse: clickhouse ?? null,
+    clickhouse: servers[0] ?? null,
+    // In the order of CLICKHOUSE_URL; null for one that does not answer.
+    clickhouse_servers: servers.map((facts) => facts ?? null),
   };
 }
 
@@ -114,8 +118,22 @@ type ClickHouseFacts = {
   readonly disk_bytes: number;
 };
 
+function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
+  if (servers.length === 1 && servers[0] === undefined)
+    return ['ClickHouse does not answer: records are taken and wait.'];
+  return servers.flatMap((facts, number) =>
+    facts === undefined
+      ? [`ClickHouse server ${number + 1} does not answer: records of its shards are taken and wait.`]
+      : [],
+  );
+}
+
+function askServers({ clickhouse }: AdminContext): Promise<(ClickHouseFacts | undefined)[]> {
+  return Promise.all(serversOf(clickhouse).all.map(askClickHouse));
+}
+
 /** Undefined if ClickHouse does not answer soon. */
-async function askClickHouse({ clickhouse }: AdminContext): Promise<ClickHouseFacts | undefined> {
+async function askClickHouse(clickhouse: ClickHouseClient): Promise<ClickHouseFacts | undefined> {
   const asked = async () => {
     const result = await clickhouse.query({
       query: `SELECT version() AS version, uptime() AS uptime_seconds, toFloat64(unreserved_space) AS disk_free_bytes,

@@ -2,6 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { clickhouseOf } from '../accounts/shard-servers.js';
 import { codeOfFault } from '../clickhouse/client.js';
 import { createCrashPoint } from '../crash-point.js';
 import { TooManyNames } from '../suppression/change.js';
@@ -26,7 +27,7 @@ export async function showUser(context: AdminContext, appId: string, named: unkn
   const user = readUser(named);
   const { redis, clickhouse } = context;
   const { accountId, appIds, secret } = await environmentOf(context, appId);
-  const found = await inTime(lookUpUser(clickhouse, appId, user));
+  const found = await inTime(lookUpUser(clickhouseOf(clickhouse, appId), appId, user));
   const name: User = found.identity === null ? user : { identity: found.identity };
   return {
     app_id: appId,
@@ -40,7 +41,10 @@ export async function showSimilarUsers(context: AdminContext, appId: string, nam
   const { identity } = readUser(named);
   await environmentOf(context, appId);
   if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
-  return { app_id: appId, similar: await inTime(findSimilar(context.clickhouse, appId, identity)) };
+  return {
+    app_id: appId,
+    similar: await inTime(findSimilar(clickhouseOf(context.clickhouse, appId), appId, identity)),
+  };
 }
 
 /** A page of a user's events. */
@@ -57,7 +61,7 @@ export async function showUserEvents(
     throw new AdministrationError('cursor must be that of an earlier answer');
   return {
     app_id: appId,
-    ...(await inTime(readTimeLine(context.clickhouse, appId, user, { event, after }))),
+    ...(await inTime(readTimeLine(clickhouseOf(context.clickhouse, appId), appId, user, { event, after }))),
   };
 }
 

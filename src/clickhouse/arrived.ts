@@ -3,6 +3,7 @@
 
 import { demo } from '../contract/limits.js';
 import type { ClickHouseClient } from './client.js';
+import { storedTable } from './tables.js';
 
 export type ArrivedQuery = {
   readonly appId: string;
@@ -17,7 +18,7 @@ export type Arrived = { readonly events: readonly object[]; readonly users: read
 // The number of a segment is the microsecond of its opening, so parts with only older segments are not read.
 const eventsQuery = `
 SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, time, received_at, properties
-FROM events AS e
+FROM ${storedTable('events')} AS e
 WHERE app_id = {app_id: String}
   AND segment >= toUnixTimestamp64Micro(now64(6) - INTERVAL 1 DAY)
   AND (has({user_ids: Array(UInt64)}, e.user_id) OR has({identities: Array(String)}, e.identity))

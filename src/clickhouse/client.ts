@@ -23,10 +23,9 @@ export type ClickHouseOptions = {
   readonly cluster?: string | undefined;
 };
 
-/** What a process connects with. */
-export function connectionOf(config: Config): ClickHouseOptions {
-  const { clickhouseUrl: url, clickhouseDatabase: database } = config;
-  return { url, database, tables: config.clickhouseTables, cluster: config.clickhouseCluster };
+/** What tables a deployment has. */
+export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster }: Config) {
+  return { tables, cluster };
 }
 
 export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient {
@@ -96,4 +95,11 @@ export function classifyFault(error: unknown): FaultKind {
 /** ClickHouse's code of an error, or 0 if the error is not ClickHouse's. */
 export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;
+}
+
+/** Reads a response to its end and keeps nothing: an unread one keeps its connection. */
+export async function drain(stream: NodeJS.ReadableStream): Promise<void> {
+  for await (const _ of stream) {
+    // Nothing to keep.
+  }
 }

@@ -4,10 +4,12 @@
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import type { TableKind } from '../config.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { MigrationError } from './migration-error.js';
 import { clusterClause, engineOf, type Replication } from './replication.js';
-
-export class MigrationError extends Error {}
+import { numberServers } from './server-numbers.js';
+import { makeLocalViews, spanServers } from './spanning-views.js';
 
 export type Migration = { readonly name: string; readonly sql: string; readonly checksum: string };
 
@@ -50,6 +52,41 @@ export async function migrate(
     await client.close();
   }
 }
+
+/**
+ * Migrates all servers, one after another; settles with what it applied to the first one. Several servers get tables of
+ * their own, and views that span them.
+ */
+export async function migrateServers({
+  urls,
+  database,
+  cluster,
+  tables,
+}: MigrateServersOptions): Promise<string[]> {
+  const [url = ''] = urls;
+  if (urls.length === 1)
+    return migrate({ url, database, cluster, ...(tables === undefined ? {} : { tables }) });
+  if (cluster === undefined) throw new MigrationError('several servers need the name of their cluster');
+  const migrations = readMigrations();
+  const applied: string[][] = [];
+  for (const each of urls) applied.push(await migrate({ url: each, database }, migrations));
+  const clients = urls.map((each) => connectClickHouse({ url: each, database }));
+  try {
+    await numberServers(clients);
+    for (const client of clients) await makeLocalViews(client, migrations);
+    for (const client of clients) await spanServers(client, cluster, urls.length);
+  } finally {
+    await Promise.all(clients.map((client) => client.close()));
+  }
+  return applied[0] ?? [];
+}
+
+export type MigrateServersOptions = {
+  readonly urls: readonly string[];
+  readonly database: string;
+  readonly cluster: string | undefined;
+  readonly tables?: TableKind;
+};
 
 async function applyMissing(
   client: ClickHouseClient,

@@ -1,26 +1,32 @@
-// The room on ClickHouse's disks, as metrics.
+// Whether ClickHouse's servers answer, and the room on their disks, as metrics.
 
-import { clickhouseDisk } from '../metrics.js';
+import { clickhouseDisk, clickhouseUp } from '../metrics.js';
 import type { ClickHouseClient } from './client.js';
+import { serversOf } from './servers.js';
 
 /** ClickHouse may be away: then its gauges have no value, and whoever asks for the metrics waits no longer than this. */
 const waitMsMax = 1_000;
 
-/** Sets the gauges to the disk with the least room. Never rejects. */
+/** Sets the gauges: of the disks that of the disk with the least room. Never rejects. */
 export async function observeDisk(clickhouse: ClickHouseClient): Promise<void> {
-  const [disk] = await readDisks(clickhouse).catch((): Disk[] => []);
-  clickhouseDisk.freeBytes.set(disk === undefined ? Number.NaN : Number(disk.free));
-  clickhouseDisk.bytes.set(disk === undefined ? Number.NaN : Number(disk.total));
+  const { all } = serversOf(clickhouse);
+  const disks = await Promise.all(all.map((client) => readDisk(client).catch(() => undefined)));
+  for (const [number, disk] of disks.entries())
+    clickhouseUp.set({ server: String(number + 1) }, disk === undefined ? 0 : 1);
+  const [least] = disks.filter((disk) => disk !== undefined).sort((a, b) => Number(a.free) - Number(b.free));
+  clickhouseDisk.freeBytes.set(least === undefined ? Number.NaN : Number(least.free));
+  clickhouseDisk.bytes.set(least === undefined ? Number.NaN : Number(least.total));
 }
 
 type Disk = { readonly free: string; readonly total: string };
 
-async function readDisks(clickhouse: ClickHouseClient): Promise<Disk[]> {
+async function readDisk(clickhouse: ClickHouseClient): Promise<Disk | undefined> {
   const result = await clickhouse.query({
     query: `SELECT toString(unreserved_space) AS free, toString(total_space) AS total FROM system.disks
       ORDER BY unreserved_space LIMIT 1`,
     format: 'JSONEachRow',
     abort_signal: AbortSignal.timeout(waitMsMax),
   });
-  return result.json<Disk>();
+  const [disk] = await result.json<Disk>();
+  return disk;
 }

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { type TableVersion, tableOf, tables } from '../contract/records.js';
-import { type ClickHouseClient, codeOfFault } from './client.js';
+import { type ClickHouseClient, codeOfFault, drain } from './client.js';
 import { databaseIn, hasRow, onAllReplicas } from './replication.js';
 import { columnsOf, storedTable } from './tables.js';
 
@@ -215,11 +215,4 @@ export function insertNameOf(segment: SegmentName): string {
 
 export function exemptInsertNameOf(segment: SegmentName): string {
   return `${exemptPrefix}${tableOf(segment.table)} ${segment.number}`;
-}
-
-/** An unread response keeps its connection. */
-async function drain(stream: NodeJS.ReadableStream): Promise<void> {
-  for await (const _ of stream) {
-    // Nothing to keep.
-  }
 }

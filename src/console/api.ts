@@ -52,6 +52,8 @@ export type Person = {
   readonly account_id: string | null;
   readonly created_at: string;
   readonly state: 'invited' | 'active';
+  /** Whether the provider of single sign-on vouches for them, instead of a password. */
+  readonly signs_on: boolean;
   readonly second_factor: boolean;
   readonly invited_until: string | null;
 };

@@ -22,7 +22,11 @@ export const bodies = {
   deletionBytesMax: 32 * MiB,
   lookupBytesMax: 4 * MiB,
   pairingBytesMax: 4 * KiB,
-  adminBytesMax: 512 * KiB,
+  adminBytesMax: 64 * KiB,
+  /** With a list of users, or a certificate. */
+  adminListBytesMax: 512 * KiB,
+  /** Of a sign-in and of what people change of their own access: read before anybody has signed in. */
+  accessBytesMax: 16 * KiB,
 } as const;
 
 /** Connections of an API process: to `PORT` at most `CONNECTIONS_MAX`. */
@@ -749,8 +753,12 @@ function assertRelations(): void {
   );
   relation(
     counts.exportUsersMax * lengths.identityMax * 12 + KiB <=
-      Math.min(bodies.singleBytesMax, bodies.adminBytesMax),
+      Math.min(bodies.singleBytesMax, bodies.adminListBytesMax),
     'the largest list of an export, every character escaped as a surrogate pair, must fit the body',
+  );
+  relation(
+    (people.emailMax + 2 * people.passwordLengthMax) * 12 + KiB <= bodies.accessBytesMax,
+    'an address and two passwords, every character escaped as a surrogate pair, must fit the body',
   );
   relation(
     userExports.downloadsPerAccountMax < userExports.downloadsMax,

@@ -3,6 +3,7 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { eventNames } from '../contract/limits.js';
 
 export type EventName = {
@@ -31,7 +32,7 @@ export async function listEventNames(
 ): Promise<readonly EventName[]> {
   const result = await client.query({
     query: `SELECT event, toFloat64(count()) AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
-      FROM events WHERE app_id = {appId:String} AND ${isSince}
+      FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isSince}
       GROUP BY event ORDER BY count DESC, event LIMIT ${eventNames.listedMax}`,
     query_params: { appId, days },
     clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
@@ -58,7 +59,7 @@ export async function listEventProperties(
           match(value, '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[-+][0-9:]+)?)?$'), 'time',
           'text') AS kind
         FROM (
-          SELECT properties FROM events
+          SELECT properties FROM ${storedTable('events')}
           WHERE app_id = {appId:String} AND event = {event:String} AND ${isSince} LIMIT ${eventNames.sampledMax}
         ) ARRAY JOIN mapKeys(properties) AS property, mapValues(properties) AS value
       ) GROUP BY property ORDER BY count DESC, property LIMIT ${eventNames.listedMax}`,

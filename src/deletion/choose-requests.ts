@@ -3,6 +3,9 @@
 
 import type { Environment } from '../accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { refreshShardTable } from '../accounts/shard-servers.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
@@ -10,7 +13,12 @@ import { readOldestOutstanding } from './outstanding.js';
 import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
 import { fillRound, requestIdsInTurns } from './round-choice.js';
 
-export type ChooseOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
+export type ChooseOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly epoch: string;
+  readonly shards: number;
+};
 
 export type ChosenRequests = {
   /** In the order of submission. */
@@ -20,7 +28,12 @@ export type ChosenRequests = {
 };
 
 /** Chooses the requests of a round and notes in the others what they wait for. Throws StateNotLoaded when Redis was emptied. */
-export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): Promise<ChosenRequests> {
+export async function chooseRequests({
+  redis,
+  clickhouse,
+  epoch,
+  shards,
+}: ChooseOptions): Promise<ChosenRequests> {
   const members = await readPendingMembers(redis, epoch);
   const ids = requestIdsInTurns(members, deletions.requestsPerRoundMax);
   const pending = await readDeletions(redis, ids.flat());
@@ -36,6 +49,7 @@ export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): P
     request.verified_at !== undefined || oldest.some((_, shard) => isStoredIn(request, shard));
   // The registry is read as a whole, so not if all requests wait.
   const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
+  const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
   const shardsOf = new Map<string, Set<number>>();
   for (const { app_id, account_id } of environments) {
     const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
@@ -43,12 +57,14 @@ export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): P
   }
 
   const waiting: DeletionRequest[] = [];
+  const unserved: DeletionRequest[] = [];
   const unkept: string[] = [];
   const isReady = (request: DeletionRequest) => {
     if (request.verified_at !== undefined) return true;
     const itsShards = shardsOf.get(request.account_id);
     const isStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
     if (request.targets_kept !== true) unkept.push(request.deletion_request_id);
+    else if (itsShards !== undefined && ![...itsShards].every(isServed)) unserved.push(request);
     else if (isStored) return true;
     else waiting.push(request);
     return false;
@@ -64,8 +80,21 @@ export async function chooseRequests({ redis, epoch, shards }: ChooseOptions): P
     if (request.state === 'waiting_for_backlog') continue;
     await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
   }
+  for (const request of unserved) {
+    if (request.state === 'clickhouse_unavailable') continue;
+    await updateDeletion(redis, request, { state: 'clickhouse_unavailable' });
+  }
   const accounts = new Set(requests.map(({ account_id }) => account_id));
   return { requests, environments: environments.filter(({ account_id }) => accounts.has(account_id)) };
+}
+
+/** Which shards' rows can be reached: their server answers, and they are not on their way to another one. */
+async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
+  const servers = serversOf(clickhouse);
+  if (servers.isOne) return () => true;
+  await refreshShardTable(redis, servers);
+  const there = await serversThere(servers);
+  return (shard) => there.has(servers.numberOf(shard)) && !servers.isMoving(shard);
 }
 
 async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {

@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { serversOf } from '../clickhouse/servers.js';
 import { previews } from '../contract/limits.js';
 import { shardOf } from '../redis/keys.js';
 import { takeFences } from './fences.js';
@@ -17,7 +18,8 @@ import {
   readFoundRows,
   readNamedUsers,
 } from './round-counts.js';
-import { createRoundTables, dropTables, nameUsers, previewPrefix } from './round-tables.js';
+import { createParts, gatherCounts, gatherUsers, tellUsers } from './round-parts.js';
+import { dropTables, nameUsers, previewPrefix } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
 
@@ -103,14 +105,19 @@ async function lookUp(
   const id = randomBytes(6).toString('hex');
   const request = { requestId: 'preview', accountId, fences, resolved: false };
   try {
-    const tables = await createRoundTables(clickhouse, database, id, [request], reached, previewPrefix);
+    const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
+    const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
-    await resolveAlone(clickhouse, tables);
+    await tellUsers(parts);
+    for (const part of parts.all) await resolveAlone(part.client, part.tables);
+    await gatherUsers(parts, [0]);
     if (isOver()) return 'too_long';
-    await countReachedRows(clickhouse, tables);
+    for (const part of parts.all) await countReachedRows(part.client, part.tables);
+    await gatherCounts(parts, 'reached');
     if (isOver()) return 'too_long';
     const found = await readFoundRows(clickhouse, tables);
-    await findAlike(clickhouse, tables);
+    for (const part of parts.all) await findAlike(part.client, part.tables);
+    await gatherCounts(parts, 'alike');
     if (isOver()) return 'too_long';
     let usersFound = 0;
     const unclear: Preview['unclear'][number][] = [];
@@ -120,6 +127,8 @@ async function lookUp(
     }
     return { found: found.get(0) ?? [], usersFound, unclear };
   } finally {
-    await dropTables(clickhouse, `${previewPrefix}${id}`);
+    const drops = serversOf(clickhouse).all.map((client) => dropTables(client, `${previewPrefix}${id}`));
+    await Promise.allSettled(drops.slice(1));
+    await drops[0];
   }
 }

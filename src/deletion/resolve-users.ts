@@ -21,11 +21,11 @@ const identifications = storedTable('user_identities');
 const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
- * Resolves the unresolved requests, and keeps whom they reach in the target table. `accounts` are the accounts of the
- * round's requests, by number; requests that are missing there are left alone. Settles with the requests that have to
- * wait for the next round. Fills the keys with the users of all others. May be repeated until something was deleted.
+ * Finds whom the unresolved requests reach in the environments of these tables. `accounts` are the accounts of the round's
+ * requests, by number; requests that are missing there are left alone. Settles with the requests that have to wait for the
+ * next round. May be repeated until something was deleted.
  */
-export async function resolveUsers(
+export async function findReachedUsers(
   client: ClickHouseClient,
   tables: RoundTables,
   unresolved: readonly number[],
@@ -43,10 +43,16 @@ export async function resolveUsers(
     await findUsers(client, tables, isOneOf(earliest), afterOthers);
     open = open.filter((request) => waiting.has(request));
   }
-  const done = unresolved.filter((request) => !open.includes(request));
-  if (done.length > 0) await keepResolved(client, tables, done);
-  await fillKeys(client, tables, isNoneOf([...open, ...leftOut]));
   return new Set(open);
+}
+
+/** Fills the keys with the users of all requests but these. */
+export async function fillKeysWithout(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  leftOut: readonly number[],
+): Promise<void> {
+  await fillKeys(client, tables, isNoneOf(leftOut));
 }
 
 /** Resolves the only request of a preview, and fills the keys with its users. Keeps nothing. */
@@ -237,7 +243,7 @@ function joinCovered(tables: RoundTables): string {
 }
 
 /** Keeps whom requests reach, so that a round after a crash need not find them again. */
-async function keepResolved(
+export async function keepResolved(
   client: ClickHouseClient,
   tables: RoundTables,
   requests: readonly number[],

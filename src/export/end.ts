@@ -7,7 +7,7 @@ import type { DeletionRequest } from '../deletion/request.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { readExportsOf, type StoredExport } from './request.js';
-import { endReading, exportPrefix } from './tables.js';
+import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 /**
  * Ends the exports that these deletions overtake, with their downloads. To be called while ClickHouse has the users of the
@@ -30,7 +30,7 @@ export async function endExportsOf(
         .del(registryKeys.export(ended.user_export_id))
         .zrem(registryKeys.exports, `${ended.account_id} ${ended.user_export_id}`)
         .exec();
-      await endReading(clickhouse, exportPrefix(ended.user_export_id));
+      await endReadingEverywhere(clickhouse, exportPrefix(ended.user_export_id));
     }
   }
 }

@@ -4,8 +4,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
+import { serversOf } from '../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { waits } from '../contract/limits.js';
 import {
@@ -24,7 +26,7 @@ import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { type Lines, wholeLines } from './lines.js';
 import { readExport, type StoredExport } from './request.js';
-import { endReading, exportPrefix } from './tables.js';
+import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 export type ReadOptions = {
   readonly redis: Redis;
@@ -56,30 +58,48 @@ export async function* readUsersRecords(
     const { deployment, environments } = await readRegistry(redis);
     if (deployment === undefined) throw new StateNotLoaded();
     const its = [...environments.values()].filter(({ account_id }) => account_id === request.account_id);
-    const tables = await createTables(
+    const servers = serversOf(clickhouse);
+    await refreshShardTable(redis, servers);
+    const divided = byServer(
       clickhouse,
-      database,
-      names,
-      request,
       its.map(({ app_id }) => app_id),
     );
+    const table = servers.table();
+    if (its.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
+      throw new Error('rows are on their way to another ClickHouse server');
+    const parts: Part[] = [];
+    for (const [client, appIds] of divided) {
+      const tables = await createTables(client, database, names, request, appIds);
+      parts.push({ client, tables, reached: mutationPredicate(tables, appIds, highestOf(request.fences)) });
+    }
     // A deletion that ends the export drops its tables after it has removed the request.
     if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
-    const reached = mutationPredicate(
-      tables,
-      its.map(({ app_id }) => app_id),
-      request.fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0'),
-    );
-    for (const [part, { query, hasRecords }] of statements(reached).entries()) {
-      for await (const lines of readLines(clickhouse, query, `${names}_${part}`, signal)) {
-        yield { ...lines, records: hasRecords ? lines.count : 0 };
+    // Of all servers first the users, then each kind of record.
+    const kindCount = statements('').length;
+    for (let kind = 0; kind < kindCount; kind++) {
+      for (const { client, tables, reached } of parts) {
+        const { query, hasRecords } = statements(reached)[kind] as Statement;
+        for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
+          yield { ...lines, records: hasRecords ? lines.count : 0 };
+        }
+        // A restart of ClickHouse empties the tables, and then nothing is found.
+        await assertIntact(client, tables);
       }
-      // A restart of ClickHouse empties the tables, and then nothing is found.
-      await assertIntact(clickhouse, tables);
     }
+    await refreshShardTable(redis, servers);
+    // Rows that left a server while it was read may be missing.
+    if (JSON.stringify(servers.table()) !== JSON.stringify(table))
+      throw new Error('rows were moved to another ClickHouse server meanwhile');
   } finally {
-    await endReading(clickhouse, names);
+    await endReadingEverywhere(clickhouse, names);
   }
+}
+
+/** What one server has of an export. */
+type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; readonly reached: string };
+
+function highestOf(fences: readonly string[]): string {
+  return fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
 }
 
 /** Makes the tables and finds the merged users of those that the request names. */

@@ -3,12 +3,25 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { dropScratch } from '../clickhouse/scratch.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 
 const prefix = 'user_export_';
 
 /** Begins the names of the tables, and the ids of the queries, of an export; of all exports without an id. */
 export function exportPrefix(exportId = ''): string {
   return `${prefix}${exportId.replaceAll('-', '')}`;
+}
+
+/**
+ * The same on all servers. A server of several that is away lost its tables, or the upkeep of workers drops them when it is
+ * back; a reader notices when its server is cut off.
+ */
+export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: string): Promise<void> {
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  for (const [number, client] of servers.all.entries()) {
+    if (there.has(number)) await endReading(client, names);
+  }
 }
 
 /** Drops the tables of an export and ends its queries. In this order: whatever begins later finds no tables. */

@@ -2,6 +2,7 @@
 // process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
 
 import { readRegistry } from '../accounts/registry.js';
+import { byServer } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { suppressions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
@@ -59,7 +60,9 @@ export async function suppressUsers(
   const { fences } = await raiseShards(options);
   crash('suppression_raised');
   await untilStored(options, fences);
-  const merged = await findMergedNames(clickhouse, await appIdsOf(options, accountId), users, hasher);
+  const merged: Suppressed[] = [];
+  for (const [client, appIds] of byServer(clickhouse, await appIdsOf(options, accountId)))
+    merged.push(...(await findMergedNames(client, appIds, users, hasher)));
   await suppressNames(options, accountId, merged);
   await raiseShards(options);
   crash('suppression_resolved');

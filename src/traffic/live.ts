@@ -5,6 +5,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { live } from '../contract/limits.js';
 
 export type LiveEvent = {
@@ -63,13 +64,13 @@ export async function readArrivedSince(
   };
   const where = 'WHERE app_id = {appId:String} AND segment > {segment:UInt64}';
   const [newest] = await ask<{ arrived: number; latest: string }>(
-    `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM events ${where}`,
+    `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
   const events = await ask<LiveEvent>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at
-      FROM (SELECT * FROM events ${where}) AS e
+      FROM (SELECT * FROM ${storedTable('events')} ${where}) AS e
       ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT ${live.eventsPerPage}`,
   );
   return { events, arrived: newest.arrived, segment: newest.latest };

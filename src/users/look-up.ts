@@ -2,6 +2,7 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { userLookUps } from '../contract/limits.js';
 import type { User } from '../suppression/names.js';
 import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
@@ -47,7 +48,7 @@ export async function lookUpUser(client: ClickHouseClient, appId: string, user: 
 async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   const rows = await ask<Omit<EventOfUser, 'count'> & { count: string | number }>(
     `SELECT event, count() AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
-      FROM events WHERE app_id = {appId:String} AND ${isNamed}
+      FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}
       GROUP BY event ORDER BY count DESC, event LIMIT ${userLookUps.eventNamesMax}`,
     { appId },
   );
@@ -59,7 +60,7 @@ function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: 
   return ask(
     `SELECT key, argMax(value, (segment, commit_number, row_number)) AS value FROM (
         SELECT segment, commit_number, row_number, properties
-        FROM user_properties WHERE app_id = {appId:String} AND ${isNamed}
+        FROM ${storedTable('user_properties')} WHERE app_id = {appId:String} AND ${isNamed}
       ) ARRAY JOIN mapKeys(properties) AS key, mapValues(properties) AS value
       GROUP BY key ORDER BY key LIMIT ${userLookUps.propertiesMax}`,
     { appId },

@@ -4,7 +4,9 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { namedUsers } from '../clickhouse/named-users.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { lengths, userLookUps } from '../contract/limits.js';
+import type { TableName } from '../contract/records.js';
 import { withNames } from './merged-user.js';
 
 /** Other identities in an environment that look like this one, in order. */
@@ -15,8 +17,8 @@ export async function findSimilar(
 ): Promise<readonly string[]> {
   const written = waysToWrite(identity).filter((way) => way !== identity);
   const { similarMax, similarSecondsMax } = userLookUps;
-  const ofTable = (table: string, condition: string) =>
-    `SELECT DISTINCT identity FROM ${table} WHERE app_id = {appId:String} AND ${condition}`;
+  const ofTable = (table: TableName, condition: string) =>
+    `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${condition}`;
   const isWritten = `identity IN (SELECT identity FROM ${namedUsers})`;
   const isAlike = `identity != '' AND ${plain('identity')} IN (SELECT ${plain('identity')} FROM ${namedUsers})`;
   const found = await withNames(client, [identity, ...written], [], async (ask) => [

@@ -2,6 +2,7 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
+import { storedTable } from '../clickhouse/tables.js';
 import { userLookUps } from '../contract/limits.js';
 import type { User } from '../suppression/names.js';
 import { findMergedUser, isNamed, withNames } from './merged-user.js';
@@ -48,7 +49,7 @@ export async function readTimeLine(
       `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
           ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
           concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
-        FROM (SELECT * FROM events WHERE app_id = {appId:String} AND ${isNamed}
+        FROM (SELECT * FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}
           ${event === undefined ? '' : 'AND event = {event:String}'}) AS e
         ${after === undefined ? '' : `WHERE ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
         ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${eventsPerPage + 1}`,

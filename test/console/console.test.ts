@@ -8,26 +8,37 @@ import { gzipSync } from 'node:zlib';
 import type { Browser, Page } from 'playwright-core';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
+import { freePort } from '../../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { password, signedIn } from '../support/console.js';
 import { enter, openConsole, openPage } from '../support/console-browser.js';
 import { root } from '../support/deploy-file.js';
+import { client, startProvider, type TestProvider } from '../support/provider.js';
 
 const skip = withoutBrowser();
 const hostile = `<img src=x onerror=alert(1)><b>"'=1+1`;
 
 let sluice: SluiceHandle;
 let browser: Browser;
+let provider: TestProvider;
 let account: TestAccount;
 let faults: readonly string[] = [];
 
 describe('the console', { skip }, () => {
   before(async () => {
-    [sluice, browser] = await Promise.all([startSluice(), launchBrowser()]);
+    const port = await freePort();
+    const env = {
+      OIDC_ISSUER: `http://127.0.0.1:${port}`,
+      OIDC_CLIENT_ID: client.id,
+      OIDC_CLIENT_SECRET: client.secret,
+    };
+    [sluice, browser] = await Promise.all([startSluice({ env }), launchBrowser()]);
+    provider = await startProvider(port, `${sluice.adminUrl}/admin/v1/sign_on/return`);
     account = await createTestAccount(sluice, hostile, ['Main Production', hostile]);
   });
   after(async () => {
     await browser?.close();
+    await provider?.close();
     await sluice?.stop();
   });
   afterEach(async () => {
@@ -165,6 +176,29 @@ describe('the console', { skip }, () => {
     for (const { id, this_one } of sessions) if (!this_one) await programs.ask('DELETE', `/sessions/${id}`);
     await openPage(page, 'Privacy and security');
     await page.getByText('Your session has ended').waitFor();
+  });
+
+  test('lets people in by the provider, without a password of ours that they could change', async () => {
+    const page = await newPage();
+    const signOn = page.getByRole('link', { name: 'Sign in with single sign-on' });
+    provider.subject = 'ada';
+    provider.people.set('ada', { email: 'ada@provider.example', email_verified: true });
+    await page.goto(sluice.adminUrl);
+    await signOn.click();
+    await page.getByRole('alert').getByText('Your single sign-on gives you no access here.').waitFor();
+    provider.people.set('ada', {
+      email: 'ada@provider.example',
+      email_verified: true,
+      sluice_role: `administrator:${account.accountId}`,
+    });
+    await signOn.click();
+    await page.getByRole('navigation').waitFor();
+    await openPage(page, 'Settings');
+    await page.getByText('You sign in by your provider').waitFor();
+    await page.getByRole('cell', { name: 'at the provider' }).waitFor();
+    for (const text of ['Change your password', /^Second factor: /])
+      assert.equal(await page.getByText(text).count(), 0, String(text));
+    assert.deepEqual(faults, []);
   });
 
   test('shows hostile names as text, and copies them as CSV that no spreadsheet computes', async () => {

@@ -10,7 +10,7 @@ import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
-import { people, signIns } from '../../src/contract/limits.js';
+import { bodies, people, signIns } from '../../src/contract/limits.js';
 import { forgiveAttempt } from '../../src/people/attempts.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -207,6 +207,17 @@ test('an address without a person is answered as one with a wrong password is', 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
+test('a sign-in takes some kilobytes before anybody has signed in, and no more', async () => {
+  const sized = (bytes: number) => {
+    const body = { email: 'nobody@example.com', password: 'x', more: '' };
+    return { ...body, more: 'x'.repeat(bytes - JSON.stringify(body).length) };
+  };
+  const { accessBytesMax } = bodies;
+  assert.equal((await newPage().ask('POST', '/session', sized(accessBytesMax))).status, 401);
+  assert.equal((await newPage().ask('POST', '/session', sized(accessBytesMax + 1))).status, 413);
+  assert.equal((await newPage().ask('POST', '/invitation', sized(accessBytesMax + 1))).status, 413);
+});
+
 test('the second factor is asked for once it is set, and a code is good once', async () => {
   const page = await signedIn(sluice, 'two@example.com', 'operator');
   const offered = (await page.ask('POST', '/second_factor', {})).body as { secret: string; uri: string };
@@ -299,6 +310,22 @@ test('people come in by the provider with the role that it gives, and those whom
     assert.equal(await later.signOn(), '/');
     assert.equal((await asked(browser, '/accounts')).status, 401);
     assert.equal((await asked(later, '/accounts')).status, 200);
+    // There is no password here that could be changed, nor asked for.
+    const ofProvider = newPage();
+    for (const [name, value] of later.cookies()) ofProvider.cookies.set(name, value);
+    for (const [method, path, body] of [
+      ['PUT', '/password', { password, new_password: password }],
+      ['POST', '/second_factor', undefined],
+      ['PUT', '/second_factor', { password, secret: 'A'.repeat(32), code: '000000' }],
+      ['DELETE', '/second_factor', { password }],
+    ] as const) {
+      const refused = await ofProvider.ask(method, path, body);
+      assert.equal(refused.status, 400, `${method} ${path}`);
+      assert.match(
+        JSON.stringify(refused.body),
+        path === '/second_factor' && method === 'PUT' ? /secret|provider/ : /provider/,
+      );
+    }
     assert.equal((await asked(later, '/people')).status, 403);
 
     await signedIn(sluice, 'own@example.com', 'operator');

@@ -184,30 +184,26 @@ const returning: readonly Step[] = [
   { kind: 'delete', name: { identity: 0 } },
 ];
 
-test('an anonymous event after a deletion stays when the identity is deleted again, also while the first is pending', async () => {
-  const life = beginLife(returning);
-  await inOneRound(() => takeLives([life], returning.length));
-  await assertLived([life]);
-  assert.equal(life.expected().events.length, 1);
-});
-
-test('the same event goes when the user was identified anew in between', async () => {
-  const steps: Step[] = [
+test('an anonymous event after a deletion stays when the identity is deleted again, unless it was identified anew in between', async () => {
+  const anew: Step[] = [
     ...returning.slice(0, 3),
     { kind: 'identify', user: 0, identity: 0 },
     ...returning.slice(3),
   ];
-  const life = beginLife(steps);
-  await inOneRound(() => takeLives([life], steps.length));
-  await assertLived([life]);
-  assert.deepEqual(life.expected().events, []);
+  const someLives = [returning, anew].map(beginLife);
+  await inOneRound(() => takeLives(someLives, anew.length));
+  await assertLived(someLives);
+  assert.deepEqual(
+    someLives.map((life) => life.expected().events.length),
+    [1, 0],
+  );
 });
 
 const stepsMax = 14;
 const someSteps = fc.array(step, { minLength: 4, maxLength: stepsMax });
 
 test('whom requests reach is the same, all pending at once, as one after another', async () => {
-  const someLives = fc.sample(someSteps, 60).map(beginLife);
+  const someLives = fc.sample(someSteps, 40).map(beginLife);
   await inOneRound(() => takeLives(someLives, stepsMax));
   await assertLived(someLives).catch((error: unknown) => {
     throw new Error(`seed ${testSeed}`, { cause: error });
@@ -215,7 +211,7 @@ test('whom requests reach is the same, all pending at once, as one after another
 });
 
 test('whom requests reach is the same while rounds come and go', async () => {
-  const someLives = fc.sample(someSteps, 60).map(beginLife);
+  const someLives = fc.sample(someSteps, 40).map(beginLife);
   await takeLives(someLives, stepsMax);
   await assertLived(someLives).catch((error: unknown) => {
     throw new Error(`seed ${testSeed}`, { cause: error });
@@ -345,7 +341,7 @@ test('a deletion of one user does not wait for another account’s long lists', 
   const long: string[] = [];
   let requestId = '';
   await inOneRound(async () => {
-    for (let list = 0; list < 7; list += 1) {
+    for (let list = 0; list < 6; list += 1) {
       long.push(await submitAccepted(sluice, otherToken, longList(`list ${list}`)));
     }
     requestId = await submitAccepted(sluice, token, [{ identity: 'one user' }]);
@@ -366,9 +362,10 @@ test('a round takes memory for its lists, however many environments their accoun
   const account = await createTestAccount(sluice, 'Many environments', environments);
   const { appIds } = account;
   const manyToken = await getToken(sluice, account);
-  // One named user in each environment, and one who stays.
+  // In some environments a named user, and one who stays.
   for (const [at, appId] of appIds.entries()) {
-    const users = [{ identity: `list ${at % 4} ${at}` }, { identity: `bystander ${at}` }];
+    if (at % 20 !== 0) continue;
+    const users = [{ identity: `list ${(at / 20) % 4} ${at}` }, { identity: `bystander ${at}` }];
     await send(sluice, '/api/track', {
       app_id: appId,
       events: users.map((user) => ({ event: 'Seen', ...user })),
@@ -402,5 +399,5 @@ test('a round takes memory for its lists, however many environments their accoun
     `SELECT countIf(startsWith(identity, 'list ')) AS targets, countIf(startsWith(identity, 'bystander ')) AS bystanders
       FROM events WHERE app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')})`,
   );
-  assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 2_000]);
+  assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 100]);
 });

@@ -47,6 +47,28 @@ test('has an example of its environment that names what it asks for and holds no
     assert.ok(text.includes(`\${${name}:`), `compose.yaml reads ${name}`);
 });
 
+test('passes the console’s name and its single sign-on on to the API', () => {
+  const given = {
+    ADMIN_BASE_URL: 'https://console.example.com',
+    OIDC_ISSUER: 'https://id.example.com',
+    OIDC_CLIENT_ID: 'sluice',
+    OIDC_CLIENT_SECRET: 'secret',
+    OIDC_ROLE_CLAIM: 'groups',
+  };
+  const { api } = readCompose({ ...variables, ...given }).services;
+  const { adminBaseUrl, provider } = assertConfigures(
+    Object.fromEntries(Object.entries(api?.environment ?? {}).map(([key, value]) => [key, String(value)])),
+    'api',
+  );
+  assert.equal(adminBaseUrl, given.ADMIN_BASE_URL);
+  assert.deepEqual(provider, {
+    issuer: given.OIDC_ISSUER,
+    clientId: given.OIDC_CLIENT_ID,
+    clientSecret: given.OIDC_CLIENT_SECRET,
+    roleClaim: given.OIDC_ROLE_CLAIM,
+  });
+});
+
 test('names only services, volumes and files that exist', () => {
   for (const [name, { depends_on = [], volumes = [], build }] of Object.entries(compose.services)) {
     const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on);
@@ -72,7 +94,7 @@ test('gives every process of Sluice a program and an environment that it underst
     );
     const config = assertConfigures(env, name);
     assert.equal(new URL(config.redisUrl).hostname, 'redis');
-    assert.equal(new URL(config.clickhouseUrl).hostname, 'clickhouse');
+    assert.equal(new URL(config.clickhouseUrls[0] as string).hostname, 'clickhouse');
   }
 });
 

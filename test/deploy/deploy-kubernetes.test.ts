@@ -19,7 +19,7 @@ import {
 type EnvSource = {
   readonly name: string;
   readonly value?: string;
-  readonly valueFrom?: { secretKeyRef: Ref };
+  readonly valueFrom?: { secretKeyRef: Ref & { readonly optional?: boolean } };
 };
 type Ref = { readonly name: string; readonly key: string };
 type Probe = {
@@ -113,6 +113,7 @@ function environmentOf({ env = [], envFrom = [] }: Container): Record<string, st
   for (const { name, value, valueFrom } of env) {
     if (valueFrom !== undefined) {
       assert.equal(valueFrom.secretKeyRef.name, 'sluice');
+      if (valueFrom.secretKeyRef.optional === true) continue;
       assert.ok(
         secret.stringData[valueFrom.secretKeyRef.key],
         `the secret has ${valueFrom.secretKeyRef.key}`,
@@ -268,6 +269,7 @@ describe('what objects say of each other', () => {
     const leaving = policies.filter(({ spec }) => spec.egress !== undefined);
     assert.deepEqual(leaving.map(({ metadata }) => metadata.name).sort(), [
       'sluice-egress',
+      'sluice-egress-https',
       'sluice-egress-redis',
     ]);
     // Redis is among nobody's selected pods, so it reaches nobody.

@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 import {
   readerGrants,
   readerRevokes,
+  serviceClusterGrants,
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
@@ -436,7 +437,10 @@ describe('access', () => {
 
   test("on a server of one's own is given by the same grants", async () => {
     const file = fileURLToPath(new URL('../../../deploy/clickhouse/users.sql', import.meta.url));
-    const statements = readFileSync(file, 'utf8')
+    const text = readFileSync(file, 'utf8');
+    const ofSeveral = [...text.matchAll(/^-- GRANT (.*) TO sluice;$/gm)].map(([, grant]) => grant);
+    assert.deepEqual(ofSeveral, serviceClusterGrants);
+    const statements = text
       .replaceAll(/^--.*\n/gm, '')
       .split(';')
       .map((statement) => statement.trim())

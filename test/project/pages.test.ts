@@ -175,6 +175,8 @@ describe('the tables of limits are those of the contract', () => {
       lookupBytesMax: 'body of a look-up in a deletion',
       pairingBytesMax: 'body of a request for a pairing',
       adminBytesMax: 'body of a request to the administration',
+      adminListBytesMax: 'the same, with users or a certificate',
+      accessBytesMax: 'body of a sign-in to the console',
     };
     const namesOfLengths: Record<keyof typeof lengths, string> = {
       eventMax: 'event name',

@@ -100,7 +100,7 @@ async function createWorker() {
     const keys = [shardKeys.state(0), shardKeys.segments(0)];
     return ((await runScript(redis, scripts.seal, keys, args)) as string[]).map(segmentOfMember);
   };
-  let keyFilter = createKeyFilter(clickhouse, 0, 1, log);
+  let keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
   const store = async (segment: Segment, fresh = false) => {
     const result = await storeSegment({ ...options, shard: 0, keyFilter }, segment, fresh);
     await keyFilter.loaded();
@@ -129,7 +129,7 @@ async function createWorker() {
       }
     },
     restart: () => {
-      keyFilter = createKeyFilter(clickhouse, 0, 1, log);
+      keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
     },
     /** A Redis that was emptied, and loaded again from what ClickHouse has. */
     loseRedis: async () => {

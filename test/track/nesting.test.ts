@@ -7,7 +7,7 @@ import { createEnvironments, createTestAccount, unlimited } from '../../harness/
 import { deletionPaths, getToken } from '../../harness/deletion.js';
 import { isAccepted, post as send } from '../../harness/ingestion.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { counts } from '../../src/contract/limits.js';
+import { bodies, counts } from '../../src/contract/limits.js';
 import { parseDocument } from '../../src/ingest/document.js';
 import fc from '../support/fast-check.js';
 import { openLivePage } from '../support/visualizer.js';
@@ -240,7 +240,9 @@ describe('nesting', () => {
           body: text,
         });
         const { err } = (await reply.json()) as { err: { code: string } };
-        assert.equal(err.code, depth > depthMax ? 'too_deep' : 'not_possible');
+        const isTooLarge = text.length > bodies.adminBytesMax;
+        const code = isTooLarge ? 'body_too_large' : depth > depthMax ? 'too_deep' : 'not_possible';
+        assert.equal(err.code, code);
       }
     }
     await assertServes();

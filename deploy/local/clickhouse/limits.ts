@@ -7,8 +7,14 @@ const memoryShare = 0.4;
 /** One query cannot take what the INSERTs need. */
 const queryMemoryShare = 0.6;
 
-export const serverMemoryBytesMax = Math.floor(memoryBytes() * memoryShare);
-export const queryMemoryBytesMax = Math.floor(serverMemoryBytesMax * queryMemoryShare);
+/** Of all embedded servers of the machine together. */
+const serverMemoryBytesMax = Math.floor(memoryBytes() * memoryShare);
+
+/** What one of so many servers, and a query of it, may take. */
+export function memoryOfServer(servers: number) {
+  const serverBytesMax = Math.floor(serverMemoryBytesMax / servers);
+  return { serverBytesMax, queryBytesMax: Math.floor(serverBytesMax * queryMemoryShare) };
+}
 
 /** Two slots each: merges and mutations can run together, without taking all CPUs from queries. */
 export const backgroundPoolSize = Math.max(2, Math.floor(availableParallelism() / 2));
@@ -29,7 +35,7 @@ export const killMsMax = 2_000;
 /** A statement leaves the list of processes before the last bytes of its reply are sent; this waits for them. */
 export const lastReplyMs = 100;
 
-if (queryMemoryBytesMax >= serverMemoryBytesMax) throw new Error('queryMemoryBytesMax is too large');
+if (queryMemoryShare >= 1) throw new Error('queryMemoryShare is too large');
 
 /** What this process may use: the container's limit when it has one. */
 function memoryBytes(): number {

@@ -1,8 +1,8 @@
-// Process entry of the embedded ClickHouse: ports and DATA_DIR in, ClickHouse's own HTTP and native servers on 127.0.0.1
-// out. Owns the life of the process: start, signals, stop. If the start fails, it prints one line that names the
+// Process entry of an embedded ClickHouse: ports and DATA_DIR in, ClickHouse's own HTTP and native servers on 127.0.0.1
+// out. Of several servers (CLICKHOUSE_SERVERS) each is a process; its argument is its number, from 1. Owns the life of the process: start, signals, stop. If the start fails, it prints one line that names the
 // variable and exits with code 1.
 
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
@@ -12,6 +12,7 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
+import { clusterOf, firstName, placeOf } from './places.js';
 import { serverConfig } from './server-config.js';
 import { untilLockFree } from './status-lock.js';
 import { usersConfig } from './users.js';
@@ -19,7 +20,8 @@ import { usersConfig } from './users.js';
 process.env.TZ = 'UTC'; // the engine's time zone
 makeFilesPrivate();
 const config = readConfigOrExit();
-const log = createLog('clickhouse', config.logLevel);
+const place = placeOf(config, Number(process.argv[2] ?? 1));
+const log = createLog(place.name, config.logLevel);
 // When the parent is gone, for whatever reason, nobody else would stop this process.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
@@ -34,7 +36,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
 
 const launcherPassword = newSecret();
 const configFile = await prepare(config, launcherPassword);
-control = createControl(config.clickhousePort, launcherPassword);
+control = createControl(place.httpPort, launcherPassword);
 engine.run(configFile).then(
   (reason) =>
     leave(
@@ -43,7 +45,7 @@ engine.run(configFile).then(
   (error: unknown) => leave(`the engine does not run: ${(error as Error).message}`),
 );
 const version = await control.untilAnswered();
-log.info({ port: config.clickhousePort, tcpPort: config.clickhouseTcpPort, version }, 'listening');
+log.info({ port: place.httpPort, tcpPort: place.tcpPort, version }, 'listening');
 
 /** Lets running statements end, kills those that take too long, and ends the process. A kill at any time is safe. */
 async function stop(signal: NodeJS.Signals): Promise<void> {
@@ -59,8 +61,9 @@ async function stop(signal: NodeJS.Signals): Promise<void> {
 
 /** Waits for the data directory, checks the ports, and writes the files that the engine reads when it starts. */
 async function prepare(config: Config, launcherPassword: string): Promise<string> {
-  const { dataDir, clickhousePort: httpPort, clickhouseTcpPort: tcpPort } = config;
-  const path = join(dataDir, 'clickhouse');
+  const { dataDir } = config;
+  const { name, httpPort, tcpPort } = place;
+  const path = join(dataDir, name);
   try {
     mkdirSync(path, { recursive: true });
     const holder = await untilLockFree(join(path, 'status'));
@@ -69,19 +72,37 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
     // Earlier versions passed data and results through files.
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
-    const [configFile, usersFile] = [join(dataDir, 'clickhouse.xml'), join(dataDir, 'clickhouse-users.xml')];
+    const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
+    shareFolders(dataDir, name);
     const passwords = {
       sluice: findOrMakeSecret(clickhousePasswordFile(dataDir, 'sluice')),
       reader: findOrMakeSecret(clickhousePasswordFile(dataDir, 'reader')),
       launcher: launcherPassword,
     };
     const backupDir = join(dataDir, 'backups');
-    writeFileSync(configFile, serverConfig({ path, usersFile, backupDir, httpPort, tcpPort }));
-    writeFileSync(usersFile, usersConfig(config.clickhouseDatabase, passwords), { mode: 0o600 });
+    const cluster = clusterOf(config);
+    writeFileSync(configFile, serverConfig({ path, usersFile, backupDir, httpPort, tcpPort, cluster }), {
+      mode: 0o600,
+    });
+    writeFileSync(usersFile, usersConfig(config.clickhouseDatabase, passwords, config.clickhouseServers), {
+      mode: 0o600,
+    });
     return configFile;
   } catch (error) {
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
     return refuse(`DATA_DIR: ${dataDir} cannot be used: ${reason}`);
+  }
+}
+
+/** What the administrator adds to the first server's configuration holds for all: ClickHouse merges these folders. */
+function shareFolders(dataDir: string, name: string): void {
+  if (name === firstName) return;
+  for (const [own, shared] of [
+    [`${name}.d`, `${firstName}.d`],
+    [`${name}-users.d`, `${firstName}-users.d`],
+  ] as const) {
+    if (lstatSync(join(dataDir, own), { throwIfNoEntry: false }) === undefined)
+      symlinkSync(shared, join(dataDir, own));
   }
 }
 

@@ -1,7 +1,7 @@
 // Owns the settings of the embedded ClickHouse server. They have no section for a system log, so the server keeps
 // none, and its own log is off: no SQL text is written anywhere.
 
-import { backgroundPoolSize, connectionsMax, keepAliveSeconds, serverMemoryBytesMax } from './limits.js';
+import { backgroundPoolSize, connectionsMax, keepAliveSeconds, memoryOfServer } from './limits.js';
 import { escapeXml, xmlElements } from './xml.js';
 
 const MiB = 1024 * 1024;
@@ -10,7 +10,6 @@ const MiB = 1024 * 1024;
 const tableSettings = { old_parts_lifetime: 480 };
 
 const serverSettings = {
-  max_server_memory_usage: serverMemoryBytesMax,
   max_connections: connectionsMax,
   keep_alive_timeout: keepAliveSeconds,
   // Caches grow up to these sizes; the defaults are 5 GiB each.
@@ -35,18 +34,44 @@ export type ServerPaths = {
   readonly backupDir: string;
   readonly httpPort: number;
   readonly tcpPort: number;
+  readonly cluster?: Cluster | undefined;
+};
+
+/** Servers that read each other's tables. */
+export type Cluster = {
+  readonly name: string;
+  /** Who has it is another server of the cluster: it asks in the name of its own user, without that user's password. */
+  readonly secret: string;
+  /** One for each shard, in order. */
+  readonly tcpPorts: readonly number[];
 };
 
 /** The text of the configuration file. */
-export function serverConfig({ path, usersFile, backupDir, httpPort, tcpPort }: ServerPaths): string {
+export function serverConfig({
+  path,
+  usersFile,
+  backupDir,
+  httpPort,
+  tcpPort,
+  cluster,
+}: ServerPaths): string {
   return [
     '<clickhouse>\n',
     xmlElements({ path: `${path}/`, users_config: usersFile }),
     xmlElements({ listen_host: '127.0.0.1', http_port: httpPort, tcp_port: tcpPort }),
+    xmlElements({ max_server_memory_usage: memoryOfServer(cluster?.tcpPorts.length ?? 1).serverBytesMax }),
     xmlElements(serverSettings),
     `<merge_tree>\n${xmlElements(tableSettings)}</merge_tree>\n`,
     `<storage_configuration>\n<disks>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n</backups>\n</disks>\n</storage_configuration>\n`,
     '<backups>\n<allowed_disk>backups</allowed_disk>\n</backups>\n',
+    cluster === undefined ? '' : remoteServers(cluster),
     '</clickhouse>\n',
   ].join('');
+}
+
+function remoteServers({ name, secret, tcpPorts }: Cluster): string {
+  const shards = tcpPorts.map(
+    (port) => `<shard><replica><host>127.0.0.1</host><port>${port}</port></replica></shard>\n`,
+  );
+  return `<remote_servers>\n<${name}>\n${xmlElements({ secret })}${shards.join('')}</${name}>\n</remote_servers>\n`;
 }

@@ -2,7 +2,7 @@
 // server; a test compares the two.
 
 import { createHash } from 'node:crypto';
-import { queryMemoryBytesMax } from './limits.js';
+import { memoryOfServer } from './limits.js';
 import { xmlElements } from './xml.js';
 
 export type Passwords = {
@@ -32,6 +32,13 @@ export function serviceGrants(database: string): string[] {
   ];
 }
 
+/** What several servers need besides: tables that read those of the other servers. */
+export const serviceClusterGrants = [
+  'TABLE ENGINE ON Distributed',
+  'REMOTE ON *.*',
+  'SELECT ON system.clusters',
+];
+
 /** What the service may not do although it may with all other tables: change the lines of the audit log or remove them. */
 export function serviceRevokes(database: string): string[] {
   return [`ALTER UPDATE, ALTER DELETE, TRUNCATE ON ${database}.audit_log`];
@@ -51,9 +58,12 @@ export function readerRevokes(database: string): string[] {
 const launcherGrants = ['SELECT ON system.processes', 'KILL QUERY ON *.*'];
 
 /** The text of `users_config`. Passwords are in it as hashes. */
-export function usersConfig(database: string, passwords: Passwords): string {
+export function usersConfig(database: string, passwords: Passwords, servers = 1): string {
+  const grants = [...serviceGrants(database), ...(servers > 1 ? serviceClusterGrants : [])];
+  const { queryBytesMax } = memoryOfServer(servers);
+  const defaults = { ...serverDefaults, max_memory_usage: queryBytesMax };
   const users = [
-    user('sluice', passwords.sluice, 'default', serviceGrants(database), serviceRevokes(database)),
+    user('sluice', passwords.sluice, 'default', grants, serviceRevokes(database)),
     user('reader', passwords.reader, 'reader', readerGrants(database), readerRevokes(database)),
     user('launcher', passwords.launcher, 'default', launcherGrants),
     // The process's own statement runs as this user, without a password. It holds the only session that the user may have.
@@ -62,12 +72,12 @@ export function usersConfig(database: string, passwords: Passwords): string {
   return [
     '<clickhouse>\n',
     '<profiles>\n',
-    profile('default', serverDefaults),
+    profile('default', defaults),
     // 2: a tool may choose settings for its query, but no more memory than this; 0 would mean no limit.
     profile(
       'reader',
-      { ...serverDefaults, readonly: 2 },
-      `<max_memory_usage><min>1</min><max>${queryMemoryBytesMax}</max></max_memory_usage>`,
+      { ...defaults, readonly: 2 },
+      `<max_memory_usage><min>1</min><max>${queryBytesMax}</max></max_memory_usage>`,
     ),
     profile(
       'start',
@@ -86,7 +96,6 @@ const serverDefaults = {
   mutations_sync: 0,
   implicit_select: 0,
   allow_introspection_functions: 0,
-  max_memory_usage: queryMemoryBytesMax,
 };
 
 function profile(name: string, settings: Readonly<Record<string, number>>, constraints = ''): string {

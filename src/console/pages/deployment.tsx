@@ -29,12 +29,12 @@ type Parts = {
     readonly memory_bytes: number;
     readonly uptime_seconds: number;
   };
-  readonly clickhouse: {
+  readonly clickhouse_servers: readonly ({
     readonly version: string;
     readonly uptime_seconds: number;
     readonly disk_free_bytes: number;
     readonly disk_bytes: number;
-  } | null;
+  } | null)[];
 };
 
 const everyMs = 10_000;
@@ -112,19 +112,23 @@ function Backlog({ parts }: { readonly parts: Parts }) {
   );
 }
 
-function Servers({ parts: { redis, clickhouse } }: { readonly parts: Parts }) {
+function Servers({ parts: { redis, clickhouse_servers: clickhouses } }: { readonly parts: Parts }) {
   return (
     <dl class="facts servers">
       <dt>Redis</dt>
       <dd>
         {redis.version}, {bytesText(redis.memory_bytes)}, up {durationText(redis.uptime_seconds)}
       </dd>
-      <dt>ClickHouse</dt>
-      <dd>
-        {clickhouse === null
-          ? 'does not answer'
-          : `${clickhouse.version}, ${bytesText(clickhouse.disk_free_bytes)} of ${bytesText(clickhouse.disk_bytes)} free, up ${durationText(clickhouse.uptime_seconds)}`}
-      </dd>
+      {clickhouses.map((server, index) => (
+        <>
+          <dt>{clickhouses.length === 1 ? 'ClickHouse' : `ClickHouse ${index + 1}`}</dt>
+          <dd>
+            {server === null
+              ? 'does not answer'
+              : `${server.version}, ${bytesText(server.disk_free_bytes)} of ${bytesText(server.disk_bytes)} free, up ${durationText(server.uptime_seconds)}`}
+          </dd>
+        </>
+      ))}
     </dl>
   );
 }

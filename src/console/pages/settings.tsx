@@ -223,7 +223,10 @@ function People({ account }: { readonly account: Account }) {
                   <span class={each.state === 'active' ? 'chip good' : 'chip warn'}>{stateOf(each)}</span>
                 ),
               },
-              { title: 'Second factor', text: (each) => (each.second_factor ? 'yes' : 'no') },
+              {
+                title: 'Second factor',
+                text: (each) => (each.signs_on ? 'at the provider' : each.second_factor ? 'yes' : 'no'),
+              },
             ]}
             actions={(each) => (
               <Confirm
@@ -346,14 +349,20 @@ type SessionOfList = {
 
 function OwnAccess() {
   const sessions = useResource<SessionOfList[]>('/sessions');
+  const signsOn = person.value?.signs_on === true;
   return (
     <section class="card">
       <h2>Your access</h2>
       <p>
         You are {person.value?.email}, {roleTexts[person.value?.role ?? 'viewer']}.
+        {signsOn && ' You sign in by your provider, where your password and second factor are.'}
       </p>
-      <SecondFactor />
-      <NewPassword done={sessions.reload} />
+      {!signsOn && (
+        <>
+          <SecondFactor />
+          <NewPassword done={sessions.reload} />
+        </>
+      )}
       <h3>Sessions</h3>
       <Loaded from={sessions}>
         {(data) => (

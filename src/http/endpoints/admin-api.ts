@@ -42,7 +42,8 @@ type Run = (
   body: Readonly<Record<string, unknown>>,
 ) => Promise<unknown>;
 
-const endpoints: readonly [Method, string, Run][] = [
+/** A larger bound of the body stands behind the command. */
+const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   ['get', '/accounts', (commands, _, body) => commands.listAccounts(scopeOf(body))],
   [
     'post',
@@ -163,6 +164,7 @@ const endpoints: readonly [Method, string, Run][] = [
     'post',
     '/accounts/:account_id/user_exports',
     (commands, [accountId = ''], { users }) => commands.submitExport({ accountId, users }),
+    bodies.adminListBytesMax,
   ],
   [
     'get',
@@ -228,11 +230,13 @@ const endpoints: readonly [Method, string, Run][] = [
         ? commands.suppressUsers({ accountId, users })
         : commands.freeUsers({ accountId, users });
     },
+    bodies.adminListBytesMax,
   ],
   [
     'post',
     '/certificates/verify',
     (commands, _, body) => commands.showVerified({ text: JSON.stringify(body) }),
+    bodies.adminListBytesMax,
   ],
   ['get', '/audit', (commands, _, body) => commands.listAudit(scopeOf(body))],
   ['get', '/failed', (commands) => commands.listFailed({})],
@@ -243,17 +247,21 @@ const endpoints: readonly [Method, string, Run][] = [
 ];
 
 export function adminApiRoutes(options: AdminApiOptions): Route[] {
-  return endpoints.map(([method, path, run]) => ({
+  return endpoints.map(([method, path, run, bytesMax = bodies.adminBytesMax]) => ({
     method,
     path: `/admin/v1${path}`,
-    handle: (exchange, req) => handle(options, run, path.split(':').length - 1, exchange, req),
+    handle: (exchange, req) =>
+      handle(options, { run, bytesMax, parameterCount: path.split(':').length - 1 }, exchange, req),
   }));
 }
 
 function handle(
   options: AdminApiOptions,
-  command: Run,
-  parameterCount: number,
+  {
+    run: command,
+    bytesMax,
+    parameterCount,
+  }: { readonly run: Run; readonly bytesMax: number; readonly parameterCount: number },
   exchange: Exchange,
   req: HttpRequest,
 ): void {
@@ -270,7 +278,7 @@ function handle(
     withoutBody(exchange);
     return run(hasBody ? {} : Object.fromEntries(new URLSearchParams(exchange.query)));
   }
-  readJsonBody(exchange, bodies.adminBytesMax, (bytes) => {
+  readJsonBody(exchange, bytesMax, (bytes) => {
     const document = parseDocument(bytes);
     if ('code' in document) return exchange.refuse(document);
     const { value } = document;

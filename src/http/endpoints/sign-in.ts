@@ -121,7 +121,7 @@ function route(options: SignInOptions, method: Method, path: string, open?: Open
       withoutBody(exchange);
       return answerOrFail(options, exchange, () => run({}));
     }
-    readJsonBody(exchange, bodies.adminBytesMax, (bytes) => {
+    readJsonBody(exchange, bodies.accessBytesMax, (bytes) => {
       const document = parseDocument(bytes);
       if ('code' in document) return exchange.refuse(document);
       const { value } = document;
@@ -251,9 +251,10 @@ const setPassword: Own = async (options, request, fields, signedIn) => {
   });
 };
 
-const offerSecondFactor: Own = async (_options, _request, _fields, { person }) => ({
-  body: newSecret(person.email),
-});
+const offerSecondFactor: Own = async (_options, _request, _fields, { person }) => {
+  requirePassword(person);
+  return { body: newSecret(person.email) };
+};
 
 const setSecondFactor: Own = async (options, request, fields, signedIn) => {
   const secret = textOf(fields, 'secret');
@@ -286,6 +287,7 @@ async function withPassword(
   action: string,
   work: (person: Person) => Promise<Answer>,
 ): Promise<Answer | undefined> {
+  requirePassword(person);
   const { known, address } = request;
   const by = { email: person.email, person, known, network: networkOf(address) };
   const attempt = attemptOf(secretOf(options), by);
@@ -298,6 +300,12 @@ async function withPassword(
     await forgiveAttempt(options.redis, attempt);
     return work(person);
   });
+}
+
+/** Whoever comes from the provider has nothing here that could be changed. */
+function requirePassword({ password }: Person): void {
+  if (password === undefined)
+    throw new AdministrationError('you sign in by your provider: password and second factor are there');
 }
 
 /** Uses the code up; true if the person has no second factor. */

@@ -1,0 +1,3 @@
+// Why a database cannot be migrated.
+
+export class MigrationError extends Error {}

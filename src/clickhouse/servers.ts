@@ -1,0 +1,143 @@
+// The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
+// one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
+// with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
+// has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
+
+import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+
+/** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
+export type ShardTable = {
+  readonly servers: readonly number[];
+  /** Shards whose rows are on their way to another server: nothing of them is stored, deleted or read as a whole. */
+  readonly moving: readonly number[];
+};
+
+export type Servers = {
+  readonly all: readonly ClickHouseClient[];
+  /** Whether there is only the home. */
+  readonly isOne: boolean;
+  /** The table, as it was last set. Throws ShardTableUnknown. With one server there is none. */
+  table(): ShardTable | undefined;
+  setTable(table: ShardTable): void;
+  /** The place of a shard's server. */
+  numberOf(shard: number): number;
+  ofShard(shard: number): ClickHouseClient;
+  isMoving(shard: number): boolean;
+};
+
+/** Nobody has read yet which server has which shard. */
+export class ShardTableUnknown extends Error {
+  constructor() {
+    super('it is not known yet which ClickHouse server has which shard');
+  }
+}
+
+export class ShardIsMoving extends Error {
+  constructor(shard: number) {
+    super(`shard ${shard} is being moved to another ClickHouse server`);
+  }
+}
+
+const known = new WeakMap<ClickHouseClient, Servers>();
+
+/** Connects to all servers; settles nothing. Closing the home, which it returns, closes the others. */
+export function connectServers(
+  urls: readonly string[],
+  database: string,
+  tables: Partial<Pick<ClickHouseOptions, 'tables' | 'cluster'>> = {},
+): ClickHouseClient {
+  const [home, ...others] = urls.map((url) => connectClickHouse({ url, database, ...tables }));
+  if (home === undefined) throw new Error('CLICKHOUSE_URL names no server');
+  if (others.length === 0) return home;
+  known.set(home, createServers([home, ...others]));
+  const closeHome = home.close.bind(home);
+  home.close = async () => {
+    await Promise.all([closeHome(), ...others.map((other) => other.close())]);
+  };
+  return home;
+}
+
+/** All servers of a deployment, by the connection to its home. */
+export function serversOf(home: ClickHouseClient): Servers {
+  let servers = known.get(home);
+  if (servers === undefined) {
+    servers = createServers([home]);
+    known.set(home, servers);
+  }
+  return servers;
+}
+
+function createServers(all: readonly ClickHouseClient[]): Servers {
+  const isOne = all.length === 1;
+  let current: ShardTable | undefined;
+  const table = () => {
+    if (isOne) return undefined;
+    if (current === undefined) throw new ShardTableUnknown();
+    return current;
+  };
+  const numberOf = (shard: number) => {
+    const number = isOne ? 0 : table()?.servers[shard];
+    if (number === undefined) throw new Error(`there is no shard ${shard}`);
+    return number;
+  };
+  return {
+    all,
+    isOne,
+    table,
+    setTable: (next) => {
+      current = next;
+    },
+    numberOf,
+    ofShard: (shard) => all[numberOf(shard)] as ClickHouseClient,
+    isMoving: (shard) => table()?.moving.includes(shard) ?? false,
+  };
+}
+
+const answerMsMax = 2_000;
+
+/** The places of the servers that answer now. With one server nobody is asked: what needs it finds out. */
+export async function serversThere({ all, isOne }: Servers): Promise<ReadonlySet<number>> {
+  if (isOne) return new Set([0]);
+  const answers = await Promise.all(all.map(isThere));
+  return new Set(answers.flatMap((answered, number) => (answered ? [number] : [])));
+}
+
+export type ServersWatch = {
+  /** The places of the servers that did not answer the last time. */
+  readonly away: () => readonly number[];
+  readonly close: () => void;
+};
+
+const watchEveryMs = 2_000;
+
+/** Looks again and again which of several servers answer. A single one is not watched. */
+export function watchServers(home: ClickHouseClient): ServersWatch {
+  const servers = serversOf(home);
+  if (servers.isOne) return { away: () => [], close: () => undefined };
+  let away: readonly number[] = [];
+  let isLooking = false;
+  const look = async () => {
+    if (isLooking) return;
+    isLooking = true;
+    const there = await serversThere(servers);
+    away = [...servers.all.keys()].filter((number) => !there.has(number));
+    isLooking = false;
+  };
+  const timer = setInterval(() => void look(), watchEveryMs);
+  return { away: () => away, close: () => clearInterval(timer) };
+}
+
+/** By a statement, not by /ping: the latter says nothing of passwords. */
+export async function isThere(client: ClickHouseClient): Promise<boolean> {
+  try {
+    const result = await client.query({
+      query: 'SELECT 1',
+      format: 'JSONEachRow',
+      abort_signal: AbortSignal.timeout(answerMsMax),
+    });
+    await result.json();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,88 @@
+// What makes any of several servers answer any query: the views of analysts become `Distributed` tables over local views of
+// the same form. A local view reads only other local views and stored tables, so joins run where the rows are. A user's rows
+// are all on one server, since an environment's are. With one server there is nothing of this.
+
+import type { ClickHouseClient } from './client.js';
+import type { Migration } from './migrate.js';
+import { shardNumberSpacing } from './store.js';
+
+/** The views that span all servers. */
+export const spanningViews = [
+  'events',
+  'user_properties',
+  'user_identities',
+  'users',
+  'user_events',
+] as const;
+
+/** The views that the spanning ones are made of, each after those that it reads. */
+const localViews = [
+  'events',
+  'user_properties',
+  'user_identities',
+  'merged_identities',
+  'merged_user_properties',
+  'users',
+  'user_events',
+] as const;
+
+/**
+ * The statements that make the local views, from the migrations that make the views of a single server. `hidden`: shards
+ * whose rows are here but do not count, since they are on their way from one server to another.
+ */
+export function localViewStatements(
+  migrations: readonly Pick<Migration, 'sql'>[],
+  hidden: readonly number[] = [],
+): string[] {
+  return localViews.map((view) => {
+    const made = new RegExp(
+      `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} [^]*? AS\\n([^]*)$`,
+      'm',
+    );
+    const select = migrations.map(({ sql }) => made.exec(sql)?.[1]).findLast((text) => text !== undefined);
+    if (select === undefined) throw new Error(`no migration makes the view ${view}`);
+    const here = select
+      .trim()
+      .replace(new RegExp(`\\b(FROM|JOIN)(\\s+)(${localViews.join('|')})\\b`, 'g'), '$1$2local_$3')
+      .replace(/ WHERE app_id != ''$/, ` WHERE app_id != ''${isShown(hidden)}`);
+    return `CREATE OR REPLACE VIEW local_${view} AS\n${here}`;
+  });
+}
+
+function isShown(hidden: readonly number[]): string {
+  return hidden.length === 0 ? '' : ` AND segment % ${shardNumberSpacing} NOT IN (${hidden.join(', ')})`;
+}
+
+/** Makes the local views of a server, or makes them anew. */
+export async function makeLocalViews(
+  client: ClickHouseClient,
+  migrations: readonly Pick<Migration, 'sql'>[],
+  hidden: readonly number[] = [],
+): Promise<void> {
+  for (const query of localViewStatements(migrations, hidden)) await client.command({ query });
+}
+
+/**
+ * Lets a server's views span all servers of the cluster, whose local views there are. A server of which the cluster knows
+ * nothing is not asked, so the number of its shards is compared.
+ */
+export async function spanServers(client: ClickHouseClient, cluster: string, servers: number): Promise<void> {
+  const result = await client.query({
+    query: 'SELECT max(shard_num) AS shards FROM system.clusters WHERE cluster = {cluster:String}',
+    query_params: { cluster },
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ shards: number }>();
+  if (Number(row?.shards ?? 0) !== servers) {
+    throw new Error(
+      `the cluster ${cluster} has ${row?.shards ?? 0} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
+    );
+  }
+  for (const view of spanningViews) {
+    // Made anew, since the columns of the local view may have changed. A view cannot be replaced by a table.
+    await client.command({ query: `DROP TABLE IF EXISTS ${view} SYNC` });
+    await client.command({
+      query: `CREATE TABLE ${view} AS local_${view} ENGINE = Distributed('${cluster}', currentDatabase(), 'local_${view}')`,
+    });
+  }
+}

@@ -1,0 +1,89 @@
+// A round on several ClickHouse servers: each server that has environments of the round's accounts has tables of the round for
+// those. The home, which always takes part, has the targets, and gets what the others find and count; so everything that
+// speaks of a request as a whole is computed there, as with one server, whose round has this one part.
+
+import { byServer } from '../accounts/shard-servers.js';
+import { type ClickHouseClient, drain } from '../clickhouse/client.js';
+import {
+  assertIntact,
+  createRoundTables,
+  noteSizes,
+  type RoundEnvironment,
+  type RoundRequest,
+  type RoundTables,
+} from './round-tables.js';
+
+/** What one server has of a round. */
+export type RoundPart = {
+  readonly client: ClickHouseClient;
+  readonly tables: RoundTables;
+  /** The environments of the round whose rows it has. */
+  readonly appIds: ReadonlySet<string>;
+};
+
+export type RoundParts = {
+  readonly home: RoundPart;
+  /** All parts, the home first. */
+  readonly all: readonly RoundPart[];
+};
+
+/** Makes the tables of a round on the servers that have its environments. The users that requests name are at the home only. */
+export async function createParts(
+  home: ClickHouseClient,
+  database: string,
+  round: string,
+  requests: readonly RoundRequest[],
+  environments: readonly RoundEnvironment[],
+  prefix?: string,
+): Promise<RoundParts> {
+  const environmentOf = new Map(environments.map((environment) => [environment.appId, environment]));
+  const part = async (client: ClickHouseClient, appIds: readonly string[]): Promise<RoundPart> => {
+    const its = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
+    const tables = await createRoundTables(client, database, round, requests, its, prefix);
+    return { client, tables, appIds: new Set(appIds) };
+  };
+  const divided = byServer(home, [...environmentOf.keys()]);
+  const atHome = divided.find(([client]) => client === home)?.[1] ?? [];
+  const homePart = await part(home, atHome);
+  const others: RoundPart[] = [];
+  for (const [client, appIds] of divided) if (client !== home) others.push(await part(client, appIds));
+  return { home: homePart, all: [homePart, ...others] };
+}
+
+/** Tells the other parts whom the requests name, and whom a round that was cut off had found. */
+export async function tellUsers({ home, all }: RoundParts): Promise<void> {
+  for (const part of all) if (part !== home) await copyRows(home, part, 'users');
+}
+
+/** Adds the users that the other parts have found for some requests to those of the home, which has found its own. */
+export async function gatherUsers({ home, all }: RoundParts, requests: readonly number[]): Promise<void> {
+  if (requests.length === 0) return;
+  const found = `app_id != '' AND request IN (${requests.join(', ')})`;
+  for (const part of all) if (part !== home) await copyRows(part, home, 'users', found);
+}
+
+/** Adds what the other parts have counted to what the home has. */
+export async function gatherCounts({ home, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
+  for (const part of all) if (part !== home) await copyRows(part, home, table);
+}
+
+/** Copies rows of a table of the round to the same table of another part. */
+async function copyRows(
+  from: RoundPart,
+  to: RoundPart,
+  name: 'users' | 'reached' | 'alike',
+  condition = '1',
+): Promise<void> {
+  const table = from.tables[name];
+  const { stream } = await from.client.exec({
+    query: `SELECT DISTINCT * FROM ${table} WHERE ${condition} FORMAT RowBinary`,
+  });
+  const inserted = await to.client.exec({
+    query: `INSERT INTO ${table} FORMAT RowBinary`,
+    values: stream,
+    clickhouse_settings: { async_insert: 0 },
+  });
+  await drain(inserted.stream);
+  await noteSizes(to.client, to.tables, [table]);
+  await assertIntact(from.client, from.tables);
+}

@@ -1,0 +1,230 @@
+// Three ClickHouse servers, each with some of the shards: who has which rows, and that everything that reads, deletes or
+// exports finds all of them. All of it on one deployment.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
+import {
+  callWithToken,
+  deleteNow,
+  deletionPaths,
+  getToken,
+  sendEvents,
+  sendIdentify,
+  sendProperties,
+  showDeletion,
+  submitAccepted,
+  submitWith,
+  untilComplete,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
+import { until } from '../../harness/wait.js';
+import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { placesInOrder } from '../../src/deletion/places.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+
+const serverCount = 3;
+const shards = 6;
+
+let sluice: SluiceHandle;
+/** Has environments on all servers; `appIds` has one of each, in the order of the servers. */
+let wide: TestAccount;
+let token: string;
+
+before(async () => {
+  sluice = await startSluice({
+    clickhouseServers: serverCount,
+    env: { SHARDS: String(shards), JOB_LOCK_MS: '1000' },
+  });
+  const account = await accountOnAll();
+  token = await getToken(sluice, account);
+  wide = { ...account, appIds: oneOnEach(account) };
+});
+
+after(async () => {
+  await sluice?.stop();
+});
+
+/** The server of a shard as a first start spreads them. */
+const serverOf = (appId: string) => shardOf(appId, shards) % serverCount;
+
+/** Which app_ids an account gets is chance. */
+async function accountOnAll(): Promise<TestAccount> {
+  for (;;) {
+    const names = Array.from({ length: 16 }, (_, index) => `Environment ${index}`);
+    const account = await createTestAccount(sluice, 'Wide', names);
+    if (oneOnEach(account).length === serverCount) return account;
+  }
+}
+
+/** An account with a single environment, on this server. */
+async function accountOn(server: number): Promise<TestAccount> {
+  for (;;) {
+    const account = await createTestAccount(sluice, 'Narrow', ['Main Production']);
+    if (serverOf(account.appIds[0] ?? '') === server) return account;
+  }
+}
+
+function oneOnEach({ appIds }: TestAccount): string[] {
+  return sluice.clickhouses.flatMap((_, server) => appIds.find((id) => serverOf(id) === server) ?? []);
+}
+
+async function untilAllStored(): Promise<void> {
+  await withRedis(sluice, (redis) =>
+    until(
+      async () => {
+        const waiting = Array.from({ length: shards }, (_, shard) => redis.zcard(shardKeys.segments(shard)));
+        return (await Promise.all(waiting)).every((count) => count === 0);
+      },
+      { deadlineMs: 60_000, what: 'no segment is outstanding' },
+    ),
+  );
+}
+
+async function ask(server: ClickHouseHandle, sql: string, user = server.reader): Promise<string> {
+  const reply = await fetch(`${server.origin}/?database=sluice`, {
+    method: 'POST',
+    headers: credentials(user),
+    body: sql,
+  });
+  const text = await reply.text();
+  assert.equal(reply.status, 200, text);
+  return text.trim();
+}
+
+/** How many rows of a table or view each server sees. */
+const counts = (from: string) =>
+  Promise.all(
+    sluice.clickhouses.map(async (server) =>
+      Number(await ask(server, `SELECT count() FROM ${from}`, server.tester)),
+    ),
+  );
+
+/** Records of one user, by two names, in each of the environments, and of somebody else. */
+async function writeUsers(account: TestAccount, identity: string, userId: string): Promise<void> {
+  for (const appId of account.appIds) {
+    await sendEvents(sluice, appId, 'go', [{ identity }, { user_id: userId }]);
+    await sendIdentify(sluice, appId, userId, identity);
+    await sendProperties(sluice, appId, 'go', [identity]);
+    await sendEvents(sluice, appId, 'stay', [{ identity: `${identity}x` }]);
+  }
+  await untilAllStored();
+}
+
+test('each shard is stored by one server, and every server answers for all', async () => {
+  await writeUsers(wide, 'ada', '41');
+  assert.deepEqual(await counts("stored_events WHERE app_id != ''"), [3, 3, 3]);
+  for (const [server, appId] of wide.appIds.entries())
+    assert.deepEqual(
+      await counts(`stored_events WHERE app_id = '${appId}'`),
+      sluice.clickhouses.map((_, number) => (number === server ? 3 : 0)),
+    );
+  assert.deepEqual(await counts('events'), [9, 9, 9]);
+  assert.deepEqual(await counts('user_properties'), [3, 3, 3]);
+  assert.deepEqual(await counts('user_identities'), [3, 3, 3]);
+  assert.deepEqual(await counts('users'), [6, 6, 6]);
+  const merged = `SELECT app_id, identity, user_properties['plan'] FROM user_events WHERE identity = 'ada' ORDER BY app_id`;
+  const expected = wide.appIds.toSorted().flatMap((appId) => Array(2).fill(`${appId}\tada\tpro`));
+  for (const server of sluice.clickhouses)
+    assert.deepEqual((await ask(server, merged)).split('\n'), expected);
+});
+
+test('a dry run, an export and a deletion reach the rows on all servers, and nothing else', async () => {
+  const users = [{ identity: 'ada' }, { identity: 'nobody' }];
+  // On each server: two events, an identification and properties.
+  const preview = await submitWith(sluice, token, { users, dry_run: true });
+  assert.equal(preview.status, 200, preview.text);
+  const found = JSON.parse(preview.text) as { users_found: number; found?: { rows: number }[] };
+  assert.equal(found.users_found, 1, preview.text);
+
+  const exported = await submitExport(sluice, token, [{ identity: 'ada' }]);
+  await untilExportComplete(sluice, token, exported);
+  const records = await readRecords(sluice, token, exported);
+  assert.equal(records.length, 12);
+  for (const appId of wide.appIds) assert.equal(records.filter(({ app_id }) => app_id === appId).length, 4);
+
+  const requestId = await deleteNow(sluice, token, users);
+  const shown = await showDeletion(sluice, requestId);
+  assert.equal(
+    (shown.found ?? []).reduce((sum, { rows }) => sum + rows, 0),
+    12,
+  );
+  assert.equal(shown.mutations.length, 9);
+  assert.ok(shown.mutations.every(({ mutation_id: id }) => id !== undefined));
+  const its = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users`);
+  const { users: counted } = JSON.parse(its.text) as { users: { found: boolean; rows: number }[] };
+  assert.deepEqual(
+    counted.map(({ found: isFound, rows }) => [isFound, rows]),
+    [
+      [true, 12],
+      [false, 0],
+    ],
+  );
+  for (const place of placesInOrder) {
+    const left = place === 'stored_events' ? [1, 1, 1] : [0, 0, 0];
+    assert.deepEqual(await counts(`${place} WHERE app_id != ''`), left, place);
+  }
+  // Nothing of the round is left in any server's memory.
+  assert.deepEqual(
+    await counts(`system.tables WHERE database = 'sluice' AND startsWith(name, 'deletion_round_')`),
+    [0, 0, 0],
+  );
+});
+
+test('while a server is away its records wait and are taken, and all others are served', async () => {
+  const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  const narrow = await accountOn(0);
+  const itsToken = await getToken(sluice, narrow);
+  await second.kill9();
+  for (const appId of [...wide.appIds, ...narrow.appIds])
+    await sendEvents(sluice, appId, 'go', [{ identity: 'eve' }]);
+  const stored = `SELECT count() FROM stored_events WHERE identity = 'eve'`;
+  const isStoredOn = async (server: ClickHouseHandle, rows: number) =>
+    (await ask(server, stored, server.tester)) === String(rows);
+  const deadline = { deadlineMs: 60_000, what: 'the servers that are there store their records' };
+  await until(async () => (await isStoredOn(first, 2)) && (await isStoredOn(third, 1)), deadline);
+
+  await until(
+    async () => {
+      const reply = await fetch(`${sluice.baseUrl}/health/ready`);
+      const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
+      return ready && missing.some((text) => text.startsWith('clickhouse server 2:'));
+    },
+    { deadlineMs: 30_000, what: 'readiness names the server' },
+  );
+  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+  assert.match(metrics, /^sluice_clickhouse_up\{server="1"\} 1$/m);
+  assert.match(metrics, /^sluice_clickhouse_up\{server="2"\} 0$/m);
+
+  const all = "SELECT count() FROM events WHERE identity = 'eve'";
+  await assert.rejects(ask(first, all));
+  assert.equal(await ask(first, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
+
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  const waiting = await submitAccepted(sluice, token, [{ identity: 'eve' }]);
+  await deleteNow(sluice, itsToken, [{ identity: 'eve' }]);
+  assert.equal(await isStoredOn(first, 1), true);
+  await until(async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable', {
+    deadlineMs: 60_000,
+    what: 'the deletion says what it waits for',
+  });
+
+  await second.restart();
+  await untilComplete(sluice, token, waiting);
+  for (const server of sluice.clickhouses) assert.equal(await ask(server, all), '0');
+  assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
+});
+
+test('servers in another order, one twice, and one too few are refused', async () => {
+  const urls = sluice.clickhouses.map(({ url }) => url);
+  const [first = '', second = '', third = ''] = urls;
+  const migrated = (these: readonly string[]) =>
+    migrateServers({ urls: these, database: 'sluice', cluster: 'sluice' });
+  await assert.rejects(migrated([first, third, second]), /server 2 of CLICKHOUSE_URL is server 3/);
+  await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
+  await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
+  assert.deepEqual(await migrated(urls), []);
+});
