@@ -31,6 +31,7 @@ import { deleteRows } from '../../src/clickhouse/mutate.js';
 import { engineOf, settingsFor, settingsOfAll, syncReplicas } from '../../src/clickhouse/replication.js';
 import { createScratch } from '../../src/clickhouse/scratch.js';
 import { insertNameOf, isInsertRunning, isStored } from '../../src/clickhouse/store.js';
+import { readDeployFile } from '../support/deploy-file.js';
 import { startKeeper } from '../support/keeper.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';
 
@@ -193,6 +194,19 @@ function asReplicated(query: string): string {
 function onReplicas(engine: string): (sql: string) => string {
   return (sql) => sql.replace(/ENGINE = MergeTree ORDER BY tuple\(\)/, `ENGINE = ${engine} ORDER BY tuple()`);
 }
+
+test('the rights of replicas.sql are rights that ClickHouse knows', async () => {
+  const grants = readDeployFile('clickhouse', 'replicas.sql')
+    .replaceAll(/^--.*\n/gm, '')
+    .trim()
+    .split('\n');
+  assert.equal(grants.length, 6);
+  // There is no such user; whoever grants a right that does not exist is told so first.
+  for (const grant of grants) {
+    const answer = await tell(one, grant.replace(/;$/, ''));
+    assert.match(answer.text, /There is no .*sluice/, grant);
+  }
+});
 
 test('without what replicas ask for, a mutation is refused', async () => {
   const [mutation] = [...sent.values()].filter(({ sql }) =>
