@@ -64,7 +64,7 @@ before(async () => {
   const ports = [await freePort(), await freePort()];
   [one, other] = (await Promise.all(
     ports.map((port, number) =>
-      startStockClickHouse({ 'replicas.xml': replicasXml(keeper.port, ports, number) }, port),
+      startStockClickHouse({ 'replicas.xml': replicasXml(keeper.port, ports, number) }, { nativePort: port }),
     ),
   )) as [Server, Server];
   started.push(one, other);
