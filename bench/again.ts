@@ -5,10 +5,12 @@ import { BenchError } from './failure.js';
 import type { Results } from './results.js';
 
 /** The scenarios to run and the session's options as words. Throws BenchError if none failed. */
-export function planAgain({ failures, command, elsewhere }: Results): { names: string[]; args: string[] } {
-  if (elsewhere) throw new BenchError('again is for sessions of a deployment of the bench');
+export function planAgain({ failures, command }: Results): { names: string[]; args: string[] } {
   if (failures.length === 0) throw new BenchError('nothing failed in this session');
-  return { names: failures.map(({ scenario }) => scenario), args: command.split(' ').slice(1) };
+  return {
+    names: failures.flatMap(({ scenario }) => scenario.split(', ')),
+    args: command.split(' ').slice(1),
+  };
 }
 
 /** The session with the results of its repeated scenarios; what failed again stays failed. */
@@ -20,7 +22,6 @@ export function addAgain(session: Results, again: Results): Results {
     ...session,
     seconds: session.seconds + again.seconds,
     ways: [...session.ways, ...again.ways],
-    latencies: session.latencies.length > 0 ? session.latencies : again.latencies,
     failures: again.failures,
     repeated: [
       ...(session.repeated ?? []),

@@ -30,14 +30,41 @@ export function figure(value: number | undefined): string {
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
+export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
+/** A cell: a figure, or words. */
+export type Cell = number | string | undefined;
+export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell];
+
+/** A table of rows by its columns; one that has no cell in any row is left out. */
+export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): Table {
+  const isEmpty = (cell: Cell) => cell === undefined || Number.isNaN(cell);
+  const shown = columns.filter(([, cell]) => !rows.every((row) => isEmpty(cell(row))));
+  const text = (cell: Cell) => (typeof cell === 'string' ? cell : figure(cell));
+  return {
+    head: shown.map(([name]) => name),
+    rows: rows.map((row) => shown.map(([, cell]) => text(cell(row)))),
+  };
+}
+
+/** The median of what each has; undefined if none has it. */
+export function medianOf<Of>(all: readonly Of[], value: (one: Of) => number | undefined): number | undefined {
+  const values = all.flatMap((one) => value(one) ?? []);
+  return values.length === 0 ? undefined : median(values);
+}
+
+/** From the least to the most; undefined for a single value. */
+export function rangeText(values: readonly number[]): string | undefined {
+  return values.length < 2 ? undefined : `${figure(Math.min(...values))} to ${figure(Math.max(...values))}`;
+}
+
 /** A table in Markdown; the first column is text, the others are figures. */
-export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function markdownTable({ head, rows }: Table): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(line)].join('\n');
 }
 
 /** The same table with its columns aligned, for a terminal. */
-export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function textTable({ head, rows }: Table): string {
   const all = [head, ...rows];
   const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));
   const line = (row: readonly string[]) =>

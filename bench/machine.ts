@@ -8,15 +8,7 @@ import { Redis } from 'ioredis';
 import type { Deployment } from './deployment/deployment.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const packages = [
-  'uWebSockets.js',
-  'bullmq',
-  'ioredis',
-  '@clickhouse/client',
-  'ffi-rs',
-  'autocannon',
-  'fastify',
-];
+const packages = ['uWebSockets.js', 'bullmq', 'ioredis', '@clickhouse/client', 'ffi-rs', 'undici', 'fastify'];
 const tmpfsType = 0x01021994;
 
 export type Machine = {
@@ -33,7 +25,9 @@ export type Machine = {
 };
 
 /** Without a deployment, leaves out the versions of its services. */
-export async function describeMachine(deployment: Deployment | undefined): Promise<Machine> {
+export async function describeMachine(
+  deployment: Pick<Deployment, 'rows' | 'redisUrl'> | undefined,
+): Promise<Machine> {
   const [clickhouse] = (await deployment?.rows<{ version: string }>('SELECT version() AS version')) ?? [];
   const versions = Object.fromEntries(packages.map((name) => [name, packageVersion(name)]));
   return {
@@ -46,9 +40,7 @@ export async function describeMachine(deployment: Deployment | undefined): Promi
     dataOnDisk: statfsSync(tmpdir()).type !== tmpfsType,
     versions: {
       node: process.version.slice(1),
-      ...(deployment === undefined || deployment.redisUrl === ''
-        ? {}
-        : { redis: await redisVersion(deployment.redisUrl) }),
+      ...(deployment === undefined ? {} : { redis: await redisVersion(deployment.redisUrl) }),
       ...(clickhouse === undefined ? {} : { clickhouse: clickhouse.version }),
       ...versions,
     },
@@ -68,7 +60,7 @@ function describeCommit(): string {
   }
 }
 
-export function packageVersion(name: string): string {
+function packageVersion(name: string): string {
   const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }

@@ -4,29 +4,25 @@
 import { relative } from 'node:path';
 import { addAgain, planAgain } from './again.js';
 import { client, clientUsage } from './client/client.js';
-import { deletion, deletionUsage } from './deletion/deletion.js';
 import { BenchError } from './failure.js';
-import { type Options, optionsUsage, readOptions } from './options.js';
+import { optionsUsage, readOptions } from './options.js';
 import { mergeLogs } from './outside/merge.js';
 import { outsideUsage } from './outside/options.js';
 import { runOutside } from './outside/run.js';
 import { createProgress } from './progress.js';
 import { compareResults } from './report/compare.js';
-import { drawPage } from './report/draw.js';
-import { makePage } from './report/page.js';
-import { summary } from './report/summary.js';
+import { makePage, summary } from './report/page.js';
 import { type Results, readResults, usualPath, writeFiles } from './results.js';
-import { allScenarios, scenariosUsage, selectScenarios } from './scenarios.js';
+import { scenariosUsage, selectScenarios } from './scenarios.js';
 import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures some
-npm run bench -- all [OPTION]…                     measures all, which takes about 25 minutes on two cores
+npm run bench -- all [OPTION]…                     measures all, which takes about half an hour on two cores
 npm run bench -- again RESULTS.json                runs what failed in a session once more, and adds it
 npm run bench -- compare A.json B.json             says what changed between two sessions
+npm run bench -- page RESULTS.json                 draws the page and the plots of a session again
 npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that runs already
 npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up what several generators found
-npm run bench -- page RESULTS.json                 draws the page and the plots of results again
-npm run bench -- deletion [OPTION]…                measures deletions, which takes about 15 minutes
 npm run bench -- client [OPTION]…                  measures the client library in a browser
 
 ${scenariosUsage}
@@ -35,80 +31,91 @@ ${optionsUsage}
 
 ${outsideUsage}
 
-${deletionUsage}
-
 ${clientUsage}
 `;
 
+/** Sessions that are published when they have no options, and under which name. */
+const published: Readonly<Record<string, string>> = {
+  all: 'all',
+  deletion: 'deletion',
+  'half-load': 'soak',
+  keys: 'keys',
+};
+
+const commands: Readonly<Record<string, (args: readonly string[]) => Promise<void> | void>> = {
+  client: (args) => client([...args]),
+  merge: (args) => mergeLogs(args, print),
+  page: async (args) => {
+    const path = only(args, 'page');
+    await write(path.replace(/\.json$/, ''), readResults(path), false);
+  },
+  compare: (args) => {
+    const [a, b] = args;
+    if (a === undefined || b === undefined || args.length > 2) {
+      throw new BenchError('compare takes two files');
+    }
+    process.stdout.write(compareResults(readResults(a), readResults(b)));
+  },
+  again: async (args) => {
+    const path = only(args, 'again');
+    const session = readResults(path);
+    const { names, args: former } = planAgain(session);
+    const found = await measureScenarios(names, session.command, former);
+    await write(path.replace(/\.json$/, ''), addAgain(session, found));
+  },
+};
+
 async function run(command: string, args: readonly string[]): Promise<void> {
-  if (command === 'deletion') {
-    await deletion([...args]);
-    if (args.length === 0) await drawPage(usualPath('deletion', true));
-    return;
-  }
-  if (command === 'client') return client([...args]);
-  if (command === 'merge') return mergeLogs(args);
-  if (isOutside(command, args)) {
-    const progress = createProgress((line) => process.stdout.write(line));
-    const kept = await runOutside(command.split(','), args, progress);
+  if (isOutside(args)) {
+    const kept = await runOutside(command.split(','), args, toTerminal(), print);
     if (!kept) throw new BenchError('not all was kept, see above');
     return;
   }
-  if (command === 'page') {
-    const [file, ...more] = args;
-    if (file === undefined || more.length > 0) throw new BenchError('page takes one file');
-    return drawPage(file.replace(/\.json$/, ''));
-  }
-  if (command === 'compare') {
-    const [a, b] = args;
-    if (a === undefined || b === undefined || args.length > 2)
-      throw new BenchError('compare takes two files');
-    process.stdout.write(compareResults(readResults(a), readResults(b)));
-    return;
-  }
-  if (command === 'again') {
-    const [file, ...more] = args;
-    if (file === undefined || more.length > 0) throw new BenchError('again takes one file');
-    const session = readResults(file);
-    const { names, args: former } = planAgain(session);
-    const found = await measureScenarios(names, session.command, readOptions(former, isAll(session.command)));
-    return write(file.replace(/\.json$/, ''), addAgain(session, found));
-  }
-  const all = isAll(command);
-  const options = readOptions(args, all);
-  const elsewhere = options.elsewhere !== undefined;
-  const given = all ? (options.only ?? allScenarios(elsewhere)) : command.split(',');
-  const names = selectScenarios(given, elsewhere);
-  const results = await measureScenarios(names, [command, ...args].join(' '), options);
-  const standard = options.standard && !elsewhere && all;
-  await write(options.out ?? usualPath(command.replaceAll(',', '+'), standard), results);
+  const known = commands[command];
+  if (known !== undefined) return known(args);
+  const options = readOptions(args, command === 'all');
+  const names = selectScenarios(options.only ?? command.split(','));
+  const results = await measureScenarios(names, [command, ...args].join(' '), args);
+  const name = options.standard ? published[command] : undefined;
+  const usual = usualPath(name ?? command.replaceAll(',', '+'), name !== undefined);
+  await write(options.out ?? usual, results);
 }
 
-/** Scenarios that are the same wherever the deployment runs stay what they are. */
-function isOutside(command: string, args: readonly string[]): boolean {
-  const same = allScenarios(true);
-  return (
-    args.some((arg) => arg === '--url' || arg.startsWith('--url=')) &&
-    !command.split(',').every((name) => same.includes(name))
-  );
+function only(args: readonly string[], command: string): string {
+  const [file, ...more] = args;
+  if (file === undefined || more.length > 0) throw new BenchError(`${command} takes one file`);
+  return file;
 }
 
-function isAll(command: string): boolean {
-  return command.split(' ')[0] === 'all';
+function isOutside(args: readonly string[]): boolean {
+  return args.some((arg) => arg === '--url' || arg.startsWith('--url='));
 }
 
-function measureScenarios(names: readonly string[], command: string, options: Options): Promise<Results> {
-  const progress = createProgress((line) => process.stdout.write(line));
+function print(text: string): void {
+  process.stdout.write(text);
+}
+
+function toTerminal() {
+  return createProgress(print);
+}
+
+function measureScenarios(
+  names: readonly string[],
+  command: string,
+  args: readonly string[],
+): Promise<Results> {
+  const progress = toTerminal();
   progress.say(`measures ${names.join(', ')}`);
-  return runSession(names, command, options, progress);
+  return runSession(names, command, readOptions(args, command.split(' ')[0] === 'all'), progress);
 }
 
 /** Writes the results and prints their tables. Throws BenchError if some failed. */
-async function write(path: string, results: Results): Promise<void> {
-  const page = await makePage(results, path);
-  writeFiles(path, results, page.markdown, page.plots);
-  process.stdout.write(`\n${summary(results)}\n\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);
-  if (results.failures.length > 0) {
+async function write(path: string, results: Results, prints = true): Promise<void> {
+  const { markdown, plots } = await makePage(results, path);
+  writeFiles(path, results, markdown, plots);
+  if (prints) process.stdout.write(`\n${summary(results)}\n`);
+  process.stdout.write(`\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);
+  if (prints && results.failures.length > 0) {
     throw new BenchError(`failed: ${results.failures.map(({ scenario }) => scenario).join(', ')}`);
   }
 }
@@ -126,9 +133,7 @@ try {
 } catch (error) {
   const badOption = (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
   if (badOption) {
-    const own =
-      { deletion: deletionUsage, client: clientUsage }[command] ??
-      (isOutside(command, args) ? outsideUsage : optionsUsage);
+    const own = command === 'client' ? clientUsage : isOutside(args) ? outsideUsage : optionsUsage;
     process.stderr.write(`bench: ${(error as Error).message}\n\n${own}\n`);
   } else if (error instanceof BenchError) process.stderr.write(`bench: ${error.message}\n`);
   else process.stderr.write(`bench: ${error instanceof Error ? error.stack : String(error)}\n`);

@@ -15,36 +15,24 @@ export type Options = {
   readonly rate: number | undefined;
   /** Threads of the generator. */
   readonly threads: number;
-  /** Given: the deployment runs already. */
-  readonly elsewhere:
-    | {
-        readonly url: string;
-        readonly appId: string;
-        readonly clickhouseUrl: string;
-        readonly database: string;
-      }
-    | undefined;
   readonly env: NodeJS.ProcessEnv;
   readonly profileDir: string | undefined;
-  readonly soakMinutes: number;
+  /** Of the run at half load. */
+  readonly minutes: number;
   readonly flatEvents: readonly number[];
   readonly flatEnvironments: readonly number[];
   /** How many keys the index has. */
   readonly keysEvents: readonly number[];
   readonly backlogEvents: number;
-  readonly flights: number;
-  readonly flightsBatch: number;
-  readonly flightsKeys: boolean;
   readonly producerEvents: number;
   readonly deletionEvents: number;
+  readonly deletionRequests: number;
   /** Scenarios of `all`, or undefined for every one. */
   readonly only: readonly string[] | undefined;
   /** Where the results go, without an ending; undefined: to their usual place. */
   readonly out: string | undefined;
   /** Whether nothing was changed that the results depend on. */
   readonly standard: boolean;
-  /** As given on the command line. */
-  readonly text: string;
 };
 
 /** Cores that the deployment keeps for itself before the generator takes a second thread. */
@@ -55,83 +43,74 @@ export const optionsUsage = `Options
   --duration N         seconds of one run (4)
   --repeats N          runs of what targets are about, of which the median is reported (3)
   --connections N      instead of each scenario's own number
-  --rate N             requests a second at a fixed rate, instead of as fast as they are answered; of latency,
-                       soak and backlog: the rate that they are measured at
+  --rate N             requests a second at a fixed rate, instead of as fast as they are answered; of half-load, backlog
+                       and deletion-beside: the rate that they are measured at
   --threads N          threads of the load generator (1, more from 6 cores)
   --only NAMES         of all: these scenarios, with commas between
   --out PATH           writes the results to PATH.json and PATH.md
   --env NAME=VALUE     environment of the API and the worker; may be given again
   --cpu-prof DIR       writes V8 CPU profiles of the API and the worker into DIR
-  --soak-minutes N     (30; in all 2)
+  --minutes N          of half-load (30; in all 5)
   --flat-events LIST   millions of stored events, with commas between (1,10,50; in all 1,10)
   --flat-environments LIST   (10,1000,10000)
   --backlog-events N   (3000000)
   --keys-events LIST   millions of keys in the index (10,100; in all 10)
   --producer-events N  (1000000)
-  --deletion-events N  stored beside the ingestion, of a tenth as many users (1000000)
-  --flights N          the first N of the file (3000000); --flights-batch N events a request (1000);
-                       --flights-keys: with idempotency keys
-For backfill and producer, a deployment that runs already:
-  --url URL            of its API, with --app-id and --clickhouse-url
-  --app-id APP_ID      an environment for all load, with its bulk limits off:
-                       npm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none
-  --clickhouse-url URL
-  --database NAME      (sluice)`;
+  --deletion-events N  of a tenth as many users (10000000; in all 1000000); --deletion-requests N (1000)`;
 
 /** Reads the options of a command line. Throws BenchError, which names the option that is wrong. */
 export function readOptions(args: readonly string[], all: boolean): Options {
+  const text = (standard: string) => ({ type: 'string', default: standard }) as const;
+  const maybe = { type: 'string' } as const;
   const { values } = parseArgs({
     args: [...args],
     options: {
-      duration: { type: 'string', default: '4' },
-      repeats: { type: 'string', default: '3' },
-      connections: { type: 'string' },
-      rate: { type: 'string' },
-      threads: { type: 'string' },
-      only: { type: 'string' },
-      out: { type: 'string' },
-      url: { type: 'string' },
-      'app-id': { type: 'string' },
-      'clickhouse-url': { type: 'string' },
-      database: { type: 'string', default: 'sluice' },
+      duration: text('4'),
+      repeats: text('3'),
+      connections: maybe,
+      rate: maybe,
+      threads: text(String(Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment)))),
+      only: maybe,
+      out: maybe,
       env: { type: 'string', multiple: true, default: [] },
-      'cpu-prof': { type: 'string' },
-      'soak-minutes': { type: 'string', default: all ? '2' : '30' },
-      'flat-events': { type: 'string', default: all ? '1,10' : '1,10,50' },
-      'flat-environments': { type: 'string', default: '10,1000,10000' },
-      'keys-events': { type: 'string', default: all ? '10' : '10,100' },
-      'backlog-events': { type: 'string', default: '3000000' },
-      'producer-events': { type: 'string', default: '1000000' },
-      'deletion-events': { type: 'string', default: '1000000' },
-      flights: { type: 'string', default: '3000000' },
-      'flights-batch': { type: 'string', default: '1000' },
-      'flights-keys': { type: 'boolean', default: false },
+      'cpu-prof': maybe,
+      minutes: text(all ? '5' : '30'),
+      'flat-events': text(all ? '1,10' : '1,10,50'),
+      'flat-environments': text('10,1000,10000'),
+      'keys-events': text(all ? '10' : '10,100'),
+      'backlog-events': text('3000000'),
+      'producer-events': text('1000000'),
+      'deletion-events': text(all ? '1000000' : '10000000'),
+      'deletion-requests': text('1000'),
     },
   });
   if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
+  type Name = keyof typeof values;
+  const whole = (name: Name) => positive(`--${name}`, String(values[name]));
+  const list = (name: Name) =>
+    String(values[name])
+      .split(',')
+      .map((part) => positive(`--${name}`, part));
+  const millions = (name: Name) => list(name).map((number) => number * 1e6);
   return {
-    seconds: positive('--duration', values.duration),
-    repeats: positive('--repeats', values.repeats),
+    seconds: whole('duration'),
+    repeats: whole('repeats'),
     connections: optional('--connections', values.connections),
     rate: optional('--rate', values.rate),
-    threads: optional('--threads', values.threads) ?? standardThreads(),
-    elsewhere: readElsewhere(values.url, values['app-id'], values['clickhouse-url'], values.database),
+    threads: whole('threads'),
     env: readEnv(values.env),
     profileDir: values['cpu-prof'],
-    soakMinutes: positive('--soak-minutes', values['soak-minutes']),
-    flatEvents: list('--flat-events', values['flat-events']).map((millions) => millions * 1e6),
-    flatEnvironments: list('--flat-environments', values['flat-environments']),
-    keysEvents: list('--keys-events', values['keys-events']).map((millions) => millions * 1e6),
-    backlogEvents: positive('--backlog-events', values['backlog-events']),
-    flights: positive('--flights', values.flights),
-    flightsBatch: positive('--flights-batch', values['flights-batch']),
-    flightsKeys: values['flights-keys'],
-    producerEvents: positive('--producer-events', values['producer-events']),
-    deletionEvents: positive('--deletion-events', values['deletion-events']),
+    minutes: whole('minutes'),
+    flatEvents: millions('flat-events'),
+    flatEnvironments: list('flat-environments'),
+    keysEvents: millions('keys-events'),
+    backlogEvents: whole('backlog-events'),
+    producerEvents: whole('producer-events'),
+    deletionEvents: whole('deletion-events'),
+    deletionRequests: whole('deletion-requests'),
     only: values.only?.split(','),
     out: values.out,
     standard: args.every((arg, i) => arg === '--out' || args[i - 1] === '--out'),
-    text: args.join(' '),
   };
 }
 
@@ -144,12 +123,8 @@ export function positive(name: string, text: string): number {
   return number;
 }
 
-function optional(name: string, text: string | undefined): number | undefined {
+export function optional(name: string, text: string | undefined): number | undefined {
   return text === undefined ? undefined : positive(name, text);
-}
-
-function list(name: string, text: string): number[] {
-  return text.split(',').map((part) => positive(name, part));
 }
 
 function readEnv(pairs: readonly string[]): NodeJS.ProcessEnv {
@@ -160,29 +135,4 @@ function readEnv(pairs: readonly string[]): NodeJS.ProcessEnv {
       return [pair.slice(0, equals), pair.slice(equals + 1)];
     }),
   );
-}
-
-function readElsewhere(
-  url: string | undefined,
-  appId: string | undefined,
-  clickhouseUrl: string | undefined,
-  database: string,
-): Options['elsewhere'] {
-  if (url === undefined && appId === undefined && clickhouseUrl === undefined) return undefined;
-  if (url === undefined || appId === undefined || clickhouseUrl === undefined) {
-    throw new BenchError('--url, --app-id and --clickhouse-url belong together');
-  }
-  for (const [name, value] of [
-    ['--url', url],
-    ['--clickhouse-url', clickhouseUrl],
-  ] as const) {
-    if (!/^https?:/.test(value) || !URL.canParse(value)) {
-      throw new BenchError(`${name} must be a URL that begins with http:// or https://`);
-    }
-  }
-  return { url, appId, clickhouseUrl, database };
-}
-
-function standardThreads(): number {
-  return Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment));
 }

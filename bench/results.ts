@@ -4,18 +4,15 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { BackfillResult } from './backlog/backfill.js';
 import type { BacklogResult } from './backlog/backlog.js';
-import type { SegmentsResult } from './backlog/segments.js';
-import type { DeletionBesideResult } from './deletion/beside.js';
+import type { DeletionResult } from './deletion/deletions.js';
+import type { ProgramRun } from './deployment/program.js';
 import { BenchError } from './failure.js';
-import type { LatencyRun } from './latency/latency.js';
+import type { CurveLevel } from './latency/curve.js';
+import type { HalfLoadResult } from './latency/half-load.js';
 import type { Machine } from './machine.js';
-import type { SoakResult } from './soak.js';
-import type { ConnectionsResult } from './throughput/connections.js';
 import type { FlatResult } from './throughput/flat.js';
 import type { KeysResult } from './throughput/keys.js';
-import type { ProducerResult } from './throughput/producer.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 
 /** Of one way to send records, or of a floor. */
@@ -27,38 +24,27 @@ export type WayRuns = {
   readonly runs: readonly ThroughputRun[];
   /** Absent for floors without connections. */
   readonly connections?: number;
-  /** Rows per insert. For bulk loads into Sluice the mean; for the engine alone that of every insert. */
+  /** For loads into Sluice the mean; for the engine alone that of every insert. */
   readonly rowsPerInsert?: number;
-};
-
-export type LatencyRuns = {
-  readonly subject: string;
-  /** The highest rate of single events; undefined if the rate was given. */
-  readonly share: number | undefined;
-  readonly ratePerSecond: number;
-  readonly runs: readonly LatencyRun[];
 };
 
 export type Failure = { readonly scenario: string; readonly message: string };
 
 export type Results = {
-  readonly format: 1;
+  readonly format: 2;
   readonly machine: Machine;
   /** As given on the command line. */
   readonly command: string;
   readonly seconds: number;
-  readonly elsewhere: boolean;
   readonly ways: readonly WayRuns[];
-  readonly latencies: readonly LatencyRuns[];
-  readonly connections?: ConnectionsResult;
-  readonly segments?: SegmentsResult;
+  readonly curve?: readonly CurveLevel[];
+  readonly halfLoad?: HalfLoadResult;
   readonly backlog?: BacklogResult;
   readonly flat?: FlatResult;
   readonly keys?: KeysResult;
-  readonly soak?: SoakResult;
-  readonly backfill?: BackfillResult;
-  readonly producer?: ProducerResult;
-  readonly deletionBeside?: DeletionBesideResult;
+  readonly backfill?: ProgramRun;
+  readonly producer?: ProgramRun & { readonly producerBytes: number };
+  readonly deletion?: DeletionResult;
   /** Scenarios that failed, and why. */
   readonly failures: readonly Failure[];
   /** Those that failed in the session and passed when they ran again, at the date. */
@@ -66,11 +52,6 @@ export type Results = {
 };
 
 const folder = fileURLToPath(new URL('../../bench/results/', import.meta.url));
-
-/** Writes a scenario's results and page to bench/results. */
-export function writeResults(scenario: string, data: object, report: string): void {
-  writeFiles(`${folder}${scenario}`, data, report, {});
-}
 
 /** The usual place of a session's results: beside the sources if nothing on which they depend was changed. */
 export function usualPath(name: string, standard: boolean): string {
@@ -105,7 +86,7 @@ export function readResults(path: string): Results {
     throw new BenchError(`${path} cannot be read: ${(error as Error).message}`);
   }
   const results = value as Partial<Results> | null;
-  if (results?.format !== 1 || !Array.isArray(results.ways) || !Array.isArray(results.latencies)) {
+  if (results?.format !== 2 || !Array.isArray(results.ways)) {
     throw new BenchError(`${path} does not contain the results of a session`);
   }
   return results as Results;

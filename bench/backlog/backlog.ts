@@ -1,16 +1,14 @@
-// How fast does a backlog drain while the load that caused it goes on? Ten minutes of events wait in Redis. They are
-// loaded faster than that while the workers are stopped, in segments of the size that they have at that rate. Then the
-// workers start, and the load goes on.
+// What does a backlog take in Redis, and how fast does it drain while the load that caused it goes on? Ten minutes of events
+// wait in Redis. They are loaded faster than that while the workers are stopped, in segments of the size that they have at
+// that rate. Then the workers start, and the load goes on.
 
-import { Redis } from 'ioredis';
-import { type CpuTimes, type Deployment, startDeployment } from '../deployment/deployment.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Context } from '../context.js';
+import type { CpuTimes, Deployment } from '../deployment/deployment.js';
 import { assertStored, countRecords, stallMsMax, untilCounted } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-import { type LatencyFigures, latencyFigures } from '../latency/figures.js';
-import { sendClosedLoop } from '../load/closed-loop.js';
-import { bulkBodies, singleBodies } from '../load/events.js';
-import { newLatencies, recordLatency, startOpenLoop } from '../load/open-loop.js';
-import type { Options } from '../options.js';
+import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
+import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 import { cpuBetween, perRecord } from '../throughput/measure.js';
 import { readSegments, usedMemory } from './redis-memory.js';
@@ -20,6 +18,8 @@ export type BacklogResult = {
   readonly events: number;
   readonly segments: number;
   readonly redisBytesPerEvent: number;
+  /** Of sealed segments above 100 kB the most memory in Redis, by the bytes of their rows: below, an allocator's rounding is most. */
+  readonly memoryTimesMost: number;
   /** Of the events that kept coming, one per request. */
   readonly ratePerSecond: number;
   readonly drainSeconds: number;
@@ -37,88 +37,81 @@ const standardRate = 5_000;
  * a segment is sealed while ClickHouse is away and the workers run. Without this setting there would be fewer, larger
  * segments.
  */
-const segmentBytesMax = 250_000;
-const bulk = { connections: 6, events: 100, bodiesEach: 200, requestsPerRun: 600 };
-const live = { connections: 128, bodies: 100_000 };
+export const backlogEnv = { SEGMENT_BYTES_MAX: '250000' };
+const bulk = { way: 'bulk-100', events: 100, connections: 6 };
+const liveConnections = 128;
+const segmentBytesMin = 100_000;
 const lookEveryMs = 500;
 
 /** Rejects if an acknowledged event is not stored or the backlog stops draining. */
-export async function runBacklog(options: Options, progress: Progress): Promise<BacklogResult> {
-  const env = { SEGMENT_BYTES_MAX: String(segmentBytesMax), ...options.env };
-  const deployment = await startDeployment({ env, profileDir: options.profileDir });
-  const { own } = deployment;
-  const redis = new Redis(deployment.redisUrl);
-  try {
-    const [backlogId = '', liveId = ''] = await deployment.addEnvironments(2, 'none');
-    for (const worker of own?.sluice.workers ?? []) await worker.stop();
-    const before = await usedMemory(redis);
-    const events = await fill(deployment, backlogId, options.backlogEvents, progress);
-    const redisBytesPerEvent = ((await usedMemory(redis)) - before) / events;
-    const { length: segments } = await readSegments(redis, 0);
-    progress.say(`backlog: ${events} events in ${segments} segments; the workers start`);
+export async function runBacklog({ deployment, redis, options, progress }: Context): Promise<BacklogResult> {
+  const { url, own } = deployment;
+  const [backlogId = '', liveId = ''] = await deployment.addEnvironments(2, 'none');
+  for (const worker of own.sluice.workers) await worker.stop();
+  const before = await usedMemory(redis);
+  const events = await fill(deployment, backlogId, options.backlogEvents, progress);
+  const redisBytesPerEvent = ((await usedMemory(redis)) - before) / events;
+  const segments = await readSegments(redis, 0);
+  // The last one is open, with room for more.
+  const large = segments.slice(0, -1).filter(({ bytes }) => bytes > segmentBytesMin);
+  const memoryTimesMost = Math.max(...large.map(({ bytes, memoryBytes }) => memoryBytes / bytes));
+  progress.say(`backlog: ${events} events in ${segments.length} segments; the workers start`);
 
-    const ratePerSecond = options.rate ?? standardRate;
-    const bodies = singleBodies(live.bodies, { appId: liveId, first: 0 });
-    const latencies = newLatencies();
-    for (const worker of own?.sluice.workers ?? []) await worker.restart();
-    const cpuBefore = deployment.cpu();
-    const startedAt = performance.now();
-    const load = await startOpenLoop(
-      {
-        url: deployment.url,
-        bodies,
-        ratePerSecond,
-        requests: Number.POSITIVE_INFINITY,
-        connections: live.connections,
-      },
-      (answered) => recordLatency(latencies, answered),
-    );
-    const left = await drain(deployment, backlogId, events, startedAt, progress);
-    const drainSeconds = (performance.now() - startedAt) / 1000;
-    load.stop();
-    const { requests } = await load.ended;
-    await untilCounted(() => countRecords(deployment, liveId), requests);
-    const used = cpuBetween(cpuBefore, deployment.cpu());
-    await assertStored(deployment, backlogId, { events });
-    await assertStored(deployment, liveId, { events: requests });
-    return {
-      events,
-      segments,
-      redisBytesPerEvent,
-      ratePerSecond,
-      drainSeconds,
-      drainedPerSecond: events / drainSeconds,
-      cpu: perRecord(used, events + requests),
-      latency: latencyFigures(latencies),
-      left,
-    };
-  } finally {
-    redis.disconnect();
-    await deployment.stop();
-  }
+  const ratePerSecond = options.rate ?? standardRate;
+  const live = await prepareLoad({
+    url,
+    way: 'single',
+    appIds: [liveId],
+    connections: liveConnections,
+    rate: ratePerSecond,
+    seconds: 3_600,
+    threads: options.threads,
+    sendsAll: true,
+  });
+  for (const worker of own.sluice.workers) await worker.restart();
+  const cpuBefore = deployment.cpu();
+  const startedAt = performance.now();
+  const sending = live.send();
+  const left = await drain(deployment, backlogId, events, startedAt, progress);
+  const drainSeconds = (performance.now() - startedAt) / 1000;
+  live.stop();
+  const { seconds } = await sending;
+  const requests = allAnswered(seconds);
+  await untilCounted(() => countRecords(deployment, liveId), requests);
+  const used = cpuBetween(cpuBefore, deployment.cpu());
+  await assertStored(deployment, backlogId, { events });
+  await assertStored(deployment, liveId, { events: requests });
+  return {
+    events,
+    segments: segments.length,
+    redisBytesPerEvent,
+    memoryTimesMost,
+    ratePerSecond,
+    drainSeconds,
+    drainedPerSecond: events / drainSeconds,
+    cpu: perRecord(used, events + requests),
+    latency: latencyFigures(seconds),
+    left,
+  };
 }
 
 /** Loads at least this many events; settles with their number. */
-async function fill(deployment: Deployment, appId: string, wanted: number, progress: Progress) {
-  const bodies = Array.from({ length: bulk.connections }, (_, connection) =>
-    bulkBodies(bulk.bodiesEach, bulk.events, {
-      appId,
-      first: connection * bulk.bodiesEach * bulk.events,
-    }),
+async function fill({ url }: Deployment, appId: string, wanted: number, progress: Progress): Promise<number> {
+  let answers = 0;
+  const { way, connections } = bulk;
+  const load = await prepareLoad(
+    { url, way, appIds: [appId], connections, seconds: 3_600, threads: 1 },
+    ({ endings }) => {
+      answers += endings['200'] ?? 0;
+      if (answers * bulk.events >= wanted) load.stop();
+    },
   );
-  let events = 0;
-  const watch = progress.watch('backlog', () => `${events} of ${wanted} events acknowledged`);
+  const watch = progress.watch('backlog', () => `${answers * bulk.events} of ${wanted} events acknowledged`);
   try {
-    while (events < wanted) {
-      const missing = Math.ceil((wanted - events) / bulk.events / bulk.connections) * bulk.connections;
-      const requests = Math.min(bulk.requestsPerRun, missing);
-      await sendClosedLoop({ url: deployment.url, bodies, requests });
-      events += requests * bulk.events;
-    }
+    return allAnswered((await load.send()).seconds) * bulk.events;
   } finally {
     watch.end();
   }
-  return events;
 }
 
 async function drain(
@@ -141,7 +134,7 @@ async function drain(
       if (performance.now() - movedAt > stallMsMax) {
         throw new BenchError(`${events} events were acknowledged, the backlog stays at ${events - stored}`);
       }
-      await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
+      await pause(lookEveryMs);
     }
   } finally {
     watch.end();

@@ -2,7 +2,6 @@
 
 import type { Redis } from 'ioredis';
 import { memberOf, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
-import { BenchError } from '../failure.js';
 
 export type SegmentMemory = {
   /** Without the marker. */
@@ -12,20 +11,6 @@ export type SegmentMemory = {
   /** MEMORY USAGE: including the key, and rounded up by the allocator. */
   readonly memoryBytes: number;
 };
-
-const sealedMsMax = 10_000;
-const lookEveryMs = 50;
-
-/** Settles when no segment of the shard is open; only workers seal segments that are full or old. */
-export async function untilSealed(redis: Redis, shard: number): Promise<void> {
-  const deadline = performance.now() + sealedMsMax;
-  for (;;) {
-    const state = await redis.hgetall(shardKeys.state(shard));
-    if (!Object.keys(state).some((field) => field.startsWith('open.'))) return;
-    if (performance.now() > deadline) throw new BenchError('the segments are not sealed');
-    await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
-  }
-}
 
 /** All outstanding segments of the shard, oldest first. */
 export async function readSegments(redis: Redis, shard: number): Promise<SegmentMemory[]> {
@@ -46,6 +31,5 @@ export async function readSegments(redis: Redis, shard: number): Promise<Segment
 
 /** The bytes that Redis has allocated. */
 export async function usedMemory(redis: Redis): Promise<number> {
-  const used = /^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1];
-  return Number(used);
+  return Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
 }

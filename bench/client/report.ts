@@ -2,9 +2,9 @@
 // of its targets.
 
 import { clientLimits } from '../../src/client/core/limits.js';
-import { figure, markdownTable, median, textTable } from '../figures.js';
+import { figure, markdownTable, median, rangeText, type Table, tableOf, textTable } from '../figures.js';
 import { describeInWords, type Machine } from '../machine.js';
-import { type Call, type ClientRun, calls, tracksInARow, waitingMessages } from './runs.js';
+import { type ClientRun, calls, tracksInARow, waitingMessages } from './runs.js';
 
 export type ClientBuild = {
   readonly name: string;
@@ -23,159 +23,108 @@ export type ClientResults = {
   readonly other?: ClientBuild | undefined;
 };
 
-export type ClientTarget = {
+/** A figure of a build: all of its runs, and at most how much its median may be, in the target's unit. */
+type Figure = {
   readonly what: string;
-  readonly unit: string;
-  readonly value: number;
-  readonly bound: number;
-  readonly met: boolean;
+  readonly values: readonly number[];
+  readonly target?: { readonly unit: string; readonly bound: number; readonly divide: number };
 };
 
 /** Bad values in an object cause one warning per key at first, so that the developer sees which; then a single one. */
 const warningsMax = (form: string): number =>
   form === 'an object of objects for properties' ? clientLimits.propertiesDroppedMax + 1 : 1;
 
-/** Of the build itself; medians of the runs. */
-export function clientTargets({ own }: ClientResults): ClientTarget[] {
-  const waiting = `with ${figure(waitingMessages)} waiting`;
-  const forms = own.runs[0]?.large.map(({ form }) => form) ?? [];
-  const large = (form: string, value: (found: ClientRun['large'][number]) => number) =>
-    medianOf(own, (run) => run.large.filter((found) => found.form === form).map(value));
-  return [
-    target('script, gzipped', ' bytes', own.bytes.gzipped, 12_000),
-    ...calls.flatMap((name) => [
-      target(`${name} ${waiting}, in a row`, ' ms', callUs(own, 'waiting', name, inARow) / 1000, 1),
-      target(`${name} ${waiting}, after a pause`, ' ms', callUs(own, 'waiting', name, apart) / 1000, 1),
-    ]),
-    target(
-      `${figure(tracksInARow)} tracks in a row`,
-      ' s',
-      medianOf(own, ({ tracks }) => [tracks.ms]) / 1000,
-      1,
-    ),
-    ...forms.flatMap((form) => [
-      target(
-        `300,000 elements, ${form}`,
-        ' ms',
-        large(form, ({ ms }) => ms),
-        50,
-      ),
-      target(
-        `300,000 elements, ${form}: warnings`,
-        '',
-        large(form, ({ warnings }) => warnings),
-        warningsMax(form),
-      ),
-    ]),
-  ];
-}
-
-function target(what: string, unit: string, value: number, bound: number): ClientTarget {
-  return { what, unit, value, bound, met: value <= bound };
-}
-
-const inARow = ({ us }: ClientRun['empty'][Call]): readonly number[] => [us];
-const apart = ({ apartUs }: ClientRun['empty'][Call]): readonly number[] => apartUs;
-const longest = ({ longestUs }: ClientRun['empty'][Call]): readonly number[] => [longestUs];
-
-function callUs(
-  build: ClientBuild,
-  queue: 'empty' | 'waiting',
-  name: Call,
-  values: (found: ClientRun['empty'][Call]) => readonly number[],
-): number {
-  return medianOf(build, (run) => values(run[queue][name]));
-}
-
-function medianOf({ runs }: ClientBuild, values: (run: ClientRun) => readonly number[]): number {
-  return median(runs.flatMap(values));
-}
-
-/** Every figure of a build as a row: its name, and the median, minimum and maximum of the runs. */
-function figureRows(build: ClientBuild): (readonly [what: string, values: readonly number[]])[] {
-  const of = (what: string, value: (run: ClientRun) => readonly number[]) =>
-    [what, build.runs.flatMap(value)] as const;
+function figuresOf({ bytes, runs }: ClientBuild): Figure[] {
+  const of = (value: (run: ClientRun) => number | readonly number[]) => runs.flatMap(value);
+  const atMost = (bound: number, unit: string, divide = 1) => ({ target: { unit, bound, divide } });
   const ofCalls = (queue: 'empty' | 'waiting', words: string) =>
-    calls.flatMap((name) => [
-      of(`${name}, ${words}, in a row, µs`, (run) => inARow(run[queue][name])),
-      of(`${name}, ${words}, after a pause, µs`, (run) => apart(run[queue][name])),
-      of(`${name}, ${words}, the longest in a row, µs`, (run) => longest(run[queue][name])),
-    ]);
-  const forms = build.runs[0]?.large.map(({ form }) => form) ?? [];
-  const ofForm = (form: string, value: (found: ClientRun['large'][number]) => number) => (run: ClientRun) =>
-    run.large.filter((found) => found.form === form).map(value);
+    calls.flatMap((name): Figure[] => {
+      const target = queue === 'waiting' ? atMost(1, ' ms', 1_000) : {};
+      const what = `${name}, ${words}`;
+      return [
+        { what: `${what}, in a row, µs`, values: of((run) => run[queue][name].us), ...target },
+        { what: `${what}, after a pause, µs`, values: of((run) => run[queue][name].apartUs), ...target },
+        { what: `${what}, the longest in a row, µs`, values: of((run) => run[queue][name].longestUs) },
+      ];
+    });
+  const forms = runs[0]?.large.map(({ form }) => form) ?? [];
+  const waiting = `${figure(waitingMessages)} waiting`;
+  const tracks = `${figure(tracksInARow)} tracks in a row`;
   return [
-    ['script, bytes', [build.bytes.raw]],
-    ['script, gzipped, bytes', [build.bytes.gzipped]],
-    of('from the start of the script until it records, nothing waiting, ms', (run) => [run.startMs.cold]),
-    of(`the same, ${figure(waitingMessages)} waiting, ms`, (run) => [run.startMs.waiting]),
+    { what: 'script, bytes', values: [bytes.raw] },
+    { what: 'script, gzipped, bytes', values: [bytes.gzipped], ...atMost(12_000, ' bytes') },
+    {
+      what: 'from the start of the script until it records, nothing waiting, ms',
+      values: of((run) => run.startMs.cold),
+    },
+    { what: `the same, ${waiting}, ms`, values: of((run) => run.startMs.waiting) },
     ...ofCalls('empty', 'nothing waiting'),
-    ...ofCalls('waiting', `${figure(waitingMessages)} waiting`),
-    of(`${figure(tracksInARow)} tracks in a row, ms`, ({ tracks }) => [tracks.ms]),
-    of('the longest task of them, until all are sent, ms', ({ tracks }) => [tracks.longestTaskMs]),
-    of('the longest task of sending them, ms', ({ tracks }) => [tracks.longestSendingMs]),
-    of('stored with an event that waits, beyond its properties, characters', (run) => [run.storedCharacters]),
-    ...forms.flatMap((form) => [
-      of(
-        `300,000 elements, ${form}, ms`,
-        ofForm(form, ({ ms }) => ms),
-      ),
-      of(
-        `300,000 elements, ${form}, warnings`,
-        ofForm(form, ({ warnings }) => warnings),
-      ),
-    ]),
+    ...ofCalls('waiting', waiting),
+    { what: `${tracks}, ms`, values: of((run) => run.tracks.ms), ...atMost(1, ' s', 1_000) },
+    {
+      what: 'the longest task of them, until all are sent, ms',
+      values: of((run) => run.tracks.longestTaskMs),
+    },
+    { what: 'the longest task of sending them, ms', values: of((run) => run.tracks.longestSendingMs) },
+    {
+      what: 'stored with an event that waits, beyond its properties, characters',
+      values: of((run) => run.storedCharacters),
+    },
+    ...forms.flatMap((form): Figure[] => {
+      const large = (value: 'ms' | 'warnings') =>
+        of((run) => run.large.filter((found) => found.form === form).map((found) => found[value]));
+      const what = `300,000 elements, ${form}`;
+      return [
+        { what: `${what}, ms`, values: large('ms'), ...atMost(50, ' ms') },
+        { what: `${what}, warnings`, values: large('warnings'), ...atMost(warningsMax(form), '') },
+      ];
+    }),
   ];
 }
 
-function figureTable({ own, other }: ClientResults): { head: string[]; rows: string[][] } {
-  const others = new Map(other === undefined ? [] : figureRows(other));
-  const cells = (values: readonly number[] = []) => [
-    figure(median(values)),
-    values.length < 2 ? '' : `${figure(Math.min(...values))} to ${figure(Math.max(...values))}`,
-  ];
-  return {
-    head: ['', 'median', 'of the runs', ...(other === undefined ? [] : ['before', 'of the runs'])],
-    rows: figureRows(own).map(([what, values]) => [
-      what,
-      ...cells(values),
-      ...(other === undefined ? [] : cells(others.get(what))),
-    ]),
-  };
+function figureTable({ own, other }: ClientResults): Table {
+  const others = new Map((other ? figuresOf(other) : []).map(({ what, values }) => [what, values]));
+  return tableOf(figuresOf(own), [
+    ['', ({ what }) => what],
+    ['median', ({ values }) => median(values)],
+    ['of the runs', ({ values }) => rangeText(values) ?? ''],
+    ['before', ({ what }) => other && median(others.get(what) ?? [])],
+    ['of the runs', ({ what }) => other && (rangeText(others.get(what) ?? []) ?? '')],
+  ]);
 }
 
-function targetTable(results: ClientResults): { head: string[]; rows: string[][] } {
-  return {
-    head: ['', 'measured', 'target', ''],
-    rows: clientTargets(results).map(({ what, unit, value, bound, met }) => [
-      what,
-      `${figure(value)}${unit}`,
-      `at most ${figure(bound)}${unit}`,
-      met ? 'met' : 'missed',
-    ]),
-  };
+function targetTable({ own }: ClientResults): Table {
+  const targets = figuresOf(own).flatMap(({ what, values, target }) =>
+    target === undefined
+      ? []
+      : [{ what: what.replace(/, (ms|µs|bytes)$/, ''), ...target, value: median(values) / target.divide }],
+  );
+  return tableOf(targets, [
+    ['', ({ what }) => what],
+    ['measured', ({ value, unit }) => `${figure(value)}${unit}`],
+    ['target', ({ bound, unit }) => `at most ${figure(bound)}${unit}`],
+    ['verdict', ({ value, bound }) => (value <= bound ? 'met' : 'missed')],
+  ]);
 }
 
 /** For the terminal. */
 export function clientSummary(results: ClientResults): string {
-  const [figures, targets] = [figureTable(results), targetTable(results)];
-  return `${textTable(figures.head, figures.rows)}\n\n${textTable(targets.head, targets.rows)}\n`;
+  return `${textTable(figureTable(results))}\n\n${textTable(targetTable(results))}\n`;
 }
 
 /** In Markdown. */
 export function clientReport(results: ClientResults): string {
   const { machine, options, browser, snippetBytes, own, other } = results;
   const command = `npm run bench -- client${options === '' ? '' : ` ${options}`}`;
-  const [figures, targets] = [figureTable(results), targetTable(results)];
   return `${[
     '# What the client library costs a page',
     `Written by \`${command}\`: ${own.runs.length} rounds. ${browser}, headless. ${describeInWords(machine)}`,
     method,
     '## Targets',
-    markdownTable(targets.head, targets.rows),
+    markdownTable(targetTable(results)),
     '## Figures',
     `The snippet of a usual page has ${snippetBytes} bytes.${other === undefined ? '' : ` ${beside}`}`,
-    markdownTable(figures.head, figures.rows),
+    markdownTable(figureTable(results)),
   ].join('\n\n')}\n`;
 }
 

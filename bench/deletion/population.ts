@@ -2,6 +2,7 @@
 // environments of the account; every tenth customer has an anonymous past that was merged. Also checks what is left of
 // them. The rows have segment numbers of the past, one per insert, as if they had been loaded over months.
 
+import { columns } from '../../src/clickhouse/tables.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
 
@@ -135,7 +136,7 @@ export class Population {
   #eventsInsert(offset: number, count: number, segment: bigint, range: Range): string {
     const [main, other] = this.#options.appIds;
     const lonerStep = Math.floor(insertRows / lonerEvents);
-    return `INSERT INTO stored_events
+    return `INSERT INTO stored_events (${columns.events.join(', ')})
       WITH
         number + ${offset} AS n,
         ${range.firstCustomer} + n % ${range.customers} AS customer,
@@ -167,7 +168,7 @@ export class Population {
   }
 
   #propertiesInsert(segment: bigint, range: Range): string {
-    return `INSERT INTO stored_user_properties
+    return `INSERT INTO stored_user_properties (${withoutId('user_properties')})
       WITH ${range.firstCustomer} + number * ${mergedEvery} AS customer
       SELECT '${this.#options.appIds[0]}', NULL, ${this.#identitySql()},
         map('email', concat('mail-', toString(customer), '@example.com'), 'plan', ['free', 'pro'][1 + number % 2]),
@@ -177,7 +178,7 @@ export class Population {
 
   #identitiesInsert(segment: bigint, range: Range): string {
     const [main, other] = this.#options.appIds;
-    return `INSERT INTO stored_user_identities
+    return `INSERT INTO stored_user_identities (${withoutId('user_identities')})
       WITH ${range.firstCustomer} + intDiv(number, 2) * ${mergedEvery} AS customer
       SELECT ['${main}', '${other}'][1 + number % 2], ${firstUserId} + customer, ${this.#identitySql()},
         1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
@@ -249,4 +250,9 @@ function lonerIdentitySql(insert: number, step: number): string {
 
 function segmentOf(insert: number): bigint {
   return firstSegment + BigInt(insert * insertEveryDays) * 86_400_000_000n;
+}
+
+/** The columns of a table whose rows need no id. */
+function withoutId(table: 'user_properties' | 'user_identities'): string {
+  return columns[table].filter((column) => column !== 'event_id').join(', ');
 }

@@ -2,15 +2,19 @@
 // compares the tables with what they held before.
 
 import type { DeletionRequest } from '../../src/deletion/request.js';
+import type { Deployment } from '../deployment/deployment.js';
 import { countReplacedParts, readParts, TraceSearch } from '../deployment/disk.js';
-import { machineMicroseconds } from '../deployment/processes.js';
+import { machineMicroseconds, othersShare } from '../deployment/processes.js';
 import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-import type { DeletionDeployment } from './client.js';
+import { median } from '../figures.js';
+import { cpuBetween, sumCpu } from '../throughput/measure.js';
+import type { DeletionApi } from './api.js';
 import { assertOnlyTargetsGone, type Population, type User } from './population.js';
 
 export type DeletionContext = {
-  readonly deployed: DeletionDeployment;
+  readonly deployment: Deployment;
+  readonly api: DeletionApi;
   readonly population: Population;
   readonly markers: ReadonlyMap<number, string>;
 };
@@ -72,7 +76,7 @@ const manyEveryMs = 55;
 
 /** Deletes customers in one request; one of them has a marker. */
 export async function runBulk(
-  { deployed, population, markers }: DeletionContext,
+  { deployment, api, population, markers }: DeletionContext,
   customers: readonly number[],
   observer: { submitted(): void; completed(): void } = {
     submitted: () => undefined,
@@ -84,32 +88,33 @@ export async function runBulk(
   const text = marker?.split('@')[0];
   if (text === undefined) throw new BenchError('no customer of the run has a marker');
   const traces = new TraceSearch(text);
-  if (traces.count(deployed.clickhouseDir) === 0) throw new BenchError('the marker is not found before');
+  if (traces.count(deployment.own.sluice.clickhouse.dir) === 0)
+    throw new BenchError('the marker is not found before');
 
-  await mergesEnded(deployed.deployment);
+  await mergesEnded(deployment);
   return comparing(population, users, async (rows) => {
-    await deployed.takeRounds();
-    const cpuSince = startCpu(deployed);
+    await api.takeRounds();
+    const cpuSince = startCpu(deployment);
     observer.submitted();
     const sentAt = performance.now();
-    const requestId = await deployed.submit(users);
+    const requestId = await api.submit(users);
     const answeredSeconds = secondsSince(sentAt);
-    await deployed.untilComplete(requestId, secondsMax);
+    await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
     observer.completed();
     const cpu = cpuSince();
     const completeAt = performance.now();
-    const rounds = await deployed.takeRounds();
-    if (rowsFound(await deployed.show(requestId)) !== rows) {
+    const rounds = await api.takeRounds();
+    if (rowsFound(await api.show(requestId)) !== rows) {
       throw new BenchError('the evidence counts other rows than there were');
     }
 
     const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
       untilGone(completeAt, async () => {
-        const replaced = await countReplacedParts(deployed.deployment, 'deletion_targets');
-        return replaced === 0 && traces.count(deployed.clickhouseDir) === 0;
+        const replaced = await countReplacedParts(deployment, 'deletion_targets');
+        return replaced === 0 && traces.count(deployment.own.sluice.clickhouse.dir) === 0;
       }),
-      untilGone(completeAt, () => traces.count(deployed.redisDir) === 0),
+      untilGone(completeAt, () => traces.count(deployment.own.redis.dir) === 0),
     ]);
     return {
       targets: customers.length,
@@ -125,20 +130,19 @@ export async function runBulk(
 }
 
 /** Deletes one user while the service is otherwise idle. */
-export async function runOne({ deployed, population }: DeletionContext, user: User): Promise<OneRun> {
-  const { deployment } = deployed;
+export async function runOne({ deployment, api, population }: DeletionContext, user: User): Promise<OneRun> {
   await mergesEnded(deployment);
   return comparing(population, [user], async (rows) => {
     await pause(roundEveryMs);
-    await deployed.takeRounds();
+    await api.takeRounds();
     const before = await readParts(deployment, 'stored_events');
-    const cpuSince = startCpu(deployed);
+    const cpuSince = startCpu(deployment);
     const sentAt = performance.now();
-    await deployed.untilComplete(await deployed.submit([user]), secondsMax);
+    await api.untilComplete(await api.submit([user]), secondsMax);
     const completeSeconds = secondsSince(sentAt);
     const cpu = cpuSince();
     const after = await readParts(deployment, 'stored_events');
-    const [steps = {}] = await deployed.takeRounds();
+    const [steps = {}] = await api.takeRounds();
     const rewritten = [...after].filter(([blocks, part]) => {
       const old = before.get(blocks);
       if (old === undefined) throw new BenchError('parts were merged during the run');
@@ -158,14 +162,14 @@ export async function runOne({ deployed, population }: DeletionContext, user: Us
 
 /** Submits one request per customer, evenly over less than a minute, and polls each until it is complete. */
 export async function runMany(
-  { deployed, population }: DeletionContext,
+  { deployment, api, population }: DeletionContext,
   customers: readonly number[],
 ): Promise<ManyRun> {
   const users = customers.map((customer) => population.nameOf(customer));
-  await mergesEnded(deployed.deployment);
+  await mergesEnded(deployment);
   return comparing(population, users, async () => {
     await pause(roundEveryMs);
-    await deployed.takeRounds();
+    await api.takeRounds();
     const startedAt = performance.now();
     const pending = new Map<string, number>();
     const requestIds: string[] = [];
@@ -176,7 +180,7 @@ export async function runMany(
       for (const [index, user] of users.entries()) {
         await pause(startedAt + index * manyEveryMs - performance.now());
         const sentAt = performance.now();
-        const requestId = await deployed.submit([user]);
+        const requestId = await api.submit([user]);
         requestIds.push(requestId);
         pending.set(requestId, sentAt);
       }
@@ -192,7 +196,7 @@ export async function runMany(
           // As many polls per second as a token may make.
           await pause(15);
           // Rounds take the oldest first, so requests behind a pending one are mostly pending too.
-          if (!(await deployed.isComplete(requestId))) break;
+          if (!(await api.isComplete(requestId))) break;
           waited.push(secondsSince(sentAt));
           pending.delete(requestId);
         }
@@ -201,20 +205,19 @@ export async function runMany(
 
     const [submittedSeconds] = await Promise.all([submitAll(), pollAll()]);
     const completeSeconds = secondsSince(startedAt);
-    const { mutations, mutationsAMinute } = await countMutations(deployed);
-    waited.sort((a, b) => a - b);
+    const { mutations, mutationsAMinute } = await countMutations();
     return {
       requests: users.length,
       submittedSeconds,
       completeSeconds,
-      medianSeconds: waited[Math.floor((waited.length - 1) / 2)] ?? Number.NaN,
-      longestSeconds: waited.at(-1) ?? Number.NaN,
+      medianSeconds: median(waited),
+      longestSeconds: Math.max(...waited),
       mutations,
       mutationsAMinute,
-      rounds: await deployed.takeRounds(),
+      rounds: await api.takeRounds(),
     };
 
-    async function countMutations({ deployment }: DeletionDeployment) {
+    async function countMutations() {
       const sinceSeconds = Math.ceil(completeSeconds) + 1;
       const found = await deployment.rows<{ table: string; at: number }>(
         `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
@@ -264,14 +267,13 @@ function rowsFound(request: DeletionRequest): number {
 }
 
 /** The returned function says what was used since. The bench's own share does not count as other programs'. */
-function startCpu(deployed: DeletionDeployment): () => Cpu {
-  const [machine, own, seconds] = [machineMicroseconds(), process.cpuUsage(), deployed.cpuSeconds()];
+function startCpu({ cpu }: Deployment): () => Cpu {
+  const [machine, own, before] = [machineMicroseconds(), process.cpuUsage(), cpu()];
   return () => {
-    const used = deployed.cpuSeconds() - seconds;
+    const used = sumCpu(cpuBetween(before, cpu()));
     const { user, system } = process.cpuUsage(own);
-    const now = machineMicroseconds();
-    const others = now.busy - machine.busy - used * 1e6 - user - system;
-    return { seconds: used, othersShare: Math.max(0, others / (now.all - machine.all)) };
+    const others = othersShare(machine, machineMicroseconds(), used + user + system);
+    return { seconds: used / 1e6, othersShare: others };
   };
 }
 

@@ -1,7 +1,5 @@
-// The deployment under test. Usually the scenario starts its own: the processes of production on loopback ports, with a
-// Redis that syncs its file before every answer, and data in a temporary folder. Or it runs elsewhere. Each measurement
-// gets an environment of its own, so that its rows can be counted. Elsewhere all measurements share the given
-// environment, and subtract what was there before.
+// The deployment under test: the processes of production on loopback ports, with a Redis that syncs its file before every
+// answer, and data in a temporary folder. Each measurement gets an environment of its own, so that its rows can be counted.
 
 import { resolve } from 'node:path';
 import { createEnvironments } from '../../harness/accounts.js';
@@ -14,32 +12,25 @@ import { readStored, type Store } from './stored.js';
 
 export const processNames = ['api', 'redis', 'worker', 'clickhouse'] as const;
 export type ProcessName = (typeof processNames)[number];
-/** Empty if the deployment runs elsewhere. */
 export type CpuTimes = Readonly<Partial<Record<ProcessName, number>>>;
 
 export type Limits = 'default' | 'none' | Readonly<Record<string, number>>;
 
 export type Deployment = Store & {
   readonly url: string;
-  /** Empty if it runs elsewhere. */
   readonly redisUrl: string;
-  /** Absent if it runs elsewhere. */
-  readonly own?: OwnProcesses;
+  readonly own: OwnProcesses;
   /** Runs a statement in the deployment's database. */
   rows<Row>(sql: string): Promise<Row[]>;
   /** CPU time in µs that each kind of process has used since it started. */
-  cpu(): CpuTimes;
+  cpu(): Readonly<Record<ProcessName, number>>;
   /** The part of it that the kernel used on their behalf. */
   systemCpu(): CpuTimes;
-  /**
-   * Creates environments and settles with their app_ids when the API knows them and their limits. Elsewhere, returns the
-   * given environment for each.
-   */
+  /** Creates environments and settles with their app_ids when the API knows them and their limits. */
   addEnvironments(count: number, limits: Limits): Promise<string[]>;
   stop(): Promise<void>;
 };
 
-/** What can be read only of processes on this machine. */
 export type OwnProcesses = {
   readonly sluice: SluiceHandle;
   readonly redis: RedisHandle;
@@ -112,34 +103,8 @@ function optionsOf(limits: Limits): readonly string[] {
   return values.flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
 }
 
-export type Elsewhere = {
-  readonly url: string;
-  readonly clickhouseUrl: string;
-  readonly database: string;
-  /** The environment to which all load is sent. */
-  readonly appId?: string;
-};
-
-/** A deployment that is already running. Its processes are not measured, and nothing of it is stopped. */
-export function attachDeployment(running: Elsewhere): Deployment {
-  const { appId } = running;
-  const rows: Deployment['rows'] = (sql) => queryRows(running.clickhouseUrl, running.database, sql);
-  return {
-    url: running.url.replace(/\/+$/, ''),
-    redisUrl: '',
-    rows,
-    stored: (id) => readStored({ rows }, id),
-    cpu: () => ({}),
-    systemCpu: () => ({}),
-    addEnvironments: (count) =>
-      appId === undefined
-        ? Promise.reject(new BenchError('environments are made by npm run admin'))
-        : Promise.resolve(Array.from({ length: count }, () => appId)),
-    stop: () => Promise.resolve(),
-  };
-}
-
-async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
+/** Runs a statement; settles with its rows. Rejects with what ClickHouse says. */
+export async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
   const { origin, username, password } = new URL(url);
   const authorization = `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`;

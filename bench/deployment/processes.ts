@@ -1,5 +1,5 @@
-// CPU time and memory of processes, from /proc. Figures per event are CPU time: unlike events per second, it hardly
-// depends on other load on the machine.
+// CPU time and memory of processes, from /proc. Figures per event are CPU time: it depends on other load on the machine less
+// than events per second do.
 
 import { readdirSync, readFileSync } from 'node:fs';
 

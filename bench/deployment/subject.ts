@@ -11,12 +11,11 @@ export function deploymentSubject(deployment: Deployment): Subject {
   return {
     url: deployment.url,
     cpu: () => deployment.cpu(),
-    ...(own === undefined
-      ? {}
-      : { systemCpu: () => deployment.systemCpu(), commits: () => readCommits(own.sluice.api) }),
+    systemCpu: () => deployment.systemCpu(),
+    commits: () => readCommits(own.sluice.api),
     stored: async (appId) => {
       // One may be stored twice while another is still missing, so the count alone is not enough.
-      if (own !== undefined) await untilStored(own.sluice);
+      await untilStored(own.sluice);
       return deployment.stored(appId);
     },
     count: (appId) => countRecords(deployment, appId),

@@ -34,8 +34,16 @@ export function userOf(number: number): string {
   return `user-${String(number % users).padStart(6, '0')}@example.com`;
 }
 
+export type MadeEvent = {
+  readonly event: string;
+  readonly identity: string;
+  readonly timestamp: string;
+  readonly properties: Record<string, string | number>;
+  readonly idempotency_key?: string;
+};
+
 /** The fields of one event, without the app_id. */
-export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPrefix'>): object {
+export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPrefix'>): MadeEvent {
   return {
     event: 'Order Completed',
     identity: userOf(number),
@@ -43,7 +51,7 @@ export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPr
     properties: {
       order_id: `order-${String(number).padStart(9, '0')}`,
       amount: (number % 100_000) / 100,
-      currency: currencies[number % currencies.length],
+      currency: currencies[number % currencies.length] as string,
       items: 1 + (number % 7),
     },
     ...(keyPrefix === undefined ? {} : { idempotency_key: `${keyPrefix}-${number}` }),

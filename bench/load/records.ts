@@ -1,7 +1,6 @@
-// Further inputs: records other than events, what the client library sends, and a mixture as producers send it, with
-// repeats and with users above their limit.
+// Further inputs: records other than events, and what the client library sends.
 
-import { type EventOptions, eventOf, userOf } from './events.js';
+import { type EventOptions, userOf } from './events.js';
 
 const plans = ['free', 'pro', 'team'];
 
@@ -59,38 +58,6 @@ export function collectBodies(count: number, { appId, first, keyPrefix }: EventO
     messages.push(message(19, { type: 'user_properties', identity, properties: { plan: 'pro' } }));
     return Buffer.from(JSON.stringify({ app_id: appId, sent_at: sentAt.toISOString(), messages }));
   });
-}
-
-/** One request of the mixture. */
-export type MixedRequest = {
-  readonly body: Buffer;
-  /** The same for requests of which at most one may be stored. */
-  readonly key: string;
-};
-
-const hotUsers = 5;
-const mixture = { repeats: 15, hot: 5 };
-
-/**
- * Single events with keys. Of a hundred, 15 repeat an earlier one of the same list, and 5 come from a few users who send
- * far more than their limit allows.
- */
-export function mixedRequests(count: number, { appId, first, keyPrefix }: EventOptions): MixedRequest[] {
-  const requests: MixedRequest[] = [];
-  for (let i = 0; i < count; i++) {
-    // In mixed order, so that short lists also contain everything.
-    const kind = (i * 37) % 100;
-    const earlier = requests[i - 7];
-    if (kind >= 100 - mixture.repeats && earlier !== undefined) {
-      requests.push(earlier);
-      continue;
-    }
-    const number = first + i;
-    const hot = kind < mixture.hot ? { identity: `hot-${number % hotUsers}@example.com` } : {};
-    const event = { app_id: appId, ...eventOf(number, { keyPrefix }), ...hot };
-    requests.push({ body: Buffer.from(JSON.stringify(event)), key: `${keyPrefix}-${number}` });
-  }
-  return requests;
 }
 
 /** A user_id that is unique over all numbers and runs. */

@@ -1,17 +1,14 @@
-// A thread of the generator: reports when it is ready, sends on command, and replies with the results.
+// A thread of the generator: says that it is ready, sends its part when it is told to, and gives each second to the main
+// thread.
 
 import { parentPort, workerData } from 'node:worker_threads';
-import type { ThreadData } from './closed-loop.js';
-import { prepareConnections } from './connections.js';
+import { prepareSender, type SenderPart } from './sender.js';
 
-const { load, bodies, answers, index } = workerData as ThreadData;
-// A copied Buffer arrives as a plain array of bytes.
-const own = bodies.map((list) =>
-  list.map((body) => Buffer.from(body.buffer, body.byteOffset, body.byteLength)),
-);
-const send = prepareConnections({ ...load, bodies: own }, new Int32Array(answers), index);
-
-parentPort?.once('message', () => {
-  void send().then((result) => parentPort?.postMessage(result));
+const send = prepareSender(workerData as SenderPart);
+const stop = new AbortController();
+parentPort?.once('message', async () => {
+  parentPort?.once('message', () => stop.abort());
+  await send((second) => parentPort?.postMessage(second), stop.signal);
+  parentPort?.close();
 });
 parentPort?.postMessage('ready');

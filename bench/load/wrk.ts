@@ -1,5 +1,5 @@
-// Load as fast as the service answers, from wrk: it takes a seventh of the service's CPU, where autocannon takes as much
-// as the service. wrk-load.lua decides what it sends. Of the answers it knows only the statuses.
+// Load as fast as the service answers, from wrk: it takes a seventh of the service's CPU, where the bench itself takes nearly as
+// much as the service. wrk-load.lua decides what it sends. Of the answers it knows only the statuses.
 
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';

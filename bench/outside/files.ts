@@ -4,9 +4,9 @@
 import { readFileSync } from 'node:fs';
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';
-import { bitBucketSize, newHistogram } from '../latency/histogram.js';
-import { latencyOf, type Outcome, percentiles, sumOf } from './outcome.js';
-import type { MergedSecond } from './second.js';
+import { bitBucketSize, newHistogram, sumOfHistograms } from '../load/histogram.js';
+import type { MergedSecond } from '../load/second.js';
+import { latencyOf, type Outcome, percentiles } from './outcome.js';
 
 /** A HdrHistogram log in µs, an interval per second. */
 export function histogramLog(seconds: readonly Pick<MergedSecond, 'atMs' | 'latencies'>[]): string {
@@ -69,7 +69,7 @@ export function csvOf(seconds: readonly MergedSecond[]): string {
 
 /** The whole run as Prometheus reads it from a file: a summary of the latency, and requests by how they ended. */
 export function prometheusText(way: string, outcome: Outcome, seconds: readonly MergedSecond[]): string {
-  const sum = sumOf(seconds);
+  const sum = sumOfHistograms(seconds);
   const quantiles = Object.entries(percentiles).map(
     ([name, percent]) =>
       `sluice_bench_latency_seconds{scenario="${way}",quantile="${percent / 100}"} ${outcome.latencyMs[name as keyof typeof percentiles] / 1_000}`,

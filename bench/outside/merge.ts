@@ -4,11 +4,12 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { BenchError } from '../failure.js';
 import { figure, textTable } from '../figures.js';
+import { sumOfHistograms } from '../load/histogram.js';
 import { csvOf, histogramLog, readHistogramLogs } from './files.js';
-import { latencyOf, percentiles, sumOf } from './outcome.js';
+import { latencyOf, percentiles } from './outcome.js';
 
 /** `npm run bench -- merge A.hlog B.hlog [--out PATH]`: the logs of several generators as one. */
-export function mergeLogs(args: readonly string[]): void {
+export function mergeLogs(args: readonly string[], print: (text: string) => void): void {
   const at = args.indexOf('--out');
   const out = at === -1 ? undefined : args[at + 1];
   const files = args.filter((_, i) => at === -1 || (i !== at && i !== at + 1));
@@ -16,7 +17,7 @@ export function mergeLogs(args: readonly string[]): void {
     throw new BenchError('merge takes histogram logs, and --out PATH');
   }
   const seconds = readHistogramLogs(files);
-  const sum = sumOf(seconds);
+  const sum = sumOfHistograms(seconds);
   const head = ['', 'requests', 'seconds', 'requests/s', ...Object.keys(percentiles)];
   const perSecond = sum.totalCount / seconds.length;
   const row = [
@@ -26,7 +27,7 @@ export function mergeLogs(args: readonly string[]): void {
     figure(perSecond),
     ...Object.values(latencyOf(sum)).map(figure),
   ];
-  process.stdout.write(`${textTable(head, [row])}\n`);
+  print(`${textTable({ head, rows: [row] })}\n`);
   if (out === undefined) return;
   mkdirSync(dirname(`${out}.hlog`), { recursive: true });
   writeFileSync(`${out}.hlog`, histogramLog(seconds));

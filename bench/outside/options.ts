@@ -3,7 +3,7 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from '../failure.js';
-import { positive } from '../options.js';
+import { optional } from '../options.js';
 import type { Bound, Percentile } from './outcome.js';
 import { percentiles } from './outcome.js';
 
@@ -113,10 +113,6 @@ export function readOutsideOptions(args: readonly string[]): OutsideOptions {
     apiKey: values['api-key'],
     out: values.out,
   };
-}
-
-function optional(name: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : positive(name, text);
 }
 
 function httpUrl(name: string, text: string): string {

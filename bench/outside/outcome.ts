@@ -1,7 +1,8 @@
 // What a run came to, in figures, and whether that is what was asked for.
 
-import { type Histogram, newHistogram, percentileMs } from '../latency/histogram.js';
-import { endings, type MergedSecond } from './second.js';
+import { type Histogram, percentileMs, sumOfHistograms } from '../load/histogram.js';
+import { endings, type MergedSecond } from '../load/second.js';
+import { countEndings } from '../load/threads.js';
 
 export const percentiles = {
   p50: 50,
@@ -41,12 +42,7 @@ export function outcomeOf(
   { seconds, generatorShare }: { readonly seconds: readonly MergedSecond[]; readonly generatorShare: number },
   { rate, seconds: length }: { readonly rate: number | undefined; readonly seconds: number },
 ): Outcome {
-  const counted: Record<string, number> = {};
-  for (const second of seconds) {
-    for (const [ending, count] of Object.entries(second.endings)) {
-      counted[ending] = (counted[ending] ?? 0) + count;
-    }
-  }
+  const counted = countEndings(seconds);
   const requests = Object.values(counted).reduce((sum, count) => sum + count, 0);
   const measured = length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds;
   return {
@@ -55,15 +51,9 @@ export function outcomeOf(
     perSecond: (requests - (counted[endings.unsent] ?? 0)) / length,
     endings: counted,
     errors: requests === 0 ? 1 : (requests - (counted['200'] ?? 0)) / requests,
-    latencyMs: latencyOf(sumOf(measured)),
+    latencyMs: latencyOf(sumOfHistograms(measured)),
     limit: generatorShare > generatorBusy ? 'generator' : 'service',
   };
-}
-
-export function sumOf(seconds: readonly Pick<MergedSecond, 'latencies'>[]): Histogram {
-  const sum = newHistogram();
-  for (const { latencies } of seconds) sum.add(latencies);
-  return sum;
 }
 
 /** In ms; NaN when nothing was recorded. */

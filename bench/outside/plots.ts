@@ -1,10 +1,10 @@
 // The plots of a load: its seconds, and of a search what each rate came to.
 
 import type { TopLevelSpec } from 'vega-lite';
+import type { MergedSecond } from '../load/second.js';
 import { colours, renderSvg } from '../report/svg.js';
 import { type Bound, latencyOf, percentiles } from './outcome.js';
 import type { Tried } from './search.js';
-import type { MergedSecond } from './second.js';
 
 const width = 560;
 const shown = ['p50', 'p99', 'max'] as const;

@@ -3,22 +3,22 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
-import { attachDeployment } from '../deployment/deployment.js';
-import { sumOf as sumOfRecords } from '../deployment/stored.js';
+import { queryRows } from '../deployment/deployment.js';
+import { readStored, sumOf } from '../deployment/stored.js';
 import { BenchError, messageOf } from '../failure.js';
-import { figure, markdownTable, textTable } from '../figures.js';
+import { figure, markdownTable, tableOf, textTable } from '../figures.js';
+import { readPayloads } from '../load/bodies.js';
+import { endings, type MergedSecond } from '../load/second.js';
+import { runLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 import { usualPath } from '../results.js';
 import { sluiceWays, type Way } from '../throughput/ways.js';
-import { readPayloads } from './bodies.js';
 import { csvOf, histogramLog, prometheusText } from './files.js';
 import { type OutsideOptions, readOutsideOptions } from './options.js';
 import { findMissed, latencyOf, type Outcome, outcomeOf, percentiles, percentText } from './outcome.js';
 import { drawKnee, drawSeconds } from './plots.js';
 import { madeUsers, removeUsers, usersIn } from './remove.js';
 import { highestKept, searchRate, type Tried } from './search.js';
-import { endings, type MergedSecond } from './second.js';
-import { runLoad } from './threads.js';
 
 /** What was found of one scenario. */
 type Found = {
@@ -32,8 +32,6 @@ type Found = {
   readonly missed: readonly string[];
 };
 
-/** Ways whose answers say what each request added; the others are for deployments of the bench's own. */
-const ways = sluiceWays.filter(({ records }) => records !== 'by answer');
 const storedMsMax = 120_000;
 const lookEveryMs = 500;
 
@@ -42,14 +40,15 @@ export async function runOutside(
   names: readonly string[],
   args: readonly string[],
   progress: Progress,
+  print: (text: string) => void,
 ): Promise<boolean> {
   const options = readOutsideOptions(args);
-  const wanted = names.includes('all') || names.includes('ways') ? ways.map(({ name }) => name) : names;
+  const wanted = names.includes('all') || names.includes('ways') ? sluiceWays.map(({ name }) => name) : names;
   const chosen = wanted.map((name) => {
-    const way = ways.find((candidate) => candidate.name === name);
+    const way = sluiceWays.find((candidate) => candidate.name === name);
     if (way === undefined) {
       throw new BenchError(
-        `with --url there are ${ways.map(({ name: known }) => known).join(', ')}, not ${name}`,
+        `with --url there are ${sluiceWays.map(({ name: known }) => known).join(', ')}, not ${name}`,
       );
     }
     return way;
@@ -58,13 +57,19 @@ export async function runOutside(
   const all: Found[] = [];
   for (const way of chosen) {
     const path = `${options.out ?? usualPath(names.join('+'), false)}${chosen.length > 1 ? `-${way.name}` : ''}`;
-    all.push(await runWay(way, options, path, progress));
+    all.push(await runWay(way, options, path, progress, print));
   }
   if (options.apiKey !== undefined) await remove(options, options.apiKey, all, progress);
   return all.every(({ missed }) => missed.length === 0);
 }
 
-async function runWay(way: Way, options: OutsideOptions, path: string, progress: Progress): Promise<Found> {
+async function runWay(
+  way: Way,
+  options: OutsideOptions,
+  path: string,
+  progress: Progress,
+  print: (text: string) => void,
+): Promise<Found> {
   const before = await countStored(options);
   let all: readonly MergedSecond[] = [];
   let last: readonly MergedSecond[] = [];
@@ -138,7 +143,7 @@ async function runWay(way: Way, options: OutsideOptions, path: string, progress:
     acknowledged,
     missed,
   };
-  await writeFound(path, found, tried === undefined ? last : all, options);
+  await writeFound(path, found, tried === undefined ? last : all, options, print);
   for (const words of missed) progress.say(`${way.name}: MISSED: ${words}`);
   return found;
 }
@@ -157,7 +162,7 @@ function countAcknowledged(
   { records }: Way,
   seconds: readonly MergedSecond[],
 ): { acknowledged: number; unknown: number } {
-  const each = records === 'by answer' ? 1 : sumOfRecords(records);
+  const each = sumOf(records);
   let good = 0;
   let unknown = 0;
   for (const { endings: counted } of seconds) {
@@ -171,16 +176,12 @@ function countAcknowledged(
 }
 
 /** Records of the environments; undefined: there is no ClickHouse to ask. */
-async function countStored({
-  url,
-  appIds,
-  clickhouseUrl,
-  database,
-}: OutsideOptions): Promise<number | undefined> {
+async function countStored(options: OutsideOptions): Promise<number | undefined> {
+  const { appIds, clickhouseUrl, database } = options;
   if (clickhouseUrl === undefined) return undefined;
-  const deployment = attachDeployment({ url, clickhouseUrl, database });
-  const stored = await Promise.all(appIds.map((appId) => deployment.stored(appId)));
-  return stored.reduce((sum, { ids: _, ...records }) => sum + sumOfRecords(records), 0);
+  const rows = <Row>(sql: string) => queryRows<Row>(clickhouseUrl, database, sql);
+  const stored = await Promise.all(appIds.map((appId) => readStored({ rows }, appId)));
+  return stored.reduce((sum, { ids: _, ...records }) => sum + sumOf(records), 0);
 }
 
 /** Rejects if less is stored than was acknowledged, or more than may be. */
@@ -233,6 +234,7 @@ async function writeFound(
   found: Found,
   seconds: readonly MergedSecond[],
   options: OutsideOptions,
+  print: (text: string) => void,
 ): Promise<void> {
   mkdirSync(dirname(path), { recursive: true });
   const { apiKey: _key, writeKey: _writeKey, clickhouseUrl: _url, ...told } = options;
@@ -253,28 +255,28 @@ async function writeFound(
   for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
   const base = path.replace(/^.*\//, '');
   const images = Object.keys(plots).map((name) => `![${name}](${base}-${name}.svg)`);
-  const table = tableOf(found);
+  const table = tableOfFound(found);
   const notes = found.missed.map((words) => `- missed: ${words}`);
   writeFileSync(
     `${path}.md`,
-    `# ${found.scenario}, on a deployment that runs already\n\n${markdownTable(table.head, table.rows)}\n\n${[...notes, ...images].join('\n')}\n`,
+    `# ${found.scenario}, on a deployment that runs already\n\n${markdownTable(table)}\n\n${[...notes, ...images].join('\n')}\n`,
   );
-  process.stdout.write(
-    `\n${textTable(table.head, table.rows)}\n\nwritten: ${relative(process.cwd(), path)}.json, .md, .hlog, .csv and .prom\n`,
+  print(
+    `\n${textTable(table)}\n\nwritten: ${relative(process.cwd(), path)}.json, .md, .hlog, .csv and .prom\n`,
   );
 }
 
-function tableOf({ scenario, outcome, tried }: Found) {
-  const rows = tried ?? [{ rate: outcome.rate, outcome, kept: true }];
-  return {
-    head: [scenario, 'asked for/s', 'answers/s', ...Object.keys(percentiles), 'errors', 'limit'],
-    rows: rows.map(({ rate, outcome: one, kept }) => [
-      tried === undefined ? '' : kept ? 'kept' : 'not kept',
-      figure(rate),
-      figure(one.perSecond),
-      ...Object.values(one.latencyMs).map(figure),
-      percentText(one.errors),
-      one.limit,
-    ]),
-  };
+function tableOfFound({ scenario, outcome, tried }: Found) {
+  const rows: Partial<Tried>[] = tried
+    ? [...tried]
+    : [{ ...(outcome.rate && { rate: outcome.rate }), outcome }];
+  const latency = (name: keyof typeof percentiles) => (row: Partial<Tried>) => row.outcome?.latencyMs[name];
+  return tableOf(rows, [
+    [scenario, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
+    ['asked for/s', ({ rate }) => rate],
+    ['answers/s', (row) => row.outcome?.perSecond],
+    ...Object.keys(percentiles).map((name) => [name, latency(name as keyof typeof percentiles)] as const),
+    ['errors', (row) => percentText(row.outcome?.errors ?? 0)],
+    ['limit', (row) => row.outcome?.limit],
+  ]);
 }

@@ -1,5 +1,5 @@
 // The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, SET NX for an
-// idempotency key, and one BullMQ job per event. Bulk requests have no limit, like those that it is compared with.
+// idempotency key, and one BullMQ job a request. Bulk requests have no limit, like those that it is compared with.
 
 import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
@@ -62,23 +62,17 @@ app.post<{ Body: Body }>('/api/track', { schema: { body } }, async ({ body: requ
   }
   const events = single ? [request] : request.events;
   const fresh = await Promise.all(events.map((one) => claim(request.app_id, one.idempotency_key)));
-  const jobs = events
+  const rows = events
     .filter((_, index) => fresh[index])
     .map((one) => ({
-      name: 'event',
-      data: {
-        app_id: request.app_id,
-        event_id: randomUUID(),
-        event: one.event,
-        identity: one.identity,
-        time: one.timestamp ?? new Date().toISOString(),
-        properties: one.properties ?? {},
-      },
-      opts: { removeOnComplete: true, attempts: 5 },
+      app_id: request.app_id,
+      event_id: randomUUID(),
+      event: one.event,
+      identity: one.identity,
+      time: one.timestamp ?? new Date().toISOString(),
+      properties: one.properties ?? {},
     }));
-  const [first] = jobs;
-  if (jobs.length === 1 && first !== undefined) await queue.add(first.name, first.data, first.opts);
-  else if (jobs.length > 1) await queue.addBulk(jobs);
+  if (rows.length > 0) await queue.add('events', rows, { removeOnComplete: true, attempts: 5 });
   return {};
 });
 

@@ -1,4 +1,4 @@
-// The worker that a team would write first: takes the jobs, a thousand at a time, and inserts what has gathered.
+// The worker that a team would write first: takes the jobs of many requests at a time, and inserts what has gathered.
 
 import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';
@@ -6,15 +6,17 @@ import { Redis } from 'ioredis';
 import { peerDatabase, peerQueue, peerTable } from './peer-names.js';
 
 type Waiting = {
-  readonly row: object;
+  readonly rows: readonly object[];
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 };
 
-const batch = { rowsMax: 1000, ageMs: 250 };
+const batch = { rowsMax: 10_000, ageMs: 250 };
+const jobsAtOnce = 1_000;
 
 const clickhouse = createClient({ url: process.env.CLICKHOUSE_URL ?? '', database: peerDatabase });
 let waiting: Waiting[] = [];
+let waitingRows = 0;
 let timer: NodeJS.Timeout | undefined;
 
 async function flush(): Promise<void> {
@@ -22,10 +24,11 @@ async function flush(): Promise<void> {
   timer = undefined;
   const taken = waiting;
   waiting = [];
+  waitingRows = 0;
   try {
     await clickhouse.insert({
       table: peerTable,
-      values: taken.map(({ row }) => row),
+      values: taken.flatMap(({ rows }) => rows),
       format: 'JSONEachRow',
       clickhouse_settings: { date_time_input_format: 'best_effort' },
     });
@@ -39,12 +42,14 @@ new Worker(
   peerQueue,
   (job) =>
     new Promise<void>((resolve, reject) => {
-      waiting.push({ row: job.data as object, resolve, reject });
-      if (waiting.length >= batch.rowsMax) void flush();
+      const rows = job.data as readonly object[];
+      waiting.push({ rows, resolve, reject });
+      waitingRows += rows.length;
+      if (waiting.length >= jobsAtOnce || waitingRows >= batch.rowsMax) void flush();
       else timer ??= setTimeout(() => void flush(), batch.ageMs);
     }),
   {
     connection: new Redis(process.env.REDIS_URL ?? '', { maxRetriesPerRequest: null }),
-    concurrency: batch.rowsMax,
+    concurrency: jobsAtOnce,
   },
 );

@@ -1,28 +1,27 @@
-// The floor of acknowledging: Redis alone, with the same bytes appended to strings, as many commands pipelined as a
-// commit carries records, and the file synced before every answer. A string that has reached the length of a segment is
-// left, and a new one begins.
+// The floor of acknowledging: Redis alone, with the bytes of the service's commits in as many commands, and the file synced
+// before every answer. The commands append to strings; one that has reached the length of a segment is left.
 
 import { Redis } from 'ioredis';
 import { type RedisHandle, startRedis } from '../../harness/services.js';
-import { cpuMicroseconds, machineMicroseconds, othersShare } from '../deployment/processes.js';
+import { cpuMicroseconds } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';
-import { cpuBetween, perRecord, type Run, sumCpu } from '../throughput/measure.js';
+import { measure, type Run, type Subject } from '../throughput/measure.js';
 import { makeSegment } from './segments-of-rows.js';
+
+/** What a commit of the service holds, and how many commands it is inside the script. */
+export type CommitShape = { readonly events: number; readonly commands: number };
 
 export type AppendOptions = {
   readonly redis: RedisHandle;
   readonly appId: string;
-  /** Rows that one command appends. */
-  readonly rowsPerCommand: number;
-  /** Commands that are sent together. */
-  readonly commandsPerPipeline: number;
-  /** Approximate duration. */
+  readonly commit: CommitShape;
   readonly seconds: number;
 };
 
-const segmentRows = 16_000;
-/** 1 GB in Redis. */
-const segmentsMax = 250;
+const segmentCommits = 200;
+const warmUpSeconds = 0.5;
+/** 2 GB in Redis. */
+const bytesMax = 2_000_000_000;
 
 /** A Redis with the deployment's configuration that nobody else uses. */
 export function startFloorRedis(): Promise<RedisHandle> {
@@ -30,56 +29,64 @@ export function startFloorRedis(): Promise<RedisHandle> {
 }
 
 /** Appends for a while; settles when Redis has answered the last command and its strings have the expected length. */
-export async function runAppend(options: AppendOptions): Promise<Run> {
-  const { redis, appId, rowsPerCommand, commandsPerPipeline } = options;
+export async function runAppend({ redis, appId, commit, seconds }: AppendOptions): Promise<Run> {
   const client = new Redis(redis.url);
-  // The bytes of one segment, repeated: the content does not matter, and memory is scarce.
-  const { commits } = makeSegment(appId, segmentRows, rowsPerCommand, 0, Date.now());
-  const buffers = commits.map((text) => Buffer.from(text));
-  const send = async (prefix: string, count: number) => {
-    for (let segment = 0; segment < count; segment += 1) {
-      for (let from = 0; from < buffers.length; from += commandsPerPipeline) {
-        const pipeline = client.pipeline();
-        for (const text of buffers.slice(from, from + commandsPerPipeline)) {
-          pipeline.append(`${prefix}:${segment}`, text);
-        }
-        await pipeline.exec();
+  const { commits } = makeSegment(appId, segmentCommits * commit.events, commit.events, 0, Date.now());
+  const pieces = commits.map((text) => inPieces(Buffer.from(text), commit.commands));
+  let sent = 0;
+  let bytes = 0;
+  const send = async (lasting: number) => {
+    const startedAt = performance.now();
+    const first = sent;
+    while (performance.now() - startedAt < lasting * 1000 && bytes < bytesMax) {
+      const pipeline = client.pipeline();
+      for (const piece of pieces[sent % segmentCommits] ?? []) {
+        pipeline.append(`segment:${Math.floor(sent / segmentCommits)}`, piece);
+        bytes += piece.length;
       }
+      await pipeline.exec();
+      sent += 1;
     }
+    return { commits: sent - first, seconds: (performance.now() - startedAt) / 1000 };
+  };
+  const subject: Subject = {
+    url: redis.url,
+    cpu: () => ({ redis: cpuMicroseconds(redis.pid) }),
+    settle: () => Promise.resolve(),
+    count: () => Promise.resolve(sent * commit.events),
+    stored: async () => {
+      let held = 0;
+      for (let segment = 0; segment * segmentCommits < sent; segment += 1) {
+        held += await client.strlen(`segment:${segment}`);
+      }
+      if (held !== bytes) throw new BenchError(`Redis holds ${held} of ${bytes} bytes`);
+      return { events: sent * commit.events, ids: sent * commit.events };
+    },
   };
   try {
-    await send('first', 1);
-    const warmUpAt = performance.now();
-    await send('warm-up', 1);
-    const secondsEach = (performance.now() - warmUpAt) / 1000;
-    const segments = Math.min(segmentsMax, Math.max(1, Math.round(options.seconds / secondsEach)));
-    const cpuNow = () => ({ redis: cpuMicroseconds(redis.pid) });
-    const [cpuBefore, ownBefore, machineBefore] = [cpuNow(), process.cpuUsage(), machineMicroseconds()];
-    const startedAt = performance.now();
-    await send('segment', segments);
-    const seconds = (performance.now() - startedAt) / 1000;
-    const [used, own] = [cpuBetween(cpuBefore, cpuNow()), process.cpuUsage(ownBefore)];
-    const machineAfter = machineMicroseconds();
-    const bytes = buffers.reduce((sum, text) => sum + text.length, 0);
-    for (let segment = 0; segment < segments; segment += 1) {
-      const length = await client.strlen(`segment:${segment}`);
-      if (length !== bytes) throw new BenchError(`Redis holds ${length} of ${bytes} bytes`);
-    }
-    const records = segments * segmentRows;
-    return {
-      records,
-      requests: segments * buffers.length,
-      seconds,
-      recordsPerSecond: records / seconds,
-      requestsPerSecond: (segments * buffers.length) / seconds,
-      cpu: perRecord(used, records),
-      cpuSum: sumCpu(used) / records,
-      generatorCpu: (own.user + own.system) / records,
-      othersShare: othersShare(machineBefore, machineAfter, sumCpu(used) + own.user + own.system),
-      storedAfterMs: 0,
-    };
+    const warm = await send(warmUpSeconds);
+    const { run } = await measure({
+      subject,
+      appId,
+      before: { events: warm.commits * commit.events },
+      load: async () => {
+        const cpuBefore = process.cpuUsage();
+        const { commits: requests, seconds: taken } = await send(seconds);
+        const { user, system } = process.cpuUsage(cpuBefore);
+        const generatorShare = (user + system) / 1e6 / taken;
+        const acknowledged = { events: requests * commit.events };
+        return { requests, seconds: taken, generatorCpu: user + system, generatorShare, acknowledged };
+      },
+    });
+    return run;
   } finally {
     await client.flushall();
     client.disconnect();
   }
+}
+
+/** Of about the same length. */
+function inPieces(whole: Buffer, count: number): Buffer[] {
+  const at = (piece: number) => Math.floor((piece * whole.length) / count);
+  return Array.from({ length: count }, (_, piece) => whole.subarray(at(piece), at(piece + 1)));
 }

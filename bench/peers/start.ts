@@ -11,7 +11,6 @@ import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import type { CpuTimes, Deployment, ProcessName } from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded } from '../deployment/stored.js';
-import { BenchError } from '../failure.js';
 import type { Subject } from '../throughput/measure.js';
 import type { SubjectName } from '../throughput/ways.js';
 import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
@@ -26,9 +25,7 @@ export type Peers = {
 };
 
 export function preparePeers(deployment: Deployment): Peers {
-  const { own } = deployment;
-  if (own === undefined) throw new BenchError('what is compared with runs beside a deployment of the bench');
-  const { clickhouse } = own.sluice;
+  const { clickhouse } = deployment.own.sluice;
   const files = tempDir('peers');
   const children: Child[] = [];
   const subjects = new Map<SubjectName, Promise<Subject>>();

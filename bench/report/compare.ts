@@ -1,8 +1,8 @@
 // What changed between two sessions: every figure that both have, and whether the change is more than noise.
 
-import { figure, textTable } from '../figures.js';
+import { figure, median, textTable } from '../figures.js';
 import type { Results } from '../results.js';
-import { type Metric, metricsOf, middle } from './metrics.js';
+import { type Metric, metricsOf } from './metrics.js';
 
 /** Of the medians. A smaller change says nothing, even if no run of one session reaches the other's. */
 const changeMin = 0.03;
@@ -29,7 +29,7 @@ export function compare(a: Results, b: Results): Comparison[] {
 }
 
 function compareMetric(a: Metric, b: Metric): Comparison {
-  const [from, to] = [middle(a), middle(b)];
+  const [from, to] = [median(a.values), median(b.values)];
   const change = to / from - 1;
   const one = a.values.length === 1 || b.values.length === 1;
   const apart =
@@ -60,7 +60,7 @@ export function compareResults(a: Results, b: Results): string {
       : []),
     ...(onlyOne + onlyOther > 0 ? [`Only in A: ${onlyOne} figures; only in B: ${onlyOther}.`] : []),
   ];
-  return `${textTable(['', 'A', 'B', 'change', ''], rows)}\n\n${notes.join('\n')}\n`;
+  return `${textTable({ head: ['', 'A', 'B', 'change', ''], rows })}\n\n${notes.join('\n')}\n`;
 }
 
 function differentMachines({ machine: a }: Results, { machine: b }: Results): boolean {

@@ -1,10 +1,9 @@
 // Everything that a session measured as one flat list, under stable names by which two sessions are compared.
 
 import { processNames } from '../deployment/deployment.js';
-import { median } from '../figures.js';
 import type { Results } from '../results.js';
-import { growthOf } from '../soak.js';
-import { commitFigures } from '../throughput/connections.js';
+import type { ThroughputRun } from '../throughput/throughput.js';
+import { commitFigures } from './sections.js';
 
 export type Metric = {
   readonly name: string;
@@ -14,159 +13,72 @@ export type Metric = {
   readonly values: readonly number[];
 };
 
+type Values = readonly (number | undefined)[];
+type Named = readonly [name: string, unit: string, values: Values];
+
+/** What has another unit than these is better when it is lower. */
+const higher = ['records/s', 'events/s'];
+
 export function metricsOf(results: Results): Metric[] {
-  const {
-    ways,
-    connections,
-    latencies,
-    segments,
-    backlog,
-    flat,
-    keys,
-    soak,
-    backfill,
-    producer,
-    deletionBeside,
-  } = results;
-  const metrics: Metric[] = [];
-  const add = (
-    name: string,
-    unit: string,
-    better: Metric['better'],
-    values: readonly (number | undefined)[],
-  ) => {
-    const found = values.flatMap((value) => (value !== undefined && Number.isFinite(value) ? value : []));
-    if (found.length > 0) metrics.push({ name, unit, better, values: found });
+  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion } = results;
+  const levels = flat && {
+    'single, million stored': flat.single.map((level) => ({ ...level, of: level.of / 1e6 })),
+    'bulk-500, million stored': flat.bulk.map((level) => ({ ...level, of: level.of / 1e6 })),
+    environments: flat.environments,
   };
-  for (const { name, runs } of ways) {
-    add(
-      `${name}: rate`,
-      'records/s',
-      'higher',
-      runs.map((run) => run.recordsPerSecond),
-    );
-    add(
-      `${name}: CPU`,
-      'µs/record',
-      'lower',
-      runs.map((run) => run.cpuSum),
-    );
-    for (const process of processNames) {
-      add(
-        `${name}: CPU of ${process}`,
-        'µs/record',
-        'lower',
-        runs.map((run) => run.cpu[process]),
-      );
-    }
-    add(
-      `${name}: acknowledged, p99`,
+  const all: Named[] = [
+    ...ways.flatMap(({ name, runs }) => ofRuns(name, runs)),
+    ...curve.flatMap(({ share, runs }) => ofRuns(`single at ${Math.round(100 * share)} % load`, runs)),
+    ...(halfLoad?.runs ?? []).flatMap(({ subject, run, p99OfMinutes }): Named[] => [
+      [`half load, ${subject}: since due, p50`, 'ms', [run.latency?.sinceDueMs.p50]],
+      [`half load, ${subject}: since due, p99 of minutes`, 'ms', p99OfMinutes],
+    ]),
+    ['half load: queryable, p99', 'ms', [halfLoad?.queryable.ms.p99]],
+    ['backlog: drains', 'events/s', [backlog?.drainedPerSecond]],
+    ['backlog: memory in Redis', 'bytes/event', [backlog?.redisBytesPerEvent]],
+    ...Object.entries(levels ?? {}).flatMap(([what, found]) =>
+      found.map(
+        ({ of, runs }): Named => [`flat, ${of} ${what}: CPU`, 'µs/record', runs.map((run) => run.cpuSum)],
+      ),
+    ),
+    ...(keys?.levels ?? []).flatMap(({ keys: held, newKeys, repeats }): Named[] => [
+      [`keys, ${held / 1e6} million: new, CPU`, 'µs/record', newKeys],
+      [`keys, ${held / 1e6} million: repeats, CPU`, 'µs/record', repeats],
+    ]),
+    ...Object.entries({ backfill, producer }).flatMap(([name, run]): Named[] => [
+      [`${name}: rate`, 'events/s', [run && run.events / run.storedSeconds]],
+      [`${name}: CPU of the program`, 'µs/record', [run?.programCpu]],
+    ]),
+    ['deletion: complete', 's', (deletion?.bulk ?? []).map((run) => run.completeSeconds)],
+    [
+      'deletion beside ingestion: complete',
+      's',
+      (deletion?.beside?.runs ?? []).map((run) => run.completeSeconds),
+    ],
+    [
+      'deletion: acknowledged meanwhile, p99',
       'ms',
-      'lower',
-      runs.map((run) => run.latency?.acknowledgedMs.p99),
-    );
-  }
-  for (const { connections: count, keys, sluice, uws } of connections?.levels ?? []) {
-    // The cost depends on the generator, so figures from different generators have different names.
-    const name = `${count} connections${keys ? ', with keys' : ''}, by ${connections?.generator.name}`;
-    add(
-      `${name}: rate`,
-      'records/s',
-      'higher',
-      sluice.map((run) => run.recordsPerSecond),
-    );
-    add(
-      `${name}: CPU`,
-      'µs/record',
-      'lower',
-      sluice.map((run) => run.cpuSum),
-    );
-    add(
-      `${name}: CPU of uWebSockets.js alone`,
-      'µs/record',
-      'lower',
-      uws.map((run) => run.cpuSum),
-    );
-    for (const process of ['api', 'redis'] as const) {
-      add(
-        `${name}: CPU of ${process} a commit`,
-        'µs',
-        'lower',
-        sluice.map((run) => commitFigures(run)?.[process]),
-      );
-    }
-  }
-  for (const { subject, share, runs } of latencies) {
-    const name = `latency of ${subject} at ${share === undefined ? 'the given rate' : `${100 * share} %`}`;
-    add(
-      `${name}: acknowledged, p50`,
-      'ms',
-      'lower',
-      runs.map((run) => run.latency.acknowledgedMs.p50),
-    );
-    add(
-      `${name}: acknowledged, p99`,
-      'ms',
-      'lower',
-      runs.map((run) => run.latency.acknowledgedMs.p99),
-    );
-    add(
-      `${name}: queryable, p99`,
-      'ms',
-      'lower',
-      runs.map((run) => run.queryable?.ms.p99),
-    );
-  }
-  add('segments: memory in Redis', 'bytes/event', 'lower', [segments?.redisBytesPerEvent]);
-  add('backlog: drains', 'events/s', 'higher', [backlog?.drainedPerSecond]);
-  add('backlog: memory in Redis', 'bytes/event', 'lower', [backlog?.redisBytesPerEvent]);
-  for (const { events, single, bulk } of flat?.byEvents ?? []) {
-    const name = `flat, ${events / 1e6} million stored`;
-    add(
-      `${name}: single, CPU`,
-      'µs/record',
-      'lower',
-      single.map((run) => run.cpuSum),
-    );
-    add(
-      `${name}: bulk-500, CPU`,
-      'µs/record',
-      'lower',
-      bulk.map((run) => run.cpuSum),
-    );
-  }
-  for (const { keys: held, newKeys, repeats } of keys?.levels ?? []) {
-    add(`keys, ${held / 1e6} million: new, CPU`, 'µs/record', 'lower', newKeys);
-    add(`keys, ${held / 1e6} million: repeats, CPU`, 'µs/record', 'lower', repeats);
-  }
-  for (const { environments, single } of flat?.byEnvironments ?? []) {
-    add(
-      `flat, ${environments} environments: CPU`,
-      'µs/record',
-      'lower',
-      single.map((run) => run.cpuSum),
-    );
-  }
-  if (soak !== undefined && soak.samples.length > 0) {
-    for (const process of processNames) {
-      add(`soak: memory of ${process}`, 'MB', 'lower', [growthOf(soak.samples, process).after / 1e6]);
-    }
-  }
-  add('soak: acknowledged, p99', 'ms', 'lower', [soak?.latency.acknowledgedMs.p99]);
-  add('backfill: rate', 'events/s', 'higher', [backfill && backfill.events / backfill.storedSeconds]);
-  const backfillCpu = Object.values(backfill?.cpu ?? {});
-  add('backfill: CPU', 'µs/record', 'lower', [
-    backfillCpu.length === 0 ? undefined : backfillCpu.reduce((sum, used) => sum + used, 0),
-  ]);
-  add('producer: rate', 'events/s', 'higher', [producer && producer.events / producer.acknowledgedSeconds]);
-  add('producer: CPU of the producer', 'µs/record', 'lower', [producer?.producerCpu]);
-  add('deletion-beside: complete', 's', 'lower', [deletionBeside?.run.completeSeconds]);
-  add('deletion-beside: acknowledged meanwhile, p99', 'ms', 'lower', [
-    deletionBeside?.meanwhile.acknowledgedSinceDueMs.p99,
-  ]);
-  return metrics;
+      (deletion?.beside?.meanwhileMs ?? []).map(({ p99 }) => p99),
+    ],
+  ];
+  return all.flatMap(([name, unit, values]): Metric[] => {
+    const found = values.flatMap((value) => (value !== undefined && Number.isFinite(value) ? value : []));
+    const better = higher.includes(unit) ? 'higher' : 'lower';
+    return found.length === 0 ? [] : [{ name, unit, better, values: found }];
+  });
 }
 
-export function middle({ values }: Metric): number {
-  return median(values);
+/** The cost depends on the generator, so figures from different generators have different names. */
+function ofRuns(way: string, runs: readonly ThroughputRun[]): Named[] {
+  const name = runs[0]?.generator === 'wrk' ? `${way}, by wrk` : way;
+  return [
+    [`${name}: rate`, 'records/s', runs.map((run) => run.recordsPerSecond)],
+    [`${name}: CPU`, 'µs/record', runs.map((run) => run.cpuSum)],
+    ...processNames.map(
+      (process): Named => [`${name}: CPU of ${process}`, 'µs/record', runs.map((run) => run.cpu[process])],
+    ),
+    [`${name}: CPU of api a commit`, 'µs', runs.map((run) => commitFigures(run)?.api)],
+    [`${name}: CPU of redis a commit`, 'µs', runs.map((run) => commitFigures(run)?.redis)],
+    [`${name}: since due, p99`, 'ms', runs.map((run) => run.latency?.sinceDueMs.p99)],
+  ];
 }

@@ -3,52 +3,32 @@
 import type { TopLevelSpec } from 'vega-lite';
 import { processNames } from '../deployment/deployment.js';
 import { figure, median } from '../figures.js';
+import { memoryOf } from '../latency/half-load.js';
 import type { Results } from '../results.js';
-import { colours, ink, renderSvg } from './svg.js';
-import { nameOfSubject } from './tables.js';
-import { costsToGenerator, toReference } from './targets.js';
+import { inOrder, kinds, nameOf } from './sections.js';
+import { colours, renderSvg } from './svg.js';
+import { costsOf } from './targets.js';
 
 const width = 560;
 const powersOfTen = [0.01, 0.1, 1, 10, 100, 1000, 10_000, 100_000];
-const colourOf = { domain: [...processNames], range: colours.slice(0, processNames.length) };
-
-export const singleNames = [
-  'uws',
-  'uws-few',
-  'uws-synced',
-  'redis-single',
-  'single',
-  'single-few',
-  'single-keys',
-  'node-http-single',
-  'fastify-single',
-  'fastify-single-keys',
-];
-export const bulkNames = [
-  'engine-native',
-  'engine',
-  'redis-bulk',
-  'bulk-10',
-  'bulk-100',
-  'bulk-500',
-  'bulk-500-keys',
-  'bulk-500-limits',
-  'bulk-1000',
-  'node-http-bulk-500',
-  'fastify-bulk-500',
-  'fastify-bulk-500-keys',
-];
+const byProcess = {
+  field: 'process',
+  type: 'nominal',
+  scale: { domain: [...processNames], range: colours.slice(0, processNames.length) },
+} as const;
 
 /** By the names under which the page links them; only for what was measured. */
 export async function plotsOf(results: Results): Promise<Record<string, string>> {
   const specs: Record<string, TopLevelSpec | undefined> = {
-    'cost-single': costs(results, singleNames, 'CPU of a single event, µs'),
-    'cost-bulk': costs(results, bulkNames, 'CPU of an event in bulk, µs'),
+    'cost-single': costs(results, 'single', 'CPU of a single event, µs'),
+    'cost-bulk': costs(results, 'bulk', 'CPU of an event in bulk, µs'),
+    curve: curve(results),
+    seconds: seconds(results),
     latency: latency(results),
-    segments: segments(results),
+    memory: memory(results),
     backlog: backlog(results),
     flat: flat(results),
-    soak: soak(results),
+    one: one(results),
   };
   const plots: Record<string, string> = {};
   for (const [name, spec] of Object.entries(specs)) {
@@ -57,45 +37,40 @@ export async function plotsOf(results: Results): Promise<Record<string, string>>
   return plots;
 }
 
-function costs({ ways }: Results, names: readonly string[], title: string): TopLevelSpec | undefined {
-  const shown = names.flatMap((name) => ways.find((way) => way.name === name) ?? []);
-  const values = shown.flatMap(({ what, runs }) =>
-    processNames.flatMap((process) => {
-      const used = runs.flatMap((run) => run.cpu[process] ?? []);
-      return used.length === 0
-        ? []
-        : [{ what, process, used: median(used), order: processNames.indexOf(process) }];
-    }),
+/** Bars of CPU by process, with their sum behind each. */
+function bars(
+  title: string,
+  rows: readonly { readonly what: string; readonly runs: Results['ways'][number]['runs'] }[],
+): TopLevelSpec | undefined {
+  if (rows.length < 2) return undefined;
+  const values = rows.flatMap(({ what, runs }) =>
+    processNames.map((process, order) => ({
+      what,
+      process,
+      order,
+      used: median(runs.flatMap((run) => run.cpu[process] ?? [])) || 0,
+    })),
   );
-  const sums = shown.flatMap(({ what, runs }) => {
-    const all = runs.flatMap(({ cpuSum }) => cpuSum ?? []);
-    return all.length === 0 ? [] : [{ what, sum: median(all), text: figure(median(all)) }];
-  });
-  if (sums.length < 2) return undefined;
-  const y = {
-    field: 'what',
-    type: 'nominal',
-    title: null,
-    sort: shown.map(({ what }) => what),
-    axis: { labelLimit: 0 },
-  } as const;
+  const sums = rows.map(({ what, runs }) => ({ what, sum: median(costsOf(runs)) }));
+  const sort = rows.map(({ what }) => what);
+  const y = { field: 'what', type: 'nominal', title: null, sort, axis: { labelLimit: 0 } } as const;
   return {
     title,
     width,
     height: { step: 26 },
     layer: [
       {
-        data: { values },
+        data: { values: values.filter(({ used }) => used > 0) },
         mark: { type: 'bar', cornerRadius: 1 },
         encoding: {
           y,
           x: { field: 'used', type: 'quantitative', title: null, stack: 'zero' },
-          color: { field: 'process', type: 'nominal', scale: colourOf },
+          color: byProcess,
           order: { field: 'order', type: 'quantitative' },
         },
       },
       {
-        data: { values: sums },
+        data: { values: sums.map((row) => ({ ...row, text: figure(row.sum) })) },
         mark: { type: 'text', align: 'left', dx: 5 },
         encoding: { y, x: { field: 'sum', type: 'quantitative' }, text: { field: 'text', type: 'nominal' } },
       },
@@ -103,137 +78,129 @@ function costs({ ways }: Results, names: readonly string[], title: string): TopL
   };
 }
 
+function costs({ ways }: Results, kind: keyof typeof kinds, title: string): TopLevelSpec | undefined {
+  const shown = inOrder(ways.filter(({ name }) => kinds[kind](name)));
+  return bars(
+    title,
+    shown.map((way) => ({ what: nameOf(way), runs: way.runs })),
+  );
+}
+
+function curve({ curve: levels = [] }: Results): TopLevelSpec | undefined {
+  const rows = levels.map(({ share, runs }) => ({ what: `${Math.round(share * 100)} %`, runs }));
+  return bars('CPU of a single event by load, µs', rows);
+}
+
+type Series = readonly { readonly x: number; readonly y: number; readonly line: string }[];
+
+/** Lines over time or rate. */
+function series(
+  title: string,
+  x: string,
+  values: Series,
+  scale: 'linear' | 'log' = 'linear',
+): TopLevelSpec | undefined {
+  if (values.length === 0) return undefined;
+  return {
+    title,
+    width,
+    height: 240,
+    data: { values: [...values] },
+    mark: { type: 'line', strokeWidth: 1.5 },
+    encoding: {
+      x: { field: 'x', type: 'quantitative', title: x },
+      y: {
+        field: 'y',
+        type: 'quantitative',
+        title: null,
+        scale: { type: scale, ...(scale === 'linear' && { zero: true }) },
+        axis: { format: scale === 'log' ? '~' : '~s', ...(scale === 'log' && { values: powersOfTen }) },
+      },
+      color: { field: 'line', type: 'nominal', sort: null, legend: { labelLimit: 0 } },
+    },
+  };
+}
+
+function seconds({ halfLoad }: Results): TopLevelSpec | undefined {
+  const found = halfLoad?.runs[0]?.seconds ?? [];
+  const values = (['p50', 'p99', 'max'] as const).flatMap((line) =>
+    found.map((second) => ({ x: second.at, y: Math.max(0.01, second[line]), line })),
+  );
+  const rate = figure(halfLoad?.ratePerSecond);
+  return series(`Latency since due at ${rate} events a second, ms, of each second`, 'seconds', values, 'log');
+}
+
 /** A percentile by its number of nines: 90 % is 1, 99 % is 2. */
 function nines(percent: number): number {
   return -Math.log10(1 - percent / 100);
 }
 
-function latency({ latencies }: Results): TopLevelSpec | undefined {
-  const values = latencies.flatMap(({ subject, share, ratePerSecond, runs }) => {
-    const at = share === undefined ? '' : ` (${Math.round(share * 100)} %)`;
-    const rate = `${figure(ratePerSecond)}/s${at}`;
-    const percents = runs[0]?.latency.curve.map(({ percent }) => percent) ?? [];
-    return percents
-      .filter((percent) => percent < 100)
-      .map((percent, i) => ({
-        rate,
-        subject: nameOfSubject(subject),
-        nines: nines(percent),
-        ms: Math.max(0.01, median(runs.map((run) => run.latency.curve[i]?.ms ?? Number.NaN))),
-      }));
-  });
-  if (values.length === 0) return undefined;
-  const ticks = [0, 50, 90, 99, 99.9, 99.99].map(nines);
-  return {
-    title: 'Acknowledgement by percentile, ms',
-    width,
-    height: 280,
-    data: { values },
-    mark: { type: 'line', interpolate: 'monotone', strokeWidth: 2 },
-    encoding: {
-      x: {
-        field: 'nines',
-        type: 'quantitative',
-        title: null,
-        axis: { values: ticks, labelExpr: "format(100 * (1 - pow(10, -datum.value)), '.4~') + ' %'" },
-      },
-      y: {
-        field: 'ms',
-        type: 'quantitative',
-        title: null,
-        scale: { type: 'log' },
-        axis: { format: '~', values: powersOfTen },
-      },
-      color: { field: 'rate', type: 'nominal', sort: null, legend: { labelLimit: 0 } },
-      strokeDash: {
-        field: 'subject',
-        type: 'nominal',
-        scale: {
-          domain: ['sluice', 'uws', 'uws-synced'].map(nameOfSubject),
-          range: [
-            [1, 0],
-            [4, 3],
-            [1, 2],
-          ],
-        },
-        legend: { labelLimit: 0, symbolSize: 400, symbolStrokeWidth: 2 },
-      },
-    },
-  };
+function latency({ halfLoad }: Results): TopLevelSpec | undefined {
+  const values = (halfLoad?.runs ?? []).flatMap(({ subject, run }) =>
+    (run.latency?.curve ?? [])
+      .filter(({ percent }) => percent < 100)
+      .map(({ percent, ms }) => ({ x: nines(percent), y: Math.max(0.01, ms), line: subject })),
+  );
+  const spec = series('Acknowledgement by percentile, since due, ms', '', values, 'log');
+  if (spec === undefined) return undefined;
+  const labelExpr = "format(100 * (1 - pow(10, -datum.value)), '.4~') + ' %'";
+  const axis = { values: [0, 50, 90, 99, 99.9, 99.99].map(nines), labelExpr };
+  const { encoding } = spec as { encoding: object };
+  const x = { field: 'x', type: 'quantitative', title: null, axis };
+  return { ...spec, encoding: { ...encoding, x } } as TopLevelSpec;
 }
 
-function segments({ segments: found }: Results): TopLevelSpec | undefined {
-  if (found === undefined) return undefined;
-  const values = found.segments
-    .filter(({ rows }) => rows > 0)
-    .map(({ bytes, memoryBytes }) => ({ kB: bytes / 1000, ratio: memoryBytes / bytes }));
-  return {
-    title: 'Memory of a sealed segment in Redis, to the bytes of its rows',
-    width,
-    height: 220,
-    layer: [
-      {
-        data: { values },
-        mark: { type: 'point', filled: true, size: 40, opacity: 0.7, color: colours[0] },
-        encoding: {
-          x: {
-            field: 'kB',
-            type: 'quantitative',
-            title: 'bytes of rows, kB',
-            scale: { type: 'log' },
-            axis: { format: '~', values: powersOfTen },
-          },
-          y: { field: 'ratio', type: 'quantitative', title: null, scale: { domainMin: 1 } },
-        },
-      },
-      {
-        data: { values: [{ ratio: 1.35 }] },
-        mark: { type: 'rule', strokeDash: [4, 3], color: ink.faint },
-        encoding: { y: { field: 'ratio', type: 'quantitative' } },
-      },
-    ],
-  };
+function memory({ halfLoad }: Results): TopLevelSpec | undefined {
+  const values = processNames.flatMap((line) =>
+    memoryOf(halfLoad?.samples ?? [], line).map(({ atMs, value }) => ({
+      x: atMs / 60_000,
+      y: value / 1e6,
+      line,
+    })),
+  );
+  return series('Resident memory, MB', 'minutes', values);
 }
 
 function backlog({ backlog: found }: Results): TopLevelSpec | undefined {
-  if (found === undefined) return undefined;
-  return {
-    title: `Events of the backlog that are left, while ${figure(found.ratePerSecond)} a second come`,
-    width,
-    height: 220,
-    data: { values: [...found.left] },
-    mark: { type: 'area', color: colours[0], opacity: 0.8 },
-    encoding: {
-      x: { field: 'seconds', type: 'quantitative', title: 'seconds since the workers started' },
-      y: { field: 'events', type: 'quantitative', title: null, axis: { format: '~s' } },
-    },
-  };
+  const values = (found?.left ?? []).map(({ seconds: x, events: y }) => ({ x, y, line: 'left' }));
+  const title = `Events of the backlog that are left, while ${figure(found?.ratePerSecond)} a second come`;
+  return series(title, 'seconds since the workers started', values);
 }
 
 function flat({ flat: found }: Results): TopLevelSpec | undefined {
   if (found === undefined) return undefined;
-  const byEvents = found.byEvents.flatMap((level) => [
-    { line: 'one event a request', x: level.events / 1e6, y: toReference(level, 'single') ?? 0 },
-    { line: 'bulk of 500', x: level.events / 1e6, y: toReference(level, 'bulk') ?? 0 },
-  ]);
-  const byEnvironments = found.byEnvironments.map(({ environments, single }) => ({
-    line: 'one event a request',
-    x: environments,
-    y: median(costsToGenerator(single)),
-  }));
+  const points = (levels: typeof found.single, unit: number, line: string) =>
+    levels.map(({ of, runs }) => ({ x: of / unit, y: median(costsOf(runs)), line }));
   return lines(
-    { title: "CPU of an event to the reference's, by millions stored", points: byEvents },
-    { title: "to the generator's, by environments", points: byEnvironments },
+    {
+      title: 'CPU of an event, µs, by millions stored',
+      points: [
+        ...points(found.single, 1e6, 'one event a request'),
+        ...points(found.bulk, 1e6, 'bulk of 500'),
+      ],
+    },
+    { title: 'by environments', points: points(found.environments, 1, 'one event a request') },
   );
 }
 
-export type LinePlot = {
-  readonly title: string;
-  readonly points: readonly { readonly x: number; readonly y: number; readonly line: string }[];
-};
+/** Time and written rows of one user's deletion, by the number of events. */
+function one({ deletion }: Results): TopLevelSpec | undefined {
+  if (deletion?.one === undefined) return undefined;
+  const points = (value: 'completeSeconds' | 'rowsRewritten') =>
+    (deletion.one ?? []).flatMap(({ events, everywhere, inOnePart }) => [
+      { x: events / 1e6, y: median(everywhere.map((run) => run[value])), line: 'rows in many parts' },
+      { x: events / 1e6, y: median(inOnePart.map((run) => run[value])), line: 'rows in one part' },
+    ]);
+  return lines(
+    { title: 'Until complete, s, by millions of events', points: points('completeSeconds') },
+    { title: 'Rows written anew', points: points('rowsRewritten') },
+  );
+}
+
+type LinePlot = { readonly title: string; readonly points: Series };
 
 /** Two plots side by side with the same lines. The horizontal axes are logarithmic, the vertical ones begin at 0. */
-export function lines(left: LinePlot, right: LinePlot): TopLevelSpec {
+function lines(left: LinePlot, right: LinePlot): TopLevelSpec {
   const domain = [...new Set([...left.points, ...right.points].map(({ line }) => line))];
   const plot = ({ title, points }: LinePlot): TopLevelSpec => ({
     title: { text: title, fontSize: 12 },
@@ -259,23 +226,4 @@ export function lines(left: LinePlot, right: LinePlot): TopLevelSpec {
     },
   });
   return { hconcat: [plot(left), plot(right)], spacing: 40 } as TopLevelSpec;
-}
-
-function soak({ soak: found }: Results): TopLevelSpec | undefined {
-  if (found === undefined || found.samples.length === 0) return undefined;
-  const values = found.samples.flatMap(({ seconds, memory }) =>
-    processNames.map((process) => ({ minutes: seconds / 60, process, MB: memory[process] / 1e6 })),
-  );
-  return {
-    title: `Resident memory at ${figure(found.ratePerSecond)} events a second, MB`,
-    width,
-    height: 240,
-    data: { values },
-    mark: { type: 'line', strokeWidth: 1.5 },
-    encoding: {
-      x: { field: 'minutes', type: 'quantitative', title: 'minutes' },
-      y: { field: 'MB', type: 'quantitative', title: null, scale: { zero: true } },
-      color: { field: 'process', type: 'nominal', scale: colourOf },
-    },
-  };
 }

@@ -1,21 +1,18 @@
-// The minimum cost of storing and acknowledging: ClickHouse alone and Redis alone, with the rows and bytes of the runs
-// beside which they are measured.
+// The minimum cost of storing and acknowledging: ClickHouse alone and Redis alone, with the rows, bytes and commands of the
+// runs beside which they are measured.
 
 import type { Context } from '../context.js';
 import { deploymentSubject } from '../deployment/subject.js';
-import { runEngine, runEngineNative } from '../peers/engine.js';
-import { runAppend } from '../peers/redis-append.js';
+import { runEngine } from '../peers/engine.js';
+import { type CommitShape, runAppend } from '../peers/redis-append.js';
 import type { Peers } from '../peers/start.js';
 import type { WayRuns } from '../results.js';
-import type { Run, Subject } from './measure.js';
+import type { Subject } from './measure.js';
 import type { ThroughputRun } from './throughput.js';
 
-/** Rows per insert of the engine alone, if no bulk run of the session shows it. */
+/** Where no run of the session shows it. */
 const standardRowsPerInsert = 15_000;
-/** Of Redis alone: events per commit, and bulk requests of 500 per commit. */
-const commandsPerPipeline = { single: 30, bulk: 2 };
-/** An estimate of the engine's rate, which decides how many blocks fit into a run. */
-const rowsPerSecond = 100_000;
+const standardCommits = { single: { events: 70, commands: 8 }, bulk: { events: 1_000, commands: 12 } };
 
 export type StepResult = { readonly run: ThroughputRun; readonly rowsPerInsert?: number };
 
@@ -23,75 +20,48 @@ type Floor = {
   readonly name: string;
   readonly what: string;
   readonly subject: string;
-  readonly once: boolean;
-  readonly appIds: () => Promise<string[]>;
-  readonly run: (appId: string, round: number, ways: ReadonlyMap<string, WayRuns>) => Promise<StepResult>;
+  readonly run: (round: number, ways: ReadonlyMap<string, WayRuns>) => Promise<StepResult>;
 };
 
-/** None without a deployment of the bench. */
-export function floorSteps({ deployment, options }: Context, peers: Peers | undefined): Floor[] {
-  if (peers === undefined) return [];
+export function floorSteps({ deployment, options }: Context, peers: Peers): Floor[] {
   // What the rest of the deployment does meanwhile does not matter.
   const { systemCpu: _system, commits: _commits, ...all } = deploymentSubject(deployment);
   const subject: Subject = { ...all, cpu: () => ({ clickhouse: all.cpu().clickhouse ?? 0 }) };
-  const appIds = (name: string) => () =>
-    Promise.resolve(Array.from({ length: options.repeats }, (_, i) => `${name}-${i + 1}`));
-  const engine = (ways: ReadonlyMap<string, WayRuns>) => {
-    const rowsPerInsert = ways.get('bulk-500')?.rowsPerInsert ?? standardRowsPerInsert;
-    const blocks = Math.max(2, Math.round((rowsPerSecond * options.seconds) / rowsPerInsert));
-    return { rowsPerInsert, blocks };
-  };
-  const append = async (appId: string, rowsPerCommand: number, kind: 'single' | 'bulk') => ({
-    run: await runAppend({
-      redis: await peers.redis(),
-      appId,
-      rowsPerCommand,
-      commandsPerPipeline: commandsPerPipeline[kind],
-      seconds: options.seconds / 2,
-    }),
+  const append = async (name: string, commit: CommitShape) => ({
+    run: await runAppend({ redis: await peers.redis(), appId: name, commit, seconds: options.seconds }),
   });
   return [
     {
       name: 'engine',
-      what: 'ClickHouse alone, through HTTP',
+      what: 'ClickHouse alone',
       subject: 'engine',
-      once: false,
-      appIds: appIds('engine'),
-      run: async (appId, _round, ways) => {
-        const { rowsPerInsert, blocks } = engine(ways);
-        const run: Run = await runEngine({ deployment, subject, appId, rowsPerBlock: rowsPerInsert, blocks });
-        return { run, rowsPerInsert };
-      },
-    },
-    {
-      name: 'engine-native',
-      what: 'ClickHouse alone, by the native protocol',
-      subject: 'engine-native',
-      once: false,
-      appIds: appIds('engine-native'),
-      run: async (appId, _round, ways) => {
-        const { rowsPerInsert, blocks } = engine(ways);
-        return {
-          run: await runEngineNative({ deployment, subject, appId, rowsPerBlock: rowsPerInsert, blocks }),
-          rowsPerInsert,
-        };
+      run: async (round, ways) => {
+        const rowsPerInsert = ways.get('bulk-500')?.rowsPerInsert ?? standardRowsPerInsert;
+        const engine = { deployment, subject, appId: `engine-${round}`, rowsPerBlock: rowsPerInsert };
+        return { run: await runEngine({ ...engine, seconds: options.seconds }), rowsPerInsert };
       },
     },
     {
       name: 'redis-single',
-      what: 'Redis alone, an event a command',
+      what: 'Redis alone, commits of single events',
       subject: 'redis',
-      once: false,
-      appIds: appIds('redis'),
-      run: (appId) => append(appId, 1, 'single'),
+      run: (_round, ways) => append('redis-single', shapeOf(ways.get('single')) ?? standardCommits.single),
     },
     {
       name: 'redis-bulk',
-      what: 'Redis alone, 500 events a command',
+      what: 'Redis alone, commits of bulk requests',
       subject: 'redis',
-      once: false,
-      appIds: appIds('redis'),
-      run: (appId) => append(appId, 500, 'bulk'),
+      run: (_round, ways) => append('redis-bulk', shapeOf(ways.get('bulk-500')) ?? standardCommits.bulk),
     },
   ];
+}
+
+/** The commits of a way's last run; undefined when there were none. */
+function shapeOf(way: WayRuns | undefined): CommitShape | undefined {
+  const run = way?.runs.at(-1);
+  if (run?.commits === undefined || run.redis === undefined || run.commits.count === 0) return undefined;
+  return {
+    events: Math.max(1, Math.round(run.commits.records / run.commits.count)),
+    commands: Math.max(1, Math.round(run.redis.commandsPerScript)),
+  };
 }

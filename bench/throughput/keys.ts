@@ -2,19 +2,18 @@
 // and then with more and more keys in the index: new keys, and keys that the index has. Keys are forgotten as they are
 // in service, by the clock of claims, which is set forward; the index is filled up by ClickHouse.
 
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
+import { Pool } from 'undici';
 import { readMetric } from '../../harness/fault-checks.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import { type Deployment, type OwnProcesses, startDeployment } from '../deployment/deployment.js';
+import type { Context } from '../context.js';
+import type { Deployment, OwnProcesses } from '../deployment/deployment.js';
 import { countRecords } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { bulkBodies } from '../load/events.js';
-import { createAgent, sendUntilAcknowledged } from '../load/repeated-request.js';
-import type { Options } from '../options.js';
-import type { Progress } from '../progress.js';
 import { cpuBetween, sumCpu } from './measure.js';
 
 export type KeysLevel = {
@@ -36,48 +35,33 @@ export type KeysResult = {
 const eventsEach = 500;
 const requests = 400;
 const connections = 8;
+const path = '/api/track';
 const events = requests * eventsEach;
 const rowsPerFill = 5_000_000;
 const minuteUs = 60_000_000;
 const waitMs = 180_000;
 
 /** The smallest budget: Redis forgets what is older than a quarter of an hour. */
-const claimBytes = '1048576';
+export const keysEnv = { CLAIM_BYTES_MAX: '1048576' };
 
-export async function runKeys(options: Options, progress: Progress): Promise<KeysResult> {
-  const deployment = await startDeployment({ env: { ...options.env, CLAIM_BYTES_MAX: claimBytes } });
-  const redis = new Redis(deployment.redisUrl);
-  try {
-    return await measureKeys(deployment, redis, options, progress);
-  } finally {
-    redis.disconnect();
-    await deployment.stop();
-  }
-}
-
-async function measureKeys(
-  deployment: Deployment,
-  redis: Redis,
-  options: Options,
-  progress: Progress,
-): Promise<KeysResult> {
-  const own = deployment.own;
-  if (own === undefined) throw new BenchError('keys are measured on a deployment of the bench');
+export async function runKeys({ deployment, redis, options, progress }: Context): Promise<KeysResult> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
-  const agent = createAgent(deployment.url, connections);
+  const pool = new Pool(deployment.url, { connections });
   let sent = 0;
   /** Sends events and settles with the CPU of one, until all are stored or left out. */
   const send = async (first: number): Promise<number> => {
     const bodies = bulkBodies(requests, eventsEach, { appId, first, keyPrefix: 'key' });
     const before = deployment.cpu();
-    let next = 0;
-    const keepSending = async () => {
-      for (let body = bodies[next++]; body !== undefined; body = bodies[next++]) {
-        await sendUntilAcknowledged(`${deployment.url}/api/track`, agent, body, true);
-      }
-    };
-    await Promise.all(Array.from({ length: connections }, keepSending));
-    await untilStored(own.sluice);
+    const answers = await Promise.all(
+      bodies.map(async (body) => {
+        const headers = { 'content-type': 'application/json' };
+        const { statusCode, body: answer } = await pool.request({ method: 'POST', path, headers, body });
+        return `${statusCode} ${await answer.text()}`;
+      }),
+    );
+    const wrong = answers.find((answer) => answer !== '200 {}');
+    if (wrong !== undefined) throw new BenchError(`a request was answered ${wrong.slice(0, 500)}`);
+    await untilStored(deployment.own.sluice);
     return sumCpu(cpuBetween(before, deployment.cpu())) / events;
   };
   const sendNew = async () => {
@@ -98,7 +82,7 @@ async function measureKeys(
     progress.say(`keys: ${figure(addMicroseconds)} µs to add a key and to forget it`);
     for (const keys of options.keysEvents) {
       await fill(deployment, keys, progress.say);
-      await restartWorker(own, sendNew);
+      await restartWorker(deployment.own, sendNew);
       const newKeys = await repeated(options.repeats, sendNew);
       const repeats: number[] = [];
       for (let i = 0; i < options.repeats; i += 1) {
@@ -118,7 +102,7 @@ async function measureKeys(
     );
     return { levels, addMicroseconds, bytesPerKey: size?.bytes ?? 0 };
   } finally {
-    agent.destroy();
+    await pool.close();
   }
 }
 

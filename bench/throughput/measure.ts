@@ -1,13 +1,8 @@
-// One measured run: warm-up, start of the clock, load, wait until everything is stored, end of the clock. CPU time is
-// counted over all of it, including the storing, and divided by the records.
+// One measured run: start of the clock, load, wait until everything is stored, end of the clock. CPU time is counted over all
+// of it, including the storing, and divided by the records.
 
 import type { Redis } from 'ioredis';
-import {
-  type CommandStats,
-  commandStatsBetween,
-  countRewrites,
-  readCommandStats,
-} from '../deployment/command-stats.js';
+import { type CommandCounts, readCommandCounts } from '../deployment/command-stats.js';
 import { type CpuTimes, type ProcessName, processNames } from '../deployment/deployment.js';
 import { machineMicroseconds, othersShare } from '../deployment/processes.js';
 import { assertStored, plus, type Records, type Store, sumOf, untilCounted } from '../deployment/stored.js';
@@ -29,6 +24,12 @@ export type Subject = Store & {
 /** Commits since the API started, and the records in them. */
 export type Commits = { readonly count: number; readonly records: number };
 
+/**
+ * What kept a run from being faster: the service, one process of which had a core for itself; the generator likewise; all
+ * cores together; the rate that was asked for; or nothing of these, since both waited for each other or for the disk.
+ */
+export type Limit = 'service' | 'generator' | 'machine' | 'rate' | 'waiting';
+
 export type Run = {
   /** Acknowledged and stored. */
   readonly records: number;
@@ -36,35 +37,37 @@ export type Run = {
   readonly seconds: number;
   readonly recordsPerSecond: number;
   readonly requestsPerSecond: number;
-  /** µs of CPU per record, of each kind of process and in total; absent for processes elsewhere. */
+  /** µs of CPU per record, of each kind of process and in total. */
   readonly cpu: CpuTimes;
-  readonly cpuSum?: number;
+  readonly cpuSum: number;
   /** The part of `cpu` that the kernel used. */
   readonly systemCpu?: CpuTimes;
   /** µs of CPU per record of the load generator, which the service lacks. */
   readonly generatorCpu: number;
+  /** wrk, or the bench itself. */
+  readonly generator: string;
+  readonly limit: Limit;
   /** The share of the machine's CPU time that neither the subject nor the generator used. Above 0.1 the run is noisy. */
-  readonly othersShare?: number;
+  readonly othersShare: number;
   /** From the last acknowledgement until every record was stored. */
   readonly storedAfterMs: number;
   readonly commits?: Commits;
   readonly redis?: {
-    /** Script calls, of which each commit is one, and their µs per record. */
-    readonly evalshaCalls: number;
-    readonly evalshaCpu: number;
+    /** Commands inside the scripts and beside them, by script. */
+    readonly commandsPerScript: number;
     /** Rewrites of the append-only file that began meanwhile; Redis's CPU includes them. */
     readonly rewrites: number;
-    /** The five commands that took Redis longest. */
-    readonly commands: CommandStats;
   };
 };
 
 export type Loaded = {
+  readonly requests: number;
   readonly seconds: number;
-  /** In µs. */
+  /** In µs, and in shares of one core by thread. */
   readonly generatorCpu: number;
-  /** The part of it that processes other than this one used; 0 by default. */
-  readonly generatorCpuOutside?: number;
+  readonly generatorShare: number;
+  /** Whether processes other than this one used it. */
+  readonly generator?: 'wrk' | 'ClickHouse';
   /** Acknowledged records by table. */
   readonly acknowledged: Records;
 };
@@ -74,24 +77,25 @@ export type MeasureOptions<Result extends Loaded> = {
   /** Of the deployment under test, for its statistics. */
   readonly redis?: Redis | undefined;
   readonly appId: string;
-  readonly requests: number;
   /** What the environment held before. */
   readonly before: Records;
+  readonly rate?: number | undefined;
   /** The run fails if no new record appears for this long; 30 s by default. */
-  readonly stallMs?: number;
+  readonly stallMs?: number | undefined;
   /** Sends everything; settles when the last request is acknowledged. */
   readonly load: () => Promise<Result>;
 };
 
-const commandsKept = 5;
+/** From this share of a core on a process is what limits a run, and from this share of all cores the machine. */
+const busy = { core: 0.8, cores: 0.95 };
 
 /** Settles with the figures and what `load` returned; rejects if something was lost, doubled or refused. */
 export async function measure<Result extends Loaded>(
   options: MeasureOptions<Result>,
 ): Promise<{ run: Run; loaded: Result }> {
-  const { subject, redis, appId, requests, before } = options;
+  const { subject, redis, appId, before } = options;
   await subject.settle();
-  const statsBefore = redis === undefined ? undefined : await readStats(redis);
+  const countsBefore = redis && (await readCommandCounts(redis));
   const commitsBefore = await subject.commits?.();
   const systemBefore = subject.systemCpu?.();
   const cpuBefore = subject.cpu();
@@ -100,6 +104,8 @@ export async function measure<Result extends Loaded>(
 
   const loaded = await options.load();
   const acknowledgedAt = performance.now();
+  const usedMeanwhile = cpuBetween(cpuBefore, subject.cpu());
+  const machineMeanwhile = machineMicroseconds();
   const expected = plus(before, loaded.acknowledged);
   await untilCounted(() => subject.count(appId), sumOf(expected), options.stallMs);
   const storedAfterMs = performance.now() - acknowledgedAt;
@@ -107,41 +113,53 @@ export async function measure<Result extends Loaded>(
   const machineAfter = machineMicroseconds();
   const own = process.cpuUsage(ownBefore);
   const used = cpuBetween(cpuBefore, subject.cpu());
-  const systemUsed =
-    systemBefore === undefined ? undefined : cpuBetween(systemBefore, subject.systemCpu?.() ?? {});
+  const systemUsed = systemBefore && cpuBetween(systemBefore, subject.systemCpu?.() ?? {});
   const commitsAfter = await subject.commits?.();
-  const statsAfter = redis === undefined ? undefined : await readStats(redis);
+  const countsAfter = redis && (await readCommandCounts(redis));
   await assertStored(subject, appId, expected);
 
   const records = sumOf(loaded.acknowledged);
-  const sum = sumCpu(used);
-  const here = Object.keys(used).length > 0;
-  const ours = sum + own.user + own.system + (loaded.generatorCpuOutside ?? 0);
+  const { requests, seconds, generator } = loaded;
+  const ours = sumCpu(used) + own.user + own.system + (generator === undefined ? 0 : loaded.generatorCpu);
+  const machineShare =
+    (machineMeanwhile.busy - machineBefore.busy) / (machineMeanwhile.all - machineBefore.all);
+  const busiest = Math.max(...Object.values(usedMeanwhile)) / 1e6 / seconds;
   const run: Run = {
     records,
     requests,
-    seconds: loaded.seconds,
-    recordsPerSecond: records / loaded.seconds,
-    requestsPerSecond: requests / loaded.seconds,
+    seconds,
+    recordsPerSecond: records / seconds,
+    requestsPerSecond: requests / seconds,
     cpu: perRecord(used, records),
-    ...(here ? { cpuSum: sum / records } : {}),
-    ...(systemUsed === undefined ? {} : { systemCpu: perRecord(systemUsed, records) }),
+    cpuSum: sumCpu(used) / records,
+    ...(systemUsed && { systemCpu: perRecord(systemUsed, records) }),
     generatorCpu: loaded.generatorCpu / records,
-    ...(here ? { othersShare: othersShare(machineBefore, machineAfter, ours) } : {}),
+    generator: generator ?? 'bench',
+    limit: limitOf({
+      rate: options.rate,
+      busiest,
+      machine: machineShare,
+      generator: loaded.generatorShare,
+    }),
+    othersShare: othersShare(machineBefore, machineAfter, ours),
     storedAfterMs,
-    ...(commitsBefore === undefined || commitsAfter === undefined
-      ? {}
-      : {
-          commits: {
-            count: commitsAfter.count - commitsBefore.count,
-            records: commitsAfter.records - commitsBefore.records,
-          },
-        }),
-    ...(statsBefore === undefined || statsAfter === undefined
-      ? {}
-      : { redis: redisFigures(statsBefore, statsAfter, records) }),
+    ...(commitsBefore && commitsAfter && { commits: difference(commitsBefore, commitsAfter) }),
+    ...(countsBefore && countsAfter && { redis: redisFigures(countsBefore, countsAfter) }),
   };
   return { run, loaded };
+}
+
+/** By the shares of one core that the busiest process and each thread of the generator used, and of all cores. */
+export function limitOf(share: {
+  readonly rate?: number | undefined;
+  readonly busiest: number;
+  readonly generator: number;
+  readonly machine: number;
+}): Limit {
+  if (share.generator >= busy.core && share.generator > share.busiest) return 'generator';
+  if (share.rate !== undefined) return 'rate';
+  if (share.busiest >= busy.core) return 'service';
+  return share.machine >= busy.cores ? 'machine' : 'waiting';
 }
 
 /** CPU time in µs that each kind of process used between two readings. */
@@ -162,19 +180,13 @@ export function perRecord(times: CpuTimes, records: number): CpuTimes {
   return Object.fromEntries(Object.entries(times).map(([name, used]) => [name, used / records]));
 }
 
-type RedisStats = { readonly commands: CommandStats; readonly rewrites: number };
-
-async function readStats(redis: Redis): Promise<RedisStats> {
-  return { commands: await readCommandStats(redis), rewrites: await countRewrites(redis) };
+function difference(before: Commits, after: Commits): Commits {
+  return { count: after.count - before.count, records: after.records - before.records };
 }
 
-function redisFigures(before: RedisStats, after: RedisStats, records: number): NonNullable<Run['redis']> {
-  const commands = commandStatsBetween(before.commands, after.commands);
-  const evalsha = commands.evalsha ?? { calls: 0, microseconds: 0 };
+function redisFigures(before: CommandCounts, after: CommandCounts): NonNullable<Run['redis']> {
   return {
-    evalshaCalls: evalsha.calls,
-    evalshaCpu: evalsha.microseconds / records,
+    commandsPerScript: (after.others - before.others) / (after.scripts - before.scripts),
     rewrites: after.rewrites - before.rewrites,
-    commands: Object.fromEntries(Object.entries(commands).slice(0, commandsKept)),
   };
 }

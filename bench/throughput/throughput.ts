@@ -1,22 +1,20 @@
-// One run of one way: warm-up, then as fast as it is answered for about the wanted time, or at a fixed rate.
+// One run of one way: warm-up, then as fast as it is answered for the wanted time, or at a fixed rate.
 
+import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { plus, type Records, recordTables, sumOf, untilCounted } from '../deployment/stored.js';
-import { BenchError } from '../failure.js';
-import { type LatencyFigures, latencyFigures } from '../latency/figures.js';
-import { sendClosedLoop } from '../load/closed-loop.js';
-import { newLatencies, recordLatency, startOpenLoop } from '../load/open-loop.js';
+import { figure } from '../figures.js';
+import { bodySource } from '../load/bodies.js';
+import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
+import type { MergedSecond } from '../load/second.js';
+import { allAnswered, type LoadResult, prepareLoad } from '../load/threads.js';
 import { prepareWrk, type Wrk } from '../load/wrk.js';
 import type { Progress } from '../progress.js';
 import { type Loaded, measure, type Run, type Subject } from './measure.js';
-import { inOneList, type PreparedLoad, prepareLoad, wholeRounds } from './prepared-load.js';
 import type { Way } from './ways.js';
 
 export type ThroughputRun = Run & {
-  /** For the mixture: requests above a limit, and those whose event was already stored. */
-  readonly limited?: number;
-  readonly repeats?: number;
-  /** At a fixed rate: the latencies of the acknowledgements. */
+  /** At a fixed rate: from when each request was due to its answer. */
   readonly latency?: LatencyFigures;
 };
 
@@ -24,192 +22,170 @@ export type ThroughputOptions = {
   readonly subject: Subject;
   readonly redis?: Redis | undefined;
   readonly way: Way;
-  readonly appId: string;
+  /** In turn; what is stored is counted by the first. */
+  readonly appIds: readonly string[];
   readonly seconds: number;
   readonly warmUpSeconds: number;
   readonly connections: number;
   readonly threads: number;
-  /** Sends in one thread instead of autocannon. */
+  /** Sends in one thread instead of the bench. */
   readonly wrk?: Wrk | undefined;
   /** Requests per second, instead of as fast as they are answered. */
   readonly rate?: number | undefined;
   readonly stallMs?: number;
   readonly progress: Progress;
+  /** Begins with the load and is told when it ended. */
+  readonly beside?: () => () => Promise<unknown>;
 };
 
-/** How fast it is, is measured with this many requests per connection. */
-const firstRequestsEach = 4;
 const openConnections = 256;
+/** How fast wrk is answered is tried for this part of a second before a run. */
+const trialSeconds = 0.2;
 /** With wrk: a run that takes longer than expected by more than this has failed. */
 const slowestSeconds = { times: 4, more: 60 };
+/** Bodies that must differ are made before the clock starts, and some more than are likely to be sent. */
+const aheadTimes = 1.2;
 
 /**
- * Settles with the figures. Rejects if a request was not answered as expected, or if what is stored differs from what was
- * acknowledged.
+ * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if what is
+ * stored differs from what was acknowledged.
  */
-export async function runThroughput(options: ThroughputOptions): Promise<ThroughputRun> {
-  const { subject, way, appId, seconds, connections, progress } = options;
+export async function runThroughput(
+  options: ThroughputOptions,
+): Promise<{ run: ThroughputRun; seconds: readonly MergedSecond[] }> {
+  const { subject, way, seconds, progress, rate, wrk } = options;
+  const appId = options.appIds[0] ?? '';
   const { ids: _, ...already } = await subject.stored(appId);
   let before: Records = already;
-  let rate = options.rate ?? 0;
-  // In three parts: how many requests fit into the time is not known before, and a process's first requests are slow.
-  for (const share of [0, 0.5, 0.5]) {
-    const count = share === 0 ? firstRequestsEach * connections : rate * options.warmUpSeconds * share;
-    const load = prepareLoad(options, wholeRounds(count, connections));
-    const sender = await prepareSender(options, load, false);
-    const sent = await sender.send().finally(sender.stop);
-    rate = options.rate ?? sent.requests / sent.seconds;
-    before = plus(before, sent.acknowledged);
+  const warm = await sendHere(options, options.warmUpSeconds, 0).then(({ send }) => send());
+  before = plus(before, warm.acknowledged);
+  let perSecond = warm.requests / warm.seconds;
+  if (wrk !== undefined) {
+    const trial = await sendByWrk(options, wrk, perSecond * trialSeconds);
+    const tried = await trial.send();
+    before = plus(before, tried.acknowledged);
+    perSecond = tried.requests / tried.seconds;
   }
   await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
 
-  const prepared = prepareLoad(options, wholeRounds(rate * seconds, connections));
-  const sender = await prepareSender(options, prepared, true);
+  const wanted = Math.ceil(perSecond * seconds);
+  const prepared =
+    wrk === undefined
+      ? await sendHere(options, seconds, wanted * aheadTimes)
+      : await sendByWrk(options, wrk, wanted);
   // wrk prints nothing before its last answer.
   const watch = progress.watch(way.name, () =>
-    options.wrk === undefined
-      ? `${prepared.answers()} of ${prepared.requests} requests answered`
-      : `${prepared.requests} requests by wrk`,
+    wrk === undefined ? `${prepared.answers()} requests answered` : `${wanted} requests by wrk`,
   );
   try {
-    const { run, loaded } = await measure({
-      subject,
-      redis: options.redis,
-      appId,
-      before,
-      requests: prepared.requests,
-      ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
-      load: sender.send,
-    });
-    const { limited, repeats, latency } = loaded;
+    const load = async () => {
+      const end = options.beside?.();
+      const sent = await prepared.send();
+      await end?.();
+      return sent;
+    };
+    const { run, loaded } = await measure({ ...options, appId, before, load });
     return {
-      ...run,
-      ...(limited === undefined ? {} : { limited, repeats: repeats ?? 0 }),
-      ...(latency === undefined ? {} : { latency }),
+      run: { ...run, ...(rate && { latency: latencyFigures(loaded.series) }) },
+      seconds: loaded.series,
     };
   } finally {
     watch.end();
-    sender.stop();
+    prepared.end();
   }
 }
 
-type Sent = Loaded & {
-  readonly requests: number;
-  readonly limited?: number;
-  readonly repeats?: number;
-  readonly latency?: LatencyFigures;
+type Sent = Loaded & { readonly series: readonly MergedSecond[] };
+type Prepared = {
+  readonly send: () => Promise<Sent>;
+  readonly answers: () => number;
+  /** Ends a generator that has not sent. */
+  readonly end: () => void;
 };
 
-type Sender = { readonly send: () => Promise<Sent>; readonly stop: () => void };
-
-/** Prepares whatever can be prepared before the clock starts. */
-async function prepareSender(
-  options: ThroughputOptions,
-  prepared: PreparedLoad,
-  measured: boolean,
-): Promise<Sender> {
-  if (options.wrk !== undefined) return prepareWrkSender(options, options.wrk, prepared);
-  return { send: () => sendPrepared(options, prepared, measured), stop: () => undefined };
+async function sendHere(
+  { subject, way, appIds, connections, threads, rate }: ThroughputOptions,
+  seconds: number,
+  ahead: number,
+): Promise<Prepared> {
+  let answers = 0;
+  const load = await prepareLoad(
+    {
+      url: subject.url,
+      way: way.name,
+      appIds,
+      connections: rate === undefined ? connections : openConnections,
+      rate,
+      seconds,
+      threads,
+      sendsAll: true,
+      ahead,
+    },
+    ({ endings }) => {
+      for (const count of Object.values(endings)) answers += count;
+    },
+  );
+  return {
+    answers: () => answers,
+    send: async () => loadedOf(way, await load.send()),
+    end: () => load.stop(),
+  };
 }
 
-async function prepareWrkSender(
-  { subject, way, connections, seconds, rate }: ThroughputOptions,
+/** Throws BenchError unless all requests were answered as they should be. */
+export function loadedOf({ records }: Way, result: LoadResult): Sent {
+  const { seconds: series, elapsedSeconds: seconds, generatorCpu, generatorShare } = result;
+  const requests = allAnswered(series);
+  return { requests, seconds, generatorCpu, generatorShare, acknowledged: times(records, requests), series };
+}
+
+async function sendByWrk(
+  { subject, way, appIds, connections, seconds }: ThroughputOptions,
   wrk: Wrk,
-  { requests, bodies }: PreparedLoad,
-): Promise<Sender> {
-  const { records } = way;
-  if (records === 'by answer' || rate !== undefined) {
-    throw new BenchError(`${way.name} is sent by autocannon or at a fixed rate, not by wrk`);
-  }
+  wanted: number,
+): Promise<Prepared> {
+  // Each connection sends the same number.
+  const requests = Math.max(1, Math.round(wanted / connections)) * connections;
+  const keyPrefix = randomBytes(6).toString('hex');
+  const next = bodySource({ way, appIds, keyPrefix, ahead: requests });
+  const count = way.different ? requests : Math.min(requests, 128_000);
   const { send, stop } = await prepareWrk(wrk, {
     url: subject.url,
     path: way.path,
-    bodies: inOneList(bodies),
+    bodies: Array.from({ length: count }, next),
     requests,
     connections,
     secondsMax: slowestSeconds.times * Math.ceil(seconds) + slowestSeconds.more,
   });
   return {
-    stop,
+    answers: () => 0,
+    end: stop,
     send: async () => {
       const sent = await send();
-      const acknowledged = times(records, requests);
-      return { requests, ...sent, generatorCpuOutside: sent.generatorCpu, acknowledged };
+      const generatorShare = sent.generatorCpu / 1e6 / sent.seconds;
+      const acknowledged = times(way.records, requests);
+      return { requests, ...sent, generatorShare, generator: 'wrk', acknowledged, series: [] };
     },
   };
 }
 
-async function sendPrepared(
-  options: ThroughputOptions,
-  prepared: PreparedLoad,
-  measured: boolean,
-): Promise<Sent> {
-  const { subject, way } = options;
-  const { requests, bodies, keys } = prepared;
-  if (options.rate !== undefined && measured) return sendAtRate(options, options.rate, prepared);
-  const mixed = way.records === 'by answer';
-  const sent = await sendClosedLoop({
-    url: subject.url,
-    path: way.path,
-    bodies,
-    requests,
-    threads: options.threads,
-    expectedBody: mixed ? null : way.answer,
-    onProgress: prepared.answered,
-    ...(mixed ? { statuses: [200, 429], keepsStatuses: true } : {}),
-  });
-  const { seconds, generatorCpu, statuses } = sent;
-  if (way.records !== 'by answer') {
-    return { requests, seconds, generatorCpu, acknowledged: times(way.records, requests) };
-  }
-  const answered = readAnswers(keys, statuses);
-  return { requests, seconds, generatorCpu, ...answered };
-}
-
-async function sendAtRate(options: ThroughputOptions, rate: number, prepared: PreparedLoad): Promise<Sent> {
-  const { subject, way } = options;
-  if (way.records === 'by answer' || way.answer !== '{}') {
-    throw new BenchError(`${way.name} is sent as fast as it is answered: leave --rate out`);
-  }
-  const { requests } = prepared;
-  const latencies = newLatencies();
-  const load = await startOpenLoop(
-    {
-      url: subject.url,
-      path: way.path,
-      bodies: inOneList(prepared.bodies),
-      ratePerSecond: rate,
-      requests,
-      connections: openConnections,
-    },
-    (answered) => {
-      recordLatency(latencies, answered);
-      prepared.answered(latencies.sinceSent.totalCount);
-    },
-  );
-  const { seconds, generatorCpu } = await load.ended;
-  const acknowledged = times(way.records, requests);
-  return { requests, seconds, generatorCpu, acknowledged, latency: latencyFigures(latencies) };
-}
-
-/** What the statuses of the mixture mean: each acknowledged key is stored once. */
-export function readAnswers(
-  keys: readonly (readonly string[])[],
-  statuses: readonly Uint16Array[],
-): { acknowledged: Records; limited: number; repeats: number } {
-  const stored = new Set<string>();
-  let limited = 0;
-  let repeats = 0;
-  for (const [connection, list] of keys.entries()) {
-    for (const [index, key] of list.entries()) {
-      if (statuses[connection]?.[index] === 429) limited += 1;
-      else if (stored.has(key)) repeats += 1;
-      else stored.add(key);
-    }
-  }
-  return { acknowledged: { events: stored.size }, limited, repeats };
-}
-
 function times(records: Records, factor: number): Records {
   return Object.fromEntries(recordTables.map((table) => [table, (records[table] ?? 0) * factor]));
+}
+
+/** One line. */
+export function describeRun(run: ThroughputRun): string {
+  const cpu = Object.entries(run.cpu).map(([name, used]) => `${name} ${figure(used)}`);
+  const parts = [
+    `${figure(run.requestsPerSecond)} requests/s, ${figure(run.recordsPerSecond)} records/s`,
+    `µs a record: ${cpu.join(', ')}, sum ${figure(run.cpuSum)}`,
+    `${run.generator} ${figure(run.generatorCpu)}`,
+    `limit: ${run.limit}`,
+  ];
+  if (run.latency !== undefined) {
+    const { p50, p99, max } = run.latency.sinceDueMs;
+    parts.push(`since due p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`);
+  }
+  if (run.othersShare > 0.1) parts.push(`others use ${figure(100 * run.othersShare)} %: noisy`);
+  return parts.join('; ');
 }

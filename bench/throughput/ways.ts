@@ -18,14 +18,16 @@ export type Way = {
   readonly limits: Limits;
   /** Unless the command line says otherwise. */
   readonly connections: number;
-  /** What one acknowledged request adds to each table; for the mixture that depends on the answers. */
-  readonly records: Records | 'by answer';
+  /** What one acknowledged request adds to each table. */
+  readonly records: Records;
   /** Every body is sent only once: it carries keys, or has a user of its own. */
   readonly different: boolean;
   /** The whole answer; null if it depends on the request. */
   readonly answer: string | null;
   /** Measured only in the first round, since no target depends on it. */
   readonly once: boolean;
+  /** Sent by wrk where it is installed: the request costs so little that any other generator takes as much as the service. */
+  readonly cheap: boolean;
   readonly bodies: (count: number, options: EventOptions) => Buffer[];
 };
 
@@ -33,18 +35,16 @@ export type Way = {
 const farAway = 1_000_000_000;
 
 const common = { subject: 'sluice', path: '/api/track', answer: '{}', different: false, once: true } as const;
-/** For single events: some dozens of producers, each with a pool of several connections. */
-const manyConnections = 256;
-/** A few producers: fewer requests wait for each commit and share its cost. */
-const fewConnections = 64;
 const single = {
   ...common,
   limits: 'default',
-  connections: manyConnections,
+  // Some dozens of producers, each with a pool of several connections.
+  connections: 256,
   records: { events: 1 },
+  cheap: true,
+  bodies: (count: number, options: EventOptions) => singleBodies(count, { ...options, keyPrefix: undefined }),
 } as const;
-const singles = (count: number, options: EventOptions) =>
-  singleBodies(count, { ...options, keyPrefix: undefined });
+const singleKeys = { ...single, different: true, bodies: singleBodies } as const;
 
 function bulk(events: number) {
   return {
@@ -52,32 +52,40 @@ function bulk(events: number) {
     limits: 'none',
     connections: 8,
     records: { events },
+    cheap: false,
     bodies: (count: number, options: EventOptions) =>
       bulkBodies(count, events, { ...options, keyPrefix: undefined }),
   } as const;
 }
 
 function bulkKeys(events: number) {
-  return {
-    ...bulk(events),
-    different: true,
-    bodies: (count: number, options: EventOptions) => bulkBodies(count, events, options),
-  } as const;
+  const bodies = (count: number, options: EventOptions) => bulkBodies(count, events, options);
+  return { ...bulk(events), different: true, bodies } as const;
 }
 
-const singleKeys = { ...single, different: true, bodies: singleBodies } as const;
+/** Fewer connections than usual: fewer events share a commit. */
+const connectionsOf = (connections: number, once: boolean): Way[] => [
+  {
+    ...single,
+    name: `single-${connections}`,
+    what: `one event a request, ${connections} connections`,
+    connections,
+  },
+  {
+    ...singleKeys,
+    name: `single-keys-${connections}`,
+    what: `one event a request, with keys, ${connections} connections`,
+    connections,
+    once,
+  },
+];
 
 /** What Sluice is sent. */
 export const sluiceWays: readonly Way[] = [
-  { ...single, name: 'single', what: 'one event a request', bodies: singles, once: false },
+  { ...single, name: 'single', what: 'one event a request', once: false },
   { ...singleKeys, name: 'single-keys', what: 'one event a request, with keys', once: false },
-  {
-    ...single,
-    name: 'single-few',
-    what: 'one event a request, fewer connections',
-    connections: fewConnections,
-    bodies: singles,
-  },
+  ...connectionsOf(64, false),
+  ...connectionsOf(16, true),
   { ...bulk(10), name: 'bulk-10', what: 'bulk of 10' },
   { ...bulk(100), name: 'bulk-100', what: 'bulk of 100' },
   { ...bulk(500), name: 'bulk-500', what: 'bulk of 500', once: false },
@@ -89,14 +97,6 @@ export const sluiceWays: readonly Way[] = [
     limits: { bulk_app: farAway, bulk_identity: farAway },
   },
   { ...bulk(1000), name: 'bulk-1000', what: 'bulk of 1000' },
-  {
-    ...single,
-    name: 'mixed',
-    what: 'mixed: 80 % new, 15 % repeats, 5 % of limited users',
-    records: 'by answer',
-    different: true,
-    bodies: () => [],
-  },
   {
     ...single,
     name: 'user-properties',
@@ -123,66 +123,49 @@ export const sluiceWays: readonly Way[] = [
     records: collected,
     different: true,
     answer: null,
+    cheap: false,
     bodies: collectBodies,
   },
 ];
 
+const uws = { ...single, subject: 'uws' } as const;
+const fastify = { subject: 'fastify' } as const;
+const nodeHttp = { subject: 'node-http' } as const;
+
 /** What the floors of HTTP and the peers are sent: exactly the same bodies. */
 export const peerWays: readonly Way[] = [
-  { ...single, name: 'uws', what: 'uWebSockets.js alone', subject: 'uws', bodies: singles, once: false },
+  { ...uws, name: 'uws', what: 'uWebSockets.js alone', once: false },
+  { ...uws, name: 'uws-64', what: 'uWebSockets.js alone, 64 connections', connections: 64, once: false },
+  { ...uws, name: 'uws-16', what: 'uWebSockets.js alone, 16 connections', connections: 16 },
+  { ...single, name: 'uws-synced', what: 'uWebSockets.js and a synced file', subject: 'uws-synced' },
   {
     ...single,
-    name: 'uws-few',
-    what: 'uWebSockets.js alone, fewer connections',
-    subject: 'uws',
-    connections: fewConnections,
-    bodies: singles,
-  },
-  {
-    ...single,
-    name: 'uws-synced',
-    what: 'uWebSockets.js and a synced file',
-    subject: 'uws-synced',
-    bodies: singles,
-  },
-  {
-    ...single,
+    ...fastify,
     name: 'fastify-single',
     what: 'Fastify + BullMQ: one event a request',
-    subject: 'fastify',
-    bodies: singles,
     once: false,
   },
   {
     ...singleKeys,
+    ...fastify,
     name: 'fastify-single-keys',
     what: 'Fastify + BullMQ: one event a request, with keys',
-    subject: 'fastify',
   },
-  {
-    ...bulk(500),
-    name: 'fastify-bulk-500',
-    what: 'Fastify + BullMQ: bulk of 500',
-    subject: 'fastify',
-    once: false,
-  },
+  { ...bulk(500), ...fastify, name: 'fastify-bulk-500', what: 'Fastify + BullMQ: bulk of 500', once: false },
   {
     ...bulkKeys(500),
+    ...fastify,
     name: 'fastify-bulk-500-keys',
     what: 'Fastify + BullMQ: bulk of 500, with keys',
-    subject: 'fastify',
   },
-  {
-    ...single,
-    name: 'node-http-single',
-    what: 'node:http: one event a request',
-    subject: 'node-http',
-    bodies: singles,
-  },
-  {
-    ...bulk(500),
-    name: 'node-http-bulk-500',
-    what: 'node:http: bulk of 500',
-    subject: 'node-http',
-  },
+  { ...single, ...nodeHttp, name: 'node-http-single', what: 'node:http: one event a request' },
+  // ClickHouse gathers what comes within a fifth of a second, so few connections would wait most of the time.
+  { ...bulk(500), ...nodeHttp, name: 'node-http-bulk-500', what: 'node:http: bulk of 500', connections: 64 },
 ];
+
+/** Throws if there is none. */
+export function wayNamed(name: string): Way {
+  const way = [...sluiceWays, ...peerWays].find((candidate) => candidate.name === name);
+  if (way === undefined) throw new Error(`there is no way ${name}`);
+  return way;
+}

@@ -1,11 +1,18 @@
 // deploy/proxy: a real nginx and a real Caddy with the files of the examples, in front of the service.
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { basic, deletionPaths } from '../../harness/deletion.js';
+import { plainEnvironment } from '../../harness/environment.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
 import { deletions } from '../../src/contract/limits.js';
 import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
 
@@ -144,6 +151,21 @@ for (const name of ['nginx', 'caddy'] as const) {
       const allowed = Array.from({ length: deletions.tokenFailuresPerMinuteMax }, () => 401);
       assert.deepEqual(statuses, [...allowed, 429]);
       assert.equal((await attempt(last + 1, '192.0.2.1')).status, 401);
+    });
+
+    test('the bench loads it by TLS, and finds every request answered', async () => {
+      const dir = tempDir('bench');
+      const args = ['--url', origin(), '--app-id', sluice.appId, '--rate', '100', '--duration', '1'];
+      // So many that on a slow machine none is missing; most are never opened.
+      const connections = ['--connections', '100', '--out', join(dir, name)];
+      const env = { ...plainEnvironment(), NODE_EXTRA_CA_CERTS: proxies[name]?.authority };
+      const main = fileURLToPath(new URL('../../bench/main.js', import.meta.url));
+      const child = spawn(process.execPath, [main, 'single', ...args, ...connections], { env });
+      const [output, errors] = await Promise.all([text(child.stdout), text(child.stderr)]);
+      const { outcome } = JSON.parse(readFileSync(join(dir, `${name}.json`), 'utf8')) as {
+        outcome: { endings: Record<string, number> };
+      };
+      assert.deepEqual(outcome.endings, { 200: 100 }, output + errors);
     });
 
     test('the administration is not there, and HEAD has no body', async () => {

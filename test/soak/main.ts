@@ -5,6 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
+import { type Trend, trendOf } from '../../bench/report/trend.js';
 import { createEnvironments, unlimited } from '../../harness/accounts.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { readOptions } from '../../harness/options.js';
@@ -13,7 +14,6 @@ import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
 import { plot } from './plot.js';
 import { type Samples, type SeriesName, series, startSampling } from './samples.js';
-import { type Trend, trendOf } from './slope.js';
 
 const folder = fileURLToPath(new URL('../../../test/soak/', import.meta.url));
 const probe = new URL('heap-probe.js', import.meta.url).href;
@@ -88,8 +88,7 @@ await redis.remove();
 process.exit(kept && flat ? 0 : 1);
 
 async function report(deployment: SluiceHandle, seen: Samples, check: SoakCheck): Promise<string> {
-  const { clickhouseUrl, redisUrl, database, rows } = deployment;
-  const machine = await describeMachine({ clickhouseUrl, redisUrl, database, rows } as never);
+  const machine = await describeMachine(deployment);
   const counts = new Map<string, number>();
   for (const { what } of faults) counts.set(what, (counts.get(what) ?? 0) + 1);
   const kinds = [...counts].map(([what, times]) => `${what} (${times})`).join(', ');

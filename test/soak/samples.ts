@@ -1,21 +1,21 @@
 // What a soak measures, and how: each series by its name, with the growth that means nothing.
 
+import { memoryFloorMib, type Point } from '../../bench/report/trend.js';
 import type { Child, SluiceHandle } from '../../harness/services.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { openDescriptors, residentMib } from '../fuzz/process-figures.js';
-import type { Point } from './slope.js';
 
 export type SeriesName = keyof typeof series;
 
 /** Units are in the names; `floor` is a growth that means nothing in any run. */
 export const series = {
-  'api RSS, MiB': { floor: 16 },
-  'worker RSS, MiB': { floor: 16 },
+  'api RSS, MiB': { floor: memoryFloorMib.api },
+  'worker RSS, MiB': { floor: memoryFloorMib.worker },
   'api heap after gc, MiB': { floor: 4 },
   'worker heap after gc, MiB': { floor: 4 },
-  'clickhouse RSS, MiB': { floor: 256 },
-  'redis RSS, MiB': { floor: 16 },
+  'clickhouse RSS, MiB': { floor: memoryFloorMib.clickhouse },
+  'redis RSS, MiB': { floor: memoryFloorMib.redis },
   'redis used_memory without claims, MiB': { floor: 8 },
   'redis keys without expiry': { floor: 10 },
   'api descriptors': { floor: 8 },

@@ -1,13 +1,13 @@
 // Results of a bench session for tests: as small as possible, with the parts that a test is about on top.
 
-import type { LatencyRun } from '../../bench/latency/latency.js';
-import type { LatencyRuns, Results, WayRuns } from '../../bench/results.js';
-import type { ConnectionsLevel } from '../../bench/throughput/connections.js';
+import type { HalfLoadResult } from '../../bench/latency/half-load.js';
+import type { LatencyFigures } from '../../bench/load/histogram.js';
+import type { Results, WayRuns } from '../../bench/results.js';
 import type { ThroughputRun } from '../../bench/throughput/throughput.js';
 
 export function resultsOf(parts: Partial<Results> = {}): Results {
   return {
-    format: 1,
+    format: 2,
     machine: {
       date: '2026-01-02T03:04:05.000Z',
       commit: '0123456789ab',
@@ -20,9 +20,7 @@ export function resultsOf(parts: Partial<Results> = {}): Results {
     },
     command: 'all',
     seconds: 60,
-    elsewhere: false,
     ways: [],
-    latencies: [],
     failures: [],
     ...parts,
   };
@@ -39,6 +37,8 @@ export function runOf(cpuSum: number, parts: Partial<ThroughputRun> = {}): Throu
     cpu: { api: cpuSum },
     cpuSum,
     generatorCpu: 1,
+    generator: 'wrk',
+    limit: 'service',
     othersShare: 0,
     storedAfterMs: 10,
     ...parts,
@@ -50,41 +50,55 @@ export function wayOf(name: string, ...cpuSums: readonly number[]): WayRuns {
   return { name, what: name, subject: 'sluice', runs: cpuSums.map((cpuSum) => runOf(cpuSum)) };
 }
 
-/** A level with one run of the service for each cost, at 25 events per commit, beside a floor of 10 µs. */
-export function levelOf(connections: number, keys: boolean, ...cpuSums: readonly number[]): ConnectionsLevel {
-  const sluice = cpuSums.map((cpuSum) =>
+/** Runs of the service with commits of 25 events. */
+export function withCommits(name: string, ...cpuSums: readonly number[]): WayRuns {
+  const runs = cpuSums.map((cpuSum) =>
     runOf(cpuSum, {
       cpu: { api: cpuSum - 20, redis: 12, worker: 4, clickhouse: 4 },
       systemCpu: { api: (cpuSum - 20) / 4, redis: 5, worker: 1, clickhouse: 1 },
       commits: { count: 40, records: 1000 },
     }),
   );
-  return { connections, keys, sluice, uws: cpuSums.map(() => runOf(10)) };
+  return { name, what: name, subject: 'sluice', connections: 64, runs };
 }
 
-/** Latencies at half load: one run for each p99 of acknowledgements, in ms. */
-export function latenciesOf(subject: string, p99s: readonly number[], queryableP99 = 500): LatencyRuns {
-  const runs = p99s.map((p99) => latencyRunOf(subject, p99, queryableP99));
-  return { subject, share: 0.5, ratePerSecond: 5000, runs };
-}
-
-export function latencyRunOf(subject: string, p99: number, queryableP99 = 500): LatencyRun {
-  const spread = { p50: p99 / 10, p99, max: 2 * p99 };
-  const queryable = {
-    ms: { ...spread, p99: queryableP99 },
-    probes: 100,
-    questionsPerSecond: 4,
-    questionMs: 5,
-  };
+export function latencyOf(p99: number): LatencyFigures {
   return {
-    ...runOf(20),
+    sinceDueMs: { p50: p99 / 10, p99, max: 2 * p99 },
+    curve: [0, 50, 90, 99, 100].map((percent) => ({ percent, ms: (p99 * (percent + 1)) / 100 })),
+  };
+}
+
+/** Half load with these p99 of the minutes, and the same of the floor; `redisMib` is its memory by the share of the time. */
+export function halfLoadOf(
+  sluice: readonly number[],
+  synced: readonly number[],
+  {
+    queryableMs = 500,
+    redisMib = () => 50,
+  }: { queryableMs?: number; redisMib?: (share: number) => number } = {},
+): HalfLoadResult {
+  const runOfSubject = (subject: string, p99s: readonly number[]) => ({
+    subject,
+    run: runOf(20, { latency: latencyOf([...p99s].sort((a, b) => a - b)[Math.floor(p99s.length / 2)] ?? 0) }),
+    seconds: p99s.map((p99, at) => ({ at, requests: 5000, p50: p99 / 10, p99, max: 2 * p99 })),
+    p99OfMinutes: p99s,
+  });
+  const mib = 1024 ** 2;
+  return {
+    minutes: 5,
     ratePerSecond: 5000,
-    latency: {
-      acknowledgedMs: spread,
-      sinceSentMs: spread,
-      sinceDueMs: spread,
-      curve: [0, 50, 90, 99, 100].map((percent) => ({ percent, ms: (p99 * (percent + 1)) / 100 })),
+    runs: [runOfSubject('sluice', sluice), runOfSubject('uws-synced', synced)],
+    queryable: {
+      ms: { p50: 100, p99: queryableMs, max: 2 * queryableMs },
+      probes: 100,
+      questionsPerSecond: 20,
+      questionMs: 5,
     },
-    ...(subject === 'sluice' ? { queryable } : {}),
+    samples: Array.from({ length: 101 }, (_, i) => {
+      const redis = redisMib(i / 100) * mib;
+      const memory = { api: 100 * mib, redis, worker: 100 * mib, clickhouse: 400 * mib };
+      return { seconds: i, memory, redisUsed: redis };
+    }),
   };
 }

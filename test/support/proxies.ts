@@ -10,7 +10,12 @@ import { freePort } from '../../harness/free-port.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { readDeployFile, root } from './deploy-file.js';
 
-export type StartedProxy = Child & { readonly origin: string; readonly adminOrigin?: string };
+export type StartedProxy = Child & {
+  readonly origin: string;
+  /** A file with the certificate that signs the one it shows. */
+  readonly authority: string;
+  readonly adminOrigin?: string;
+};
 export type Upstream = { readonly apiPort: string; readonly adminPort: string };
 
 /** Starts nginx with deploy/proxy/nginx.conf. */
@@ -36,7 +41,7 @@ export async function startNginx({ apiPort }: Upstream): Promise<StartedProxy> {
     http { access_log off; ${paths.join(' ')} include ${join(dir, 'site.conf')}; }`,
   );
   const args = ['-p', dir, '-c', join(dir, 'nginx.conf')];
-  return start('nginx', args, plainEnvironment(), port, {});
+  return start('nginx', args, plainEnvironment(), port, { authority: join(dir, 'certificate.pem') });
 }
 
 /** Starts Caddy with deploy/proxy/Caddyfile, and with certificates of its own instead of public ones. */
@@ -58,7 +63,8 @@ export async function startCaddy({ apiPort, adminPort }: Upstream): Promise<Star
     PUBLIC_BASE_URL: `https://localhost:${port}`,
   };
   const args = ['run', '--adapter', 'caddyfile', '--config', join(dir, 'Caddyfile')];
-  return start('caddy', args, env, port, { adminOrigin: `http://127.0.0.1:${ownAdminPort}` });
+  const authority = join(dir, 'home/caddy/pki/authorities/local/root.crt');
+  return start('caddy', args, env, port, { authority, adminOrigin: `http://127.0.0.1:${ownAdminPort}` });
 }
 
 /** What Caddy says of the file as it stands; empty if it is content. */

@@ -6,20 +6,20 @@ import { BenchError } from '../../bench/failure.js';
 import { compare, compareResults } from '../../bench/report/compare.js';
 import { readResults } from '../../bench/results.js';
 import { tempDir } from '../../harness/temp-dir.js';
-import { latenciesOf, levelOf, resultsOf, runOf, wayOf } from '../support/bench-results.js';
+import { halfLoadOf, resultsOf, runOf, wayOf, withCommits } from '../support/bench-results.js';
 
 function verdictOf(a: readonly number[], b: readonly number[]): string | undefined {
   const [from, to] = [a, b].map((costs) => resultsOf({ ways: [wayOf('single', ...costs)] }));
   assert.ok(from !== undefined && to !== undefined);
-  return compare(from, to).find(({ name }) => name === 'single: CPU')?.verdict;
+  return compare(from, to).find(({ name }) => name === 'single, by wrk: CPU')?.verdict;
 }
 
 test('compares medians and says by how much they changed', () => {
   const a = resultsOf({ ways: [wayOf('single', 50, 40, 42)] });
   const b = resultsOf({ ways: [wayOf('single', 30, 21, 20)] });
-  const cost = compare(a, b).find(({ name }) => name === 'single: CPU');
+  const cost = compare(a, b).find(({ name }) => name === 'single, by wrk: CPU');
   assert.deepEqual(cost, {
-    name: 'single: CPU',
+    name: 'single, by wrk: CPU',
     unit: 'µs/record',
     a: 42,
     b: 21,
@@ -48,30 +48,33 @@ test('with one run on a side a change counts from 10 %', () => {
 test('a higher rate is better, a higher cost is worse', () => {
   const way = (rate: number) => ({ ...wayOf('single'), runs: [runOf(10, { recordsPerSecond: rate })] });
   const changes = compare(resultsOf({ ways: [way(1000)] }), resultsOf({ ways: [way(2000)] }));
-  assert.equal(changes.find(({ name }) => name === 'single: rate')?.verdict, 'better');
+  assert.equal(changes.find(({ name }) => name === 'single, by wrk: rate')?.verdict, 'better');
 });
 
 test('compares only what both sessions have, and says how much only one has', () => {
   const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
-  const b = resultsOf({ ways: [wayOf('single', 40)], latencies: [latenciesOf('sluice', [5, 6, 7])] });
-  assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single']));
+  const b = resultsOf({ ways: [wayOf('single', 40)], halfLoad: halfLoadOf([5, 6, 7], [1]) });
+  assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single, by wrk']));
   const text = compareResults(a, b);
-  assert.match(text, /Only in A: 3 figures; only in B: 3\./);
+  assert.match(text, /Only in A: 3 figures; only in B: 5\./);
   assert.doesNotMatch(text, /different machines/);
 });
 
-test('compares how connections share commits only for the same generator', () => {
-  const of = (name: 'wrk' | 'autocannon', cost: number) =>
-    resultsOf({ connections: { generator: { name, version: '1.0' }, levels: [levelOf(64, true, cost)] } });
+test('compares how events share commits only for the same generator', () => {
+  const of = (generator: string, cost: number) => {
+    const way = withCommits('single-keys-64', cost);
+    return resultsOf({ ways: [{ ...way, runs: way.runs.map((run) => ({ ...run, generator })) }] });
+  };
   const changes = compare(of('wrk', 80), of('wrk', 60)).filter(({ verdict }) => verdict !== 'same');
   assert.deepEqual(
     changes.map(({ name, a, b }) => [name, a, b]),
     [
-      ['64 connections, with keys, by wrk: CPU', 80, 60],
-      ['64 connections, with keys, by wrk: CPU of api a commit', 1500, 1000],
+      ['single-keys-64, by wrk: CPU', 80, 60],
+      ['single-keys-64, by wrk: CPU of api', 60, 40],
+      ['single-keys-64, by wrk: CPU of api a commit', 1500, 1000],
     ],
   );
-  assert.deepEqual(compare(of('wrk', 80), of('autocannon', 60)), []);
+  assert.deepEqual(compare(of('wrk', 80), of('bench', 60)), []);
 });
 
 test('says that sessions of different machines cannot be compared directly', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { curveOf, newHistogram, percentileMs, record } from '../../bench/latency/histogram.js';
+import { curveOf, newHistogram, percentileMs, record } from '../../bench/load/histogram.js';
 
 function histogramOf(milliseconds: readonly number[]) {
   const histogram = newHistogram();

@@ -3,16 +3,17 @@ import { spawnSync } from 'node:child_process';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
-import { percentileMs } from '../../bench/latency/histogram.js';
-import { sendClosedLoop } from '../../bench/load/closed-loop.js';
-import { newLatencies, recordLatency, sendOpenLoop, startOpenLoop } from '../../bench/load/open-loop.js';
-import { mixedRequests } from '../../bench/load/records.js';
+import { bodySource } from '../../bench/load/bodies.js';
+import { percentileMs, sumOfHistograms } from '../../bench/load/histogram.js';
+import { mergeSeconds, type Second } from '../../bench/load/second.js';
+import { type SenderOptions, sendLoad } from '../../bench/load/sender.js';
+import { allAnswered, prepareLoad, runLoad } from '../../bench/load/threads.js';
 import { assertAnswered, findWrk, prepareWrk, readCounts, type WrkOptions } from '../../bench/load/wrk.js';
 import { readOptions } from '../../bench/options.js';
-import { allScenarios, selectScenarios } from '../../bench/scenarios.js';
-import { chooseWrk } from '../../bench/throughput/connections.js';
+import { selectScenarios } from '../../bench/scenarios.js';
+import { chooseWrk } from '../../bench/session.js';
 import { measure, type Subject } from '../../bench/throughput/measure.js';
-import { readAnswers } from '../../bench/throughput/throughput.js';
+import { wayNamed } from '../../bench/throughput/ways.js';
 
 type Handle = (body: string, response: ServerResponse, request: IncomingMessage) => void;
 
@@ -39,76 +40,95 @@ async function serve(handle: Handle, onConnection: () => void = () => undefined)
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function bodiesOf(connections: number, each: number): Buffer[][] {
-  return Array.from({ length: connections }, (_, connection) =>
-    Array.from({ length: each }, (_body, i) => Buffer.from(`${connection}:${i}`)),
-  );
-}
-
-for (const threads of [1, 2]) {
-  test(`as fast as answered, ${threads} thread(s): every body is sent once, in turn`, async () => {
-    const received: string[] = [];
-    const url = await serve((body, response, { url: path }) => {
-      received.push(`${path} ${body}`);
-      response.end('{}');
-    });
-    const bodies = bodiesOf(4, 25);
-    const { seconds, generatorCpu } = await sendClosedLoop({
+/** Sends numbers in this thread; settles with what was counted. */
+async function send(url: string, options: Partial<SenderOptions> = {}) {
+  const seconds: Second[] = [];
+  let number = 0;
+  await sendLoad(
+    {
       url,
       path: '/x',
-      bodies,
-      requests: 100,
-      threads,
-    });
-    assert.ok(seconds > 0 && generatorCpu > 0);
-    const expected = bodies.flat().map((body) => `/x ${body}`);
-    assert.deepEqual([...received].sort(), expected.sort());
-    const ofFirst = received.filter((text) => text.startsWith('/x 0:'));
-    assert.deepEqual(ofFirst, expected.filter((text) => text.startsWith('/x 0:')).sort(byNumber));
-  });
+      headers: { 'content-type': 'application/json' },
+      nextBody: () => Buffer.from(String(number++)),
+      connections: 4,
+      rate: undefined,
+      seconds: 0.3,
+      answer: '{}',
+      ...options,
+    },
+    (second) => seconds.push(second),
+  );
+  return mergeSeconds(seconds);
+}
 
-  test(`as fast as answered, ${threads} thread(s): statuses are known by connection and request`, async () => {
+test('as fast as answered: every body is sent once, in turn, and no more at once than there are connections', async () => {
+  const received: string[] = [];
+  let underWay = 0;
+  let most = 0;
+  const url = await serve((body, response, { method, url: path }) => {
+    received.push(`${method} ${path} ${body}`);
+    underWay += 1;
+    most = Math.max(most, underWay);
+    setImmediate(() => {
+      underWay -= 1;
+      response.end('{}');
+    });
+  });
+  const requests = allAnswered(await send(url));
+  assert.deepEqual([...received].sort(), Array.from({ length: requests }, (_, i) => `POST /x ${i}`).sort());
+  assert.ok(most <= 4, `${most} at once`);
+});
+
+test('one answer with another status or body fails the run and is reported', async () => {
+  const url = await serve((body, response) => {
+    response.writeHead(body === '3' ? 503 : 200).end(body === '5' ? '{"rejected":1}' : '{}');
+  });
+  const found = await send(url);
+  assert.throws(
+    () => allAnswered(found),
+    /the others: 1 × 503, 1 × partly refused|1 × partly refused, 1 × 503/,
+  );
+  assert.throws(() => allAnswered([]), /0 requests were answered/);
+});
+
+for (const threads of [1, 2]) {
+  test(`${threads} thread(s): wait for the start, send different keys, and end on request`, async () => {
+    const keys: string[] = [];
     const url = await serve((body, response) => {
-      const [connection, index] = body.split(':').map(Number) as [number, number];
-      response.writeHead(index === connection ? 429 : 200).end('{"err":{}}');
+      keys.push((JSON.parse(body) as { idempotency_key: string }).idempotency_key);
+      response.end('{}');
     });
-    const { statuses } = await sendClosedLoop({
-      url,
-      bodies: bodiesOf(4, 5),
-      requests: 20,
-      threads,
-      statuses: [200, 429],
-      expectedBody: null,
-      keepsStatuses: true,
-    });
-    assert.deepEqual(
-      statuses.map((list) => [...list].map((status) => status === 429)),
-      [0, 1, 2, 3].map((connection) => [0, 1, 2, 3, 4].map((index) => index === connection)),
+    const load = await prepareLoad(
+      { url, way: 'single-keys', appIds: ['1', '2'], connections: 4, seconds: 3_600, threads },
+      () => load.stop(),
     );
+    assert.equal(keys.length, 0);
+    const { seconds, generatorCpu, generatorShare } = await load.send();
+    assert.equal(allAnswered(seconds), keys.length);
+    // Each key is sent to both environments.
+    assert.ok(new Set(keys).size >= keys.length / 2 - threads, `${new Set(keys).size} of ${keys.length}`);
+    assert.ok(generatorCpu > 0 && generatorShare > 0);
   });
 }
 
-function byNumber(a: string, b: string): number {
-  return Number(a.split(':')[1]) - Number(b.split(':')[1]);
-}
+test('a load that is never sent is ended too', async () => {
+  const url = await serve((_body, response) => response.end('{}'));
+  const load = { url, way: 'single', appIds: ['1'], connections: 1, seconds: 1, threads: 1 };
+  const prepared = await prepareLoad(load);
+  prepared.stop();
+  assert.ok(allAnswered((await runLoad({ ...load, seconds: 0.1 })).seconds) > 0);
+});
 
-test('as fast as answered: one answer with another status or body fails the run and is reported', async () => {
-  let requests = 0;
-  const refusing = await serve((_body, response) => {
-    requests += 1;
-    response.writeHead(requests === 7 ? 503 : 200).end('{}');
-  });
-  await assert.rejects(
-    sendClosedLoop({ url: refusing, bodies: bodiesOf(2, 10), requests: 20 }),
-    /20 of 20 requests were answered, 0 not as they should, 1 × 503/,
+test('bodies: those with keys never repeat, others have many users, and a load may be made ahead', () => {
+  const source = (name: string, ahead?: number) =>
+    bodySource({ way: wayNamed(name), appIds: ['1'], keyPrefix: 'k', ...(ahead && { ahead }) });
+  const take = (next: () => Buffer, count: number) => Array.from({ length: count }, () => next().toString());
+  assert.equal(new Set(take(source('single-keys', 5_000), 12_000)).size, 12_000);
+  assert.equal(new Set(take(source('bulk-10'), 300)).size, 300);
+  const users = take(source('single'), 130_000).map(
+    (body) => (JSON.parse(body) as { identity: string }).identity,
   );
-  const partly = await serve((body, response) => {
-    response.end(body === '1:3' ? '{"rejected":1}' : '{}');
-  });
-  await assert.rejects(
-    sendClosedLoop({ url: partly, bodies: bodiesOf(2, 10), requests: 20 }),
-    /20 of 20 requests were answered, 1 not as they should, all 200; the first: \{"rejected":1\}/,
-  );
+  assert.equal(new Set(users).size, 128_000);
 });
 
 /** Sends by wrk; settles when it has ended. */
@@ -199,18 +219,20 @@ test('the CPU of a generator outside the bench does not count as that of others'
     stored: () => Promise.resolve({ events: 1, ids: 1 }),
     settle: () => Promise.resolve(),
   };
-  const othersShare = async (generatorCpuOutside: number) => {
+  const othersShare = async (generatorCpu: number) => {
     const load = () => {
       spawnSync(process.execPath, ['-e', 'for (const end = Date.now() + 500; Date.now() < end; );']);
       return Promise.resolve({
+        requests: 1,
         seconds: 1,
-        generatorCpu: 0,
-        generatorCpuOutside,
+        generatorCpu,
+        generatorShare: 0,
+        generator: 'wrk' as const,
         acknowledged: { events: 1 },
       });
     };
-    const { run } = await measure({ subject, appId: '', requests: 1, before: {}, load });
-    return run.othersShare ?? Number.NaN;
+    const { run } = await measure({ subject, appId: '', before: {}, load });
+    return run.othersShare;
   };
   assert.ok((await othersShare(0)) > 0);
   // More than there was on the machine.
@@ -222,7 +244,7 @@ test('where wrk is not installed, one line says so', () => {
   const said: string[] = [];
   const progress = { say: (text: string) => void said.push(text) };
   assert.equal(chooseWrk(progress, undefined), undefined);
-  assert.match(said.join('\n'), /^wrk is not installed.*: autocannon sends instead.*$/);
+  assert.match(said.join('\n'), /^wrk is not installed.*: the bench itself sends.*$/);
   assert.equal(said.length, 1);
   const wrk = findWrk();
   assert.match(wrk?.version ?? '', /^\d+\.\d+/);
@@ -253,16 +275,10 @@ test('at a fixed rate: all requests are sent, no faster than they are due', asyn
     requests += 1;
     response.end('{}');
   });
-  const sent = await sendOpenLoop({
-    url,
-    bodies: [Buffer.from('{}')],
-    ratePerSecond: 500,
-    requests: 100,
-    connections: 8,
-  });
-  assert.equal(requests, 100);
-  assert.ok(sent.seconds >= 99 / 500, `${sent.seconds} s`);
-  assert.equal(sent.latenciesSinceDue.length, 100);
+  const startedAt = performance.now();
+  const answered = allAnswered(await send(url, { rate: 200, seconds: 0.5, connections: 100 }));
+  assert.deepEqual([requests, answered], [100, 100]);
+  assert.ok(performance.now() - startedAt >= 495);
 });
 
 test('at a fixed rate: a pause of the service shows in what was due meanwhile, though nothing of it was sent', async () => {
@@ -273,120 +289,43 @@ test('at a fixed rate: a pause of the service shows in what was due meanwhile, t
     paused = true;
     setTimeout(() => response.end('{}'), pauseMs);
   });
-  const latencies = newLatencies();
   // One connection: while its first request waits, those that are due can only wait.
-  const load = await startOpenLoop(
-    { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 20, connections: 1 },
-    (answered) => recordLatency(latencies, answered),
-  );
-  await load.ended;
-  assert.equal(latencies.acknowledged.totalCount, 20);
-  assert.ok(percentileMs(latencies.sinceSent, 50) < 100, 'one answer was slow');
-  assert.ok(percentileMs(latencies.acknowledged, 50) > 100, 'many were late');
-});
-
-test('at a fixed rate: delays of the generator itself do not count as latency of acknowledgements', () => {
-  const latencies = newLatencies();
-  recordLatency(latencies, { dueAt: 0, sentAt: 40, waited: false, answeredAt: 41 });
-  assert.deepEqual(
-    [latencies.acknowledged, latencies.sinceSent, latencies.sinceDue].map((one) => percentileMs(one, 50)),
-    [1, 1, 41],
-  );
+  const found = await send(url, { rate: 100, seconds: 0.3, connections: 1 });
+  const latencies = sumOfHistograms(found);
+  assert.equal(latencies.totalCount, 30);
+  assert.ok(percentileMs(latencies, 50) > 100, 'many were late');
 });
 
 test('at a fixed rate: stops on request, after everything under way is answered', async () => {
   let answered = 0;
+  const stop = new AbortController();
   const url = await serve((_body, response) => {
     setTimeout(() => {
       answered += 1;
+      if (answered === 30) stop.abort();
       response.end('{}');
     }, 20);
   });
-  let stop = () => undefined as unknown;
-  const load = await startOpenLoop(
-    {
-      url,
-      bodies: [Buffer.from('{}')],
-      ratePerSecond: 500,
-      requests: Number.POSITIVE_INFINITY,
-      connections: 16,
-    },
-    ({ request }) => {
-      if (request === 30) stop();
-    },
-  );
-  stop = () => load.stop();
-  const { requests } = await load.ended;
-  assert.ok(requests > 30);
+  const options = { rate: 500, seconds: Number.POSITIVE_INFINITY, connections: 16, stop: stop.signal };
+  const requests = allAnswered(await send(url, options));
+  assert.ok(requests >= 30);
   assert.equal(answered, requests);
-  assert.equal(load.answers, requests);
 });
 
-test('at a fixed rate: an answer other than 200 {} fails the run', async () => {
-  const answers = [
-    [429, '{"err":{}}'],
-    [503, '{}'],
-  ] as const;
-  for (const [status, body] of answers) {
-    const url = await serve((_body, response) => response.writeHead(status).end(body));
-    const options = { url, bodies: [Buffer.from('{}')], ratePerSecond: 100, requests: 5, connections: 2 };
-    await assert.rejects(sendOpenLoop(options), new RegExp(`a request was answered: HTTP/1\\.1 ${status}`));
-  }
-});
-
-test('at a fixed rate: accepts answers with a length and in chunks', async () => {
-  const url = await serve((_body, response) => {
-    if (response.req.headers['content-length'] === '1') response.writeHead(200).end('{}');
-    else response.end('{}');
-  });
-  const bodies = [Buffer.from('1'), Buffer.from('22')];
-  const { latenciesSinceDue } = await sendOpenLoop({
-    url,
-    bodies,
-    ratePerSecond: 200,
-    requests: 20,
-    connections: 4,
-  });
-  assert.equal(latenciesSinceDue.length, 20);
-});
-
-test('at a fixed rate: an idle connection that the service closes is opened again; one that is in use fails the run', async (context) => {
-  // The next request is due once the connection that was closed is open again, however long that takes.
-  let nowMs = 0;
-  context.mock.method(performance, 'now', () => nowMs);
-  const options = { bodies: [Buffer.from('{}')], ratePerSecond: 4, requests: 5, connections: 2 };
-  const sockets = new Set<unknown>();
-  const closing = await serve(
-    (_body, response) => {
-      const { socket } = response;
-      sockets.add(socket);
-      response.end('{}', () => socket?.destroy());
+test('answers may have a length or come in chunks, and a connection that the service closes is opened again', async () => {
+  let connections = 0;
+  const url = await serve(
+    (body, response) => {
+      response.writeHead(200, Number(body) % 5 === 0 ? { connection: 'close' } : {});
+      if (Number(body) % 2 === 0) response.write('{');
+      response.end(Number(body) % 2 === 0 ? '}' : '{}');
     },
     () => {
-      if (sockets.size > 0) nowMs += 1000 / options.ratePerSecond;
+      connections += 1;
     },
   );
-  await sendOpenLoop({ ...options, url: closing });
-  assert.equal(sockets.size, 5);
-  const dropping = await serve((_body, response) => response.socket?.destroy());
-  await assert.rejects(sendOpenLoop({ ...options, url: dropping }), /the service closed a connection/);
-});
-
-test('the mixture: an event is expected once when any of its requests was acknowledged, and never when all were limited', () => {
-  const keys = [
-    ['a', 'b', 'a', 'c'],
-    ['d', 'd', 'd'],
-  ];
-  const statuses = [Uint16Array.of(200, 429, 200, 200), Uint16Array.of(429, 200, 200)];
-  assert.deepEqual(readAnswers(keys, statuses), { acknowledged: { events: 3 }, limited: 2, repeats: 2 });
-});
-
-test('the mixture has its share of repeats and of users who are limited', () => {
-  const requests = mixedRequests(1000, { appId: '1', first: 0, keyPrefix: 'k' });
-  const different = new Set(requests.map(({ key }) => key)).size;
-  const hot = requests.filter(({ body }) => body.includes('"identity":"hot-')).length;
-  assert.ok(Math.abs(different - 850) <= 5, `${different} different`);
-  assert.ok(hot >= 45 && hot <= 55, `${hot} of hot users`);
+  assert.equal(allAnswered(await send(url, { rate: 200, seconds: 0.5, connections: 100 })), 100);
+  assert.ok(connections > 10, `${connections} connections`);
 });
 
 test('options: a bad one is named, and options that belong together are required together', () => {
@@ -396,11 +335,8 @@ test('options: a bad one is named, and options that belong together are required
   );
   assert.throws(() => readOptions(['--rate', '1.5'], true), /--rate/);
   assert.throws(() => readOptions(['--flat-events', '1,x'], true), /--flat-events/);
-  assert.throws(() => readOptions(['--url', 'http://a'], true), /belong together/);
   assert.throws(() => readOptions(['--only', 'single'], false), /--only belongs to all/);
   assert.throws(() => readOptions(['--env', 'A'], true), /--env takes NAME=VALUE/);
-  const elsewhere = ['--url', 'ftp://a', '--app-id', '1', '--clickhouse-url', 'http://b'];
-  assert.throws(() => readOptions(elsewhere, true), /--url must be a URL/);
 });
 
 test('only a session with default options counts as standard, wherever its results go', () => {
@@ -410,14 +346,11 @@ test('only a session with default options counts as standard, wherever its resul
   assert.equal(readOptions(['--only', 'single'], true).standard, false);
 });
 
-test('scenarios: names and groups are accepted, others are refused, and so is elsewhere what needs processes of its own', () => {
-  assert.deepEqual(selectScenarios(['bulk-500', 'single'], false), ['single', 'bulk-500']);
-  assert.ok(selectScenarios(['peers'], false).includes('fastify-single'));
-  assert.throws(() => selectScenarios(['singel'], false), /there is no scenario singel/);
-  assert.throws(
-    () => selectScenarios(['backfill', 'segments'], true),
-    /needs processes of the bench: segments/,
-  );
-  assert.deepEqual(allScenarios(true), ['backfill', 'producer']);
-  assert.ok(allScenarios(false).includes('connections') && allScenarios(false).includes('engine'));
+test('scenarios: names and groups are accepted, others are refused', () => {
+  assert.deepEqual(selectScenarios(['bulk-500', 'single']), ['single', 'bulk-500']);
+  assert.ok(selectScenarios(['peers']).includes('fastify-single'));
+  assert.throws(() => selectScenarios(['singel']), /there is no scenario singel/);
+  const all = selectScenarios(['all']);
+  assert.ok(['curve', 'half-load', 'engine', 'deletion-beside'].every((name) => all.includes(name)));
+  assert.ok(!all.includes('deletion-many') && selectScenarios(['deletion']).includes('deletion-many'));
 });

@@ -5,12 +5,12 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
+import { type Point, trendOf } from '../../bench/report/trend.js';
 import type { SluiceHandle } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { startSoakLoad } from '../soak/load.js';
 import { plot } from '../soak/plot.js';
 import { series } from '../soak/samples.js';
-import { type Point, trendOf } from '../soak/slope.js';
 
 const points = (valueAt: (index: number) => number): Point[] =>
   Array.from({ length: 120 }, (_, index) => ({ atMs: index * 5_000, value: valueAt(index) }));

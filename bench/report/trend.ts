@@ -1,6 +1,8 @@
 // Decides whether a series rises, by the median of the slopes between all pairs of its points (Theil and Sen). Up to a
 // quarter of outliers does not change it.
 
+import type { ProcessName } from '../deployment/deployment.js';
+
 export type Point = { readonly atMs: number; readonly value: number };
 
 export type Trend = {
@@ -13,6 +15,14 @@ export type Trend = {
   /** The growth that a flat series may show. */
   readonly growthMax: number;
   readonly flat: boolean;
+};
+
+/** MiB of resident memory by which a process may grow in any run. */
+export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
+  api: 16,
+  redis: 16,
+  worker: 16,
+  clickhouse: 256,
 };
 
 /** The share of the series, at its beginning, in which processes warm up. */

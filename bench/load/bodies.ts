@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { sumOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import type { Way } from '../throughput/ways.js';
 
@@ -12,34 +13,51 @@ export type BodyOptions = {
   /** Of the idempotency keys; no two threads and no two runs have the same. */
   readonly keyPrefix: string;
   /** Records to send instead of the way's own. */
-  readonly payloads: readonly object[] | undefined;
-  readonly gzip: boolean;
+  readonly payloads?: readonly object[] | undefined;
+  readonly gzip?: boolean;
+  /** So many are made at once before the first is taken. */
+  readonly ahead?: number;
 };
 
-/** So many are made at once. Bodies that may repeat are made once. */
+/** Records that are made at once. */
 const madeAtOnce = 1_000;
+/** Bodies that may repeat do so after so many, of as many users: fewer users would come to their limits. */
+const repeatedAfter = { bodies: 128_000, bytes: 40_000_000 };
+/** Bodies that are made ahead have to fit into memory. */
+const aheadBytesMax = 1_500_000_000;
 
 /** Settles with the next body, for ever. */
-export function bodySource({ way, appIds, keyPrefix, payloads, gzip }: BodyOptions): () => Buffer {
+export function bodySource(options: BodyOptions): () => Buffer {
+  const { way, appIds, keyPrefix, payloads, gzip = false, ahead = 0 } = options;
+  const eventsEach = Math.max(...Object.values(way.records));
+  const each = Math.max(1, Math.ceil(madeAtOnce / sumOf(way.records) / appIds.length));
+  const repeats = !way.different && payloads === undefined;
   let first = 0;
   let made: Buffer[] = [];
   let at = 0;
-  const eventsEach = way.records === 'by answer' ? 1 : (Object.values(way.records)[0] ?? 1);
-  const make = (): Buffer[] => {
-    const each = Math.max(1, Math.ceil(madeAtOnce / eventsEach / appIds.length));
+  const make = () => {
     const lists = appIds.map((appId) =>
       payloads === undefined
         ? way.bodies(each, { appId, first, keyPrefix })
         : payloadBodies(payloads, each, eventsEach, { appId, first }),
     );
     first += each * eventsEach;
-    const bodies = Array.from({ length: each }, (_, i) => lists.flatMap((list) => list[i] ?? [])).flat();
-    return gzip ? bodies.map((body) => gzipSync(body)) : bodies;
+    for (let i = 0; i < each; i += 1) {
+      for (const list of lists) {
+        const body = list[i];
+        if (body !== undefined) made.push(gzip ? gzipSync(body) : body);
+      }
+    }
   };
+  make();
+  const bytes = made[0]?.length ?? 1;
+  const bodiesMax = Math.max(madeAtOnce, Math.min(repeatedAfter.bodies, repeatedAfter.bytes / bytes));
+  while (made.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
   return () => {
     if (at === made.length) {
-      if (made.length === 0 || way.different || payloads !== undefined) made = make();
-      at = 0;
+      if (!repeats) made = [];
+      if (!repeats || made.length >= bodiesMax) at = 0;
+      if (at === made.length) make();
     }
     at += 1;
     return made[at - 1] as Buffer;
@@ -70,20 +88,23 @@ export function readPayloads(path: string): object[] {
   } catch (error) {
     throw new BenchError(`--payloads ${path} cannot be read: ${(error as Error).message}`);
   }
-  const records: object[] = [];
-  for (const [index, line] of bytes.toString('utf8').split('\n').entries()) {
-    if (line.trim() === '') continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(line);
-    } catch {
-      value = undefined;
-    }
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  const records = bytes
+    .toString('utf8')
+    .split('\n')
+    .flatMap((line, index) => {
+      if (line.trim() === '') return [];
+      const value = parsed(line);
+      if (typeof value === 'object' && value !== null && !Array.isArray(value)) return [value];
       throw new BenchError(`--payloads ${path}: line ${index + 1} is no JSON object`);
-    }
-    records.push(value);
-  }
+    });
   if (records.length === 0) throw new BenchError(`--payloads ${path} has no records`);
   return records;
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
 }

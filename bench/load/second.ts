@@ -1,7 +1,7 @@
 // What is counted of a load: a record for each second, which threads send to the main one, and which add up.
 
 import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
-import { bitBucketSize, type Histogram, newHistogram, record } from '../latency/histogram.js';
+import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
 
 /** How requests ended: a status as text, or what else became of them. */
 export type Ending = string;

@@ -37,6 +37,30 @@ export function percentileMs(histogram: Histogram, percent: number): number {
   return value / 1_000;
 }
 
+/** Percentiles in ms. */
+export type Spread = { readonly p50: number; readonly p99: number; readonly max: number };
+
+export function spreadOf(histogram: Histogram): Spread {
+  const [p50, p99, max] = [50, 99, 100].map((percent) => percentileMs(histogram, percent));
+  return { p50, p99, max } as Spread;
+}
+
+/** Of acknowledgements, from when each request was due. */
+export type LatencyFigures = { readonly sinceDueMs: Spread; readonly curve: readonly CurvePoint[] };
+
+type Recorded = readonly { readonly latencies: Histogram }[];
+
+export function latencyFigures(seconds: Recorded): LatencyFigures {
+  const sum = sumOfHistograms(seconds);
+  return { sinceDueMs: spreadOf(sum), curve: curveOf(sum) };
+}
+
+export function sumOfHistograms(seconds: Recorded): Histogram {
+  const sum = newHistogram();
+  for (const { latencies } of seconds) sum.add(latencies);
+  return sum;
+}
+
 /** The tail, for a plot. */
 export function curveOf(histogram: Histogram): CurvePoint[] {
   return curvePercents.map((percent) => ({ percent, ms: percentileMs(histogram, percent) }));

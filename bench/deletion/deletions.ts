@@ -1,0 +1,180 @@
+// How long does a deletion take, and what does it cost? Scenarios on one deployment: one user, whose rows lie in many parts or in
+// one; one percent of the users in one request, idle and while single events come at half of the highest rate; a thousand
+// requests in a minute. Every run ends with a comparison: nothing of the targets is left, and nothing of anybody else has
+// changed.
+
+import { randomBytes } from 'node:crypto';
+import type { Context } from '../context.js';
+import { assertStored, countRecords, mergesEnded, untilCounted } from '../deployment/stored.js';
+import { BenchError } from '../failure.js';
+import { figure } from '../figures.js';
+import { findHighestRate } from '../latency/curve.js';
+import { type Spread, spreadOf, sumOfHistograms } from '../load/histogram.js';
+import type { MergedSecond } from '../load/second.js';
+import { allAnswered, prepareLoad } from '../load/threads.js';
+import { connectDeletionApi } from './api.js';
+import { lonersPerInsert, memberOfSet, Population } from './population.js';
+import {
+  type BulkRun,
+  type DeletionContext,
+  type ManyRun,
+  type OneRun,
+  runBulk,
+  runMany,
+  runOne,
+} from './runs.js';
+
+export const deletionNames = ['deletion-one', 'deletion-bulk', 'deletion-beside', 'deletion-many'] as const;
+export type DeletionName = (typeof deletionNames)[number];
+
+export type OneResult = {
+  readonly events: number;
+  readonly everywhere: readonly OneRun[];
+  readonly inOnePart: readonly OneRun[];
+};
+
+/** Acknowledgements of the ingestion, since due. */
+export type BesideResult = {
+  readonly ratePerSecond: number;
+  readonly runs: readonly BulkRun[];
+  readonly beforeMs: readonly Spread[];
+  readonly meanwhileMs: readonly Spread[];
+};
+
+export type DeletionResult = {
+  readonly events: number;
+  readonly customers: number;
+  readonly one?: readonly OneResult[];
+  readonly bulk?: readonly BulkRun[];
+  readonly beside?: BesideResult;
+  readonly many?: ManyRun;
+};
+
+const sizeShares = [0.1, 0.3, 1];
+/** The population grows by whole thousands of customers with ten events each. */
+const eventsStep = 10_000;
+const beforeSeconds = 15;
+const connections = 128;
+/** Sets of customers; each run deletes another one. */
+const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
+const repeatsMax = 10;
+
+export async function runDeletions(context: Context, names: ReadonlySet<string>): Promise<DeletionResult> {
+  const { deployment, options, progress } = context;
+  const repeats = Math.min(options.repeats, repeatsMax);
+  const markers = new Map(
+    [sets.bulk, sets.beside].flatMap((set) =>
+      Array.from({ length: repeats }, (_, run) => [
+        memberOfSet(set + run, 5),
+        `${randomLetters(40)}@example.com`,
+      ]),
+    ) as [number, string][],
+  );
+  const api = await connectDeletionApi(deployment);
+  const population = new Population({ deployment, appIds: api.appIds, markers });
+  const deletion: DeletionContext = { deployment, api, population, markers };
+  const wanted = (name: DeletionName) => names.has(name);
+
+  const one: OneResult[] = [];
+  for (const [size, share] of wanted('deletion-one') ? sizeShares.entries() : [[0, 1] as const]) {
+    await population.fill(Math.ceil((options.deletionEvents * share) / eventsStep) * eventsStep);
+    await mergesEnded(deployment);
+    progress.say(`${population.events} events of ${population.customers} customers`);
+    if (wanted('deletion-one')) one.push(await runOnes(deletion, sets.one + size, repeats));
+  }
+  const bulk: BulkRun[] = [];
+  for (let run = 0; wanted('deletion-bulk') && run < repeats; run += 1) {
+    bulk.push(await runBulk(deletion, population.customersOfSet(sets.bulk + run)));
+    progress.say(`many users: complete after ${figure(bulk.at(-1)?.completeSeconds)} s`);
+  }
+  const beside = wanted('deletion-beside') ? await runBeside(context, deletion, repeats) : undefined;
+  const many = wanted('deletion-many')
+    ? await runMany(deletion, population.customersOfSet(sets.many, options.deletionRequests))
+    : undefined;
+  return {
+    events: population.events,
+    customers: population.customers,
+    ...(one.length > 0 && { one }),
+    ...(bulk.length > 0 && { bulk }),
+    ...(beside && { beside }),
+    ...(many && { many }),
+  };
+}
+
+async function runOnes(context: DeletionContext, set: number, repeats: number): Promise<OneResult> {
+  const { population } = context;
+  const everywhere: OneRun[] = [];
+  for (let repeat = 0; repeat < repeats; repeat += 1) {
+    // The last customers that were added: their events are in all inserts since the previous size.
+    const customer = memberOfSet(set, population.customers / 100 - 1 - repeat);
+    everywhere.push(await runOne(context, population.nameOf(customer)));
+  }
+  const inOnePart: OneRun[] = [];
+  for (let repeat = 0; repeat < Math.min(repeats, lonersPerInsert); repeat += 1) {
+    const run = await runOne(context, population.loner(population.inserts - 1, repeat));
+    if (run.partsRewritten !== 1) throw new BenchError(`${run.partsRewritten} parts were rewritten for one`);
+    inOnePart.push(run);
+  }
+  return { events: population.events, everywhere, inOnePart };
+}
+
+async function runBeside(
+  context: Context,
+  deletion: DeletionContext,
+  repeats: number,
+): Promise<BesideResult> {
+  const { deployment, options, progress } = context;
+  const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
+  const found = { runs: [] as BulkRun[], beforeMs: [] as Spread[], meanwhileMs: [] as Spread[] };
+  for (let repeat = 0; repeat < repeats; repeat += 1) {
+    // Of the account whose users are deleted.
+    const { app_id: appId } = (await deployment.own.sluice.admin(
+      ...['environments', 'add', deployment.own.sluice.bootstrap.account_id, `beside ${repeat}`],
+    )) as { app_id: string };
+    await deployment.addEnvironments(1, 'default');
+    const load = await prepareLoad({
+      url: deployment.url,
+      way: 'single',
+      appIds: [appId],
+      connections,
+      rate,
+      seconds: 3_600,
+      threads: options.threads,
+      sendsAll: true,
+    });
+    const startedMs = Date.now();
+    const sending = load.send();
+    await new Promise((settle) => setTimeout(settle, beforeSeconds * 1_000));
+    let [fromMs, toMs] = [0, 0];
+    const times = {
+      submitted: () => {
+        fromMs = Date.now();
+      },
+      completed: () => {
+        toMs = Date.now();
+      },
+    };
+    found.runs.push(await runBulk(deletion, deletion.population.customersOfSet(sets.beside + repeat), times));
+    load.stop();
+    const { seconds } = await sending;
+    const events = allAnswered(seconds);
+    await untilCounted(() => countRecords(deployment, appId), events);
+    await assertStored(deployment, appId, { events });
+    // The first seconds of a load are those of new connections.
+    found.beforeMs.push(between(seconds, startedMs + 3_000, fromMs - 1_000));
+    found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
+    progress.say(
+      `deletion beside ${rate}/s: complete after ${figure(found.runs.at(-1)?.completeSeconds)} s; p99 before ${figure(found.beforeMs.at(-1)?.p99)}, meanwhile ${figure(found.meanwhileMs.at(-1)?.p99)} ms`,
+    );
+  }
+  return { ratePerSecond: rate, ...found };
+}
+
+/** Of the seconds that begin between two times. */
+function between(seconds: readonly MergedSecond[], fromMs: number, toMs: number): Spread {
+  return spreadOf(sumOfHistograms(seconds.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs)));
+}
+
+function randomLetters(count: number): string {
+  return Array.from(randomBytes(count), (byte) => String.fromCharCode(97 + (byte % 26))).join('');
+}

@@ -1,0 +1,162 @@
+// Sends one thread's part of a load: at a fixed rate, where a request is due at its time whether or not earlier ones were
+// answered, or as fast as requests are answered. So a pause of the service shows in all that was due meanwhile.
+
+import { RoundRobinPool } from 'undici';
+import { wayNamed } from '../throughput/ways.js';
+import { type BodyOptions, bodySource, readPayloads } from './bodies.js';
+import { endings, type Second, SecondCounter } from './second.js';
+
+export type SenderOptions = {
+  readonly url: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly nextBody: () => Buffer;
+  /** Never more than so many, and so many requests under way. */
+  readonly connections: number;
+  /** Requests per second; undefined: as fast as they are answered. */
+  readonly rate: number | undefined;
+  /** May be Infinity, until `stop`. */
+  readonly seconds: number;
+  /** The whole of a good answer; null: any answer 200. */
+  readonly answer: string | null;
+  /** What found no free connection by the end is sent nevertheless, however late; otherwise it counts as unsent. */
+  readonly sendsAll?: boolean;
+  /** Ends the load early; what is under way is still answered. */
+  readonly stop?: AbortSignal;
+};
+
+/** What one thread sends: the requests of a way, by its name. */
+export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'stop'> &
+  Omit<BodyOptions, 'way' | 'payloads'> & {
+    readonly way: string;
+    /** A file of records. */
+    readonly payloads?: string | undefined;
+  };
+
+/** Makes the first bodies; the returned function sends, as `sendLoad` does. */
+export function prepareSender(
+  part: SenderPart,
+): (give: (second: Second) => void, stop: AbortSignal) => Promise<void> {
+  const way = wayNamed(part.way);
+  const payloads = part.payloads === undefined ? undefined : readPayloads(part.payloads);
+  const nextBody = bodySource({ ...part, way, payloads });
+  const { path, answer } = way;
+  return (give, stop) => sendLoad({ ...part, path, answer, nextBody, stop }, give);
+}
+
+/** Without an answer for so long a request has failed. */
+const answerMsMax = 30_000;
+/** A proxy that is away is not asked faster than this by each connection. */
+const pauseAfterBreakMs = 100;
+
+/** Sends for `seconds`; settles when what was under way has been answered or has failed. Never rejects. */
+export async function sendLoad(options: SenderOptions, give: (second: Second) => void): Promise<void> {
+  const { origin, pathname } = new URL(options.url);
+  // In turn, as many producers would.
+  const pool = new RoundRobinPool(origin, {
+    connections: options.connections,
+    pipelining: 1,
+    headersTimeout: answerMsMax,
+    bodyTimeout: answerMsMax,
+    connectTimeout: answerMsMax,
+  });
+  const counter = new SecondCounter(give);
+  try {
+    const load = { ...options, path: pathname.replace(/\/$/, '') + options.path };
+    if (options.rate === undefined) await sendFast(pool, load, counter);
+    else await sendDue(pool, load, options.rate, counter);
+  } finally {
+    counter.flush();
+    await pool.destroy();
+  }
+}
+
+async function sendFast(pool: RoundRobinPool, options: SenderOptions, counter: SecondCounter): Promise<void> {
+  const endsAt = performance.now() + options.seconds * 1_000;
+  const connection = async () => {
+    while (performance.now() < endsAt && options.stop?.aborted !== true) {
+      const sentAt = performance.now();
+      const ending = await send(pool, options);
+      counter.count(ending, performance.now() - sentAt);
+      if (ending === endings.connection) await pause(pauseAfterBreakMs);
+    }
+  };
+  await Promise.all(Array.from({ length: options.connections }, connection));
+}
+
+function sendDue(
+  pool: RoundRobinPool,
+  options: SenderOptions,
+  rate: number,
+  counter: SecondCounter,
+): Promise<void> {
+  const startedAt = performance.now();
+  const requests = Math.max(1, Math.round(rate * options.seconds));
+  const endsAt = startedAt + options.seconds * 1_000;
+  const dueAt = (request: number) => startedAt + (request * 1_000) / rate;
+  let next = 0;
+  let underWay = 0;
+  let isOver = false;
+  return new Promise((settle) => {
+    const sendOne = async (due: number) => {
+      underWay += 1;
+      const ending = await send(pool, options);
+      counter.count(ending, performance.now() - due);
+      underWay -= 1;
+      step();
+    };
+    const step = () => {
+      const now = performance.now();
+      // First, also after the end: a step of the timer that comes late must not make due requests count as unsent while
+      // there are free connections.
+      while (!isOver && next < requests && dueAt(next) <= now && underWay < options.connections) {
+        next += 1;
+        void sendOne(dueAt(next - 1));
+      }
+      const stopped = options.stop?.aborted === true;
+      const atEnd = options.sendsAll === true ? next >= requests : now >= endsAt;
+      if ((atEnd || stopped) && !isOver) {
+        isOver = true;
+        clearInterval(timer);
+        // What was due and found no free connection has waited until now.
+        const due = stopped ? 0 : requests;
+        for (; next < due; next += 1) counter.count(endings.unsent, now - dueAt(next));
+      }
+      if (isOver && underWay === 0) settle();
+    };
+    const timer = setInterval(step, 1);
+  });
+}
+
+/** Settles with how it ended; never rejects. */
+function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderOptions): Promise<string> {
+  return new Promise((settle) => {
+    let status = 0;
+    let text = '';
+    // Less than `pool.request`, which makes a stream of each answer, takes of the CPU that the service needs.
+    pool.dispatch(
+      { method: 'POST', path, headers, body: nextBody() },
+      {
+        onRequestStart: () => undefined,
+        onResponseStart: (_controller, code) => {
+          status = code;
+        },
+        onResponseData: (_controller, chunk) => {
+          text += chunk.toString('latin1');
+        },
+        onResponseEnd: () => {
+          if (status !== 200) settle(String(status));
+          else settle(answer === null || text === answer ? '200' : endings.refused);
+        },
+        onResponseError: (_controller, error) => {
+          const { code } = error as NodeJS.ErrnoException;
+          settle(code?.endsWith('_TIMEOUT') ? endings.timeout : endings.connection);
+        },
+      },
+    );
+  });
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((settle) => setTimeout(settle, ms));
+}

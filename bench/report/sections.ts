@@ -1,0 +1,300 @@
+// The sections of a session's page: for each thing that was measured how it was done, its plot and its table. The terminal
+// shows the same tables.
+
+import { processNames } from '../deployment/deployment.js';
+import type { ProgramRun } from '../deployment/program.js';
+import { type Column, figure, median, medianOf, rangeText, type Table, tableOf } from '../figures.js';
+import { memoryOf } from '../latency/half-load.js';
+import type { Spread } from '../load/histogram.js';
+import type { Results, WayRuns } from '../results.js';
+import type { FlatLevel } from '../throughput/flat.js';
+import type { Run } from '../throughput/measure.js';
+import type { ThroughputRun } from '../throughput/throughput.js';
+import { sluiceWays } from '../throughput/ways.js';
+import { deletionSections } from './deletion.js';
+import type { Section } from './section.js';
+import { costsOf, isSaturated } from './targets.js';
+import { memoryFloorMib, trendOf } from './trend.js';
+
+/** Of what was measured. */
+export function sectionsOf(results: Results): Section[] {
+  return [
+    ...waySections(results),
+    ...curveSection(results),
+    ...halfLoadSection(results),
+    ...backlogSection(results),
+    ...flatSection(results),
+    ...keysSection(results),
+    ...programSection('Backfill', 'flights by the import program', results.backfill),
+    ...programSection('Producer', 'events by the library for servers', results.producer),
+    ...deletionSections(results.deletion),
+  ];
+}
+
+/** CPU of the API and Redis by commit, and how many events are in one. */
+export function commitFigures({ commits, cpu, records }: Run) {
+  if (commits === undefined || commits.count === 0) return undefined;
+  const of = (each: number | undefined) => ((each ?? Number.NaN) * records) / commits.count;
+  return { events: commits.records / commits.count, api: of(cpu.api), redis: of(cpu.redis) };
+}
+
+type HasRuns = { readonly runs: readonly ThroughputRun[] };
+
+/** Of runs: CPU by process, what limited them, how noisy they were. */
+const costColumns: readonly Column<HasRuns>[] = [
+  ['records/s', ({ runs }) => medianOf(runs, (run) => run.recordsPerSecond)],
+  ...processNames.map(
+    (name): Column<HasRuns> => [name, ({ runs }) => medianOf(runs, (run) => run.cpu[name])],
+  ),
+  ['CPU, µs', ({ runs }) => median(costsOf(runs))],
+  ['of the runs', ({ runs }) => rangeText(costsOf(runs)) ?? ''],
+  [
+    "the kernel's",
+    ({ runs }) =>
+      medianOf(runs, ({ systemCpu }) => systemCpu && Object.values(systemCpu).reduce((a, b) => a + b)),
+  ],
+  ['generator', ({ runs }) => medianOf(runs, (run) => run.generatorCpu)],
+  ['limit', ({ runs }) => [...new Set(runs.map(({ limit }) => limit))].join(', ')],
+];
+const commitColumns: readonly Column<HasRuns>[] = [
+  ['records a commit', ({ runs }) => medianOf(runs, (run) => commitFigures(run)?.events)],
+  ['api a commit, µs', ({ runs }) => medianOf(runs, (run) => commitFigures(run)?.api)],
+  ['redis a commit, µs', ({ runs }) => medianOf(runs, (run) => commitFigures(run)?.redis)],
+];
+const endColumns: readonly Column<HasRuns>[] = [
+  ["others' share", ({ runs }) => medianOf(runs, (run) => run.othersShare)],
+  ['runs', ({ runs }) => runs.length],
+];
+
+function wayTable(ways: readonly WayRuns[]): Table {
+  return tableOf<WayRuns>(ways, [
+    ['', nameOf],
+    ['connections', ({ connections }) => connections],
+    ...costColumns,
+    ['rows an insert', ({ rowsPerInsert }) => rowsPerInsert],
+    ...commitColumns,
+    ['p99 since due, ms', ({ runs }) => medianOf(runs, (run) => run.latency?.sinceDueMs.p99)],
+    ...endColumns,
+  ]);
+}
+
+const floorSubjects = ['uws', 'engine', 'redis'];
+
+/** A floor that the generator or the disk held up is not called one. */
+export function nameOf({ what, subject, runs }: WayRuns): string {
+  return floorSubjects.includes(subject) && !isSaturated(runs) ? `${what} (not saturated: no floor)` : what;
+}
+
+export const kinds = {
+  single: (name: string) => /^(uws|redis-single|single|node-http-single|fastify-single)/.test(name),
+  bulk: (name: string) => /^(engine|redis-bulk|bulk-|node-http-bulk|fastify-bulk)/.test(name),
+};
+
+/** Floors first, then the service, then peers. */
+export function inOrder(ways: readonly WayRuns[]): WayRuns[] {
+  const place = ({ name, subject }: WayRuns) =>
+    subject !== 'sluice'
+      ? /^(fastify|node)/.test(subject)
+        ? 1000
+        : 0
+      : 1 + sluiceWays.findIndex((way) => way.name === name);
+  return [...ways].sort((a, b) => place(a) - place(b));
+}
+
+function waySections({ ways }: Results): Section[] {
+  if (ways.length === 0) return [];
+  const ofKind = (kind: keyof typeof kinds) => inOrder(ways.filter(({ name }) => kinds[kind](name)));
+  const [single, bulk] = [ofKind('single'), ofKind('bulk')];
+  const others = ways.filter((way) => !single.includes(way) && !bulk.includes(way));
+  const generators = [...new Set(ways.flatMap(({ runs }) => runs.map(({ generator }) => generator)))];
+  const sections: Section[] = [
+    {
+      title: 'Highest rates, and the cost of a record',
+      note: `${costNote} ${generators.includes('wrk') ? wrkNote : ''}`.trim(),
+      plots: [['cost-single', 'CPU of a single event by process']],
+      tables: [wayTable(single)],
+    },
+    {
+      title: 'In bulk',
+      note: '',
+      plots: [['cost-bulk', 'CPU of an event in bulk by process']],
+      tables: [wayTable(bulk)],
+    },
+    { title: 'Other requests', note: '', tables: [wayTable(others)] },
+  ];
+  const shown = sections.filter(({ tables }) => tables?.some(({ rows }) => rows.length > 0));
+  const compared = ways.some(({ subject }) => subject !== 'sluice');
+  return shown.map((section, i) => ({
+    ...section,
+    ...(i === shown.length - 1 && compared && { end: comparedWith }),
+  }));
+}
+
+const costNote = `Medians of the runs. CPU is in µs a record, user and system, counted until everything was stored; merges that
+ClickHouse makes later are not in it. That of a commit is all that the process used, by commits. The load generator runs on
+the same cores and takes its CPU from the service. "Limit" says what kept a run from being faster: the service, one process of
+which had a core for itself, the generator likewise, all cores of the machine together, or waiting, for each other or for the
+disk. A floor that was not the limit itself is not called one. "Others' share" is the part of the machine's CPU time that other
+programs used meanwhile: the more of it, the noisier.`;
+
+const wrkNote = `Single requests were sent by wrk, which takes a seventh of the CPU that the service takes.`;
+
+const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`; with a synced file it appends the body to a file first, and
+what came meanwhile shares an fdatasync. ClickHouse gets the same rows in blocks as large as those of
+bulk-500, by the inserts that a worker makes, for as long as a run of the service; its CPU counts. Redis gets the bytes of the
+service's commits by APPEND, in as many commands as a commit is, its file synced before every answer.
+
+Peers, sent the very same bodies: Fastify checks with its schema, limits single events by INCR, claims keys by SET NX and
+adds one BullMQ job a request, from which a worker inserts what gathers in a quarter of a second. node:http inserts each request
+by ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys. Both store into a plain table whose
+inserts are not synced.`;
+
+function curveSection({ curve = [] }: Results): Section[] {
+  if (curve.length === 0) return [];
+  const full = curve.find(({ share }) => share === 1)?.runs ?? [];
+  const times = (runs: readonly Run[]) =>
+    median(runs.map(({ cpuSum }, round) => cpuSum / (full[round]?.cpuSum ?? Number.NaN)));
+  const table = tableOf(curve, [
+    ['of the highest rate', ({ share }) => `${Math.round(share * 100)} %`],
+    ...costColumns,
+    ['times of full load', ({ runs }) => times(runs)],
+    ...commitColumns,
+    ['p99 since due, ms', ({ runs }) => medianOf(runs, (run) => run.latency?.sinceDueMs.p99)],
+    ...endColumns,
+  ]);
+  const plots = [['curve', 'CPU of a single event by load']] as const;
+  return [{ title: 'The cost of an event by load', note: curveNote, plots, tables: [table] }];
+}
+
+const curveNote = `One event a request, sent by the bench. Each round begins at full load, as fast as events are answered; the other rates
+are parts of that one, and each request is sent when it is due.`;
+
+function halfLoadSection({ halfLoad }: Results): Section[] {
+  if (halfLoad === undefined) return [];
+  const { runs, minutes, ratePerSecond, queryable, samples } = halfLoad;
+  const names: Readonly<Record<string, string>> = {
+    sluice: 'Sluice',
+    uws: 'uWebSockets.js alone',
+    'uws-synced': 'uWebSockets.js and a synced file',
+  };
+  const [sluice] = runs;
+  const ofSeconds = (value: (second: Spread) => number) => (sluice?.seconds ?? []).map(value);
+  const latency = tableOf(runs, [
+    ['since due, ms', ({ subject }) => names[subject]],
+    ['p50', ({ run }) => run.latency?.sinceDueMs.p50],
+    ['p99', ({ run }) => run.latency?.sinceDueMs.p99],
+    ['p99 of each minute', ({ p99OfMinutes }) => p99OfMinutes.map(figure).join(' ')],
+    ['max', ({ run }) => run.latency?.sinceDueMs.max],
+    ['requests', ({ run }) => run.requests],
+    ['CPU, µs', ({ run }) => run.cpuSum],
+    ['limit', ({ run }) => run.limit],
+    ["others' share", ({ run }) => run.othersShare],
+  ]);
+  const mb = (bytes: number) => bytes / 1e6;
+  const trend = (name: (typeof processNames)[number]) =>
+    trendOf(memoryOf(samples, name), memoryFloorMib[name] * 1024 ** 2);
+  const memory = tableOf(processNames, [
+    ['resident memory, MB', (name) => name],
+    ['median', (name) => mb(trend(name).median)],
+    ['last', (name) => mb(trend(name).last)],
+    ['growth by its trend', (name) => mb(trend(name).growth)],
+    ['may grow', (name) => mb(trend(name).growthMax)],
+  ]);
+  const worst = `The worst second had a p99 of ${figure(Math.max(...ofSeconds(({ p99 }) => p99)))} ms; half of all seconds had at most ${figure(median(ofSeconds(({ p99 }) => p99)))}.`;
+  const seen = `${figure(queryable.probes)} probes could be queried after p50 ${figure(queryable.ms.p50)}, p99 ${figure(queryable.ms.p99)}, max ${figure(queryable.ms.max)} ms, asked ${figure(queryable.questionsPerSecond)} times a second.`;
+  return [
+    {
+      title: 'Half load, second by second',
+      note: `${figure(ratePerSecond)} events a second for ${minutes} min, half of the highest rate, one a request. ${halfLoadNote}`,
+      plots: [
+        ['seconds', 'Each second at half load: latency since due'],
+        ['latency', 'Acknowledgement by percentile'],
+        ['memory', 'Memory of each process over time'],
+      ],
+      tables: [latency, memory],
+      end: `${worst} ${seen}`,
+    },
+  ];
+}
+
+const halfLoadNote = `Each request is sent when it is due, whether or not earlier ones were answered, and its latency counts from then; so what
+the generator itself was late is in it. Then come floors at the same rate, for a minute: a server that
+only answers, and one that appends the bodies to a file and answers after \`fdatasync\`, with nobody else on the machine: what
+the disk makes of any acknowledgement that is kept. "Queryable" counts from a probe's acknowledgement to the answer of ClickHouse
+that first shows it. The trend of memory is the median of the slopes between all pairs of samples after the first fifth.`;
+
+function backlogSection({ backlog }: Results): Section[] {
+  if (backlog === undefined) return [];
+  const { events, segments, redisBytesPerEvent, ratePerSecond, drainSeconds, drainedPerSecond, latency } =
+    backlog;
+  const { p50, p99, max } = latency.sinceDueMs;
+  const note = `${figure(events)} events in ${figure(segments)} segments waited, ${figure(redisBytesPerEvent)} bytes of Redis each; of segments above 100 kB
+the worst took ${figure(backlog.memoryTimesMost)} times the bytes of its rows (MEMORY USAGE by STRLEN). While ${figure(ratePerSecond)} more came a second, all were stored
+after ${figure(drainSeconds)} s: ${figure(drainedPerSecond)} a second. CPU in µs an event: ${cpuText(backlog.cpu)}. Acknowledgements meanwhile, since due: p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms.`;
+  return [{ title: 'A backlog', note, plots: [['backlog', 'The backlog over time']] }];
+}
+
+export function cpuText(cpu: Run['cpu']): string {
+  return Object.entries(cpu)
+    .map(([name, microseconds]) => `${name} ${figure(microseconds)}`)
+    .join(', ');
+}
+
+function flatSection({ flat }: Results): Section[] {
+  if (flat === undefined) return [];
+  const levels = [
+    ...flat.single.map((level) => ({
+      ...level,
+      what: `single events, ${figure(level.of / 1e6)} million stored`,
+    })),
+    ...flat.bulk.map((level) => ({
+      ...level,
+      what: `bulk of 500, ${figure(level.of / 1e6)} million stored`,
+    })),
+    ...flat.environments.map((level) => ({
+      ...level,
+      what: `single events, ${figure(level.of)} environments`,
+    })),
+  ];
+  const table = tableOf<FlatLevel & { what: string }>(levels, [
+    ['', ({ what }) => what],
+    ...costColumns,
+    ...endColumns,
+  ]);
+  return [
+    {
+      title: 'Flat',
+      note: flatNote,
+      plots: [['flat', 'CPU of an event by what is stored']],
+      tables: [table],
+    },
+  ];
+}
+
+const flatNote = `Deployments with fewer and with more stored events stood side by side and took turns, and so did few and many
+environments of one of them: a shared machine becomes half faster or slower within minutes.`;
+
+function keysSection({ keys }: Results): Section[] {
+  if (keys === undefined) return [];
+  const table = tableOf(keys.levels, [
+    ['keys in the index', (level) => (level.keys === 0 ? 'none was forgotten' : level.keys)],
+    ['µs an event, new key', ({ newKeys }) => median(newKeys)],
+    ['of the runs', ({ newKeys }) => rangeText(newKeys)],
+    ['µs an event, repeat', ({ repeats }) => median(repeats)],
+    ['of the runs', ({ repeats }) => rangeText(repeats)],
+  ]);
+  const note = `${keysNote} To add a key to the index and to forget it takes ${figure(keys.addMicroseconds)} µs, and it has ${figure(keys.bytesPerKey)} bytes of disk.`;
+  return [{ title: 'Idempotency keys', note, tables: [table] }];
+}
+
+const keysNote = `Bulk requests of 500 events with keys, CPU of all processes but the generator: before a key was ever forgotten, and with
+more and more keys in the index. A repeat is an event whose key Redis has forgotten and the index has; it is not stored.`;
+
+function programSection(title: string, what: string, run: Results['producer'] | ProgramRun): Section[] {
+  if (run === undefined) return [];
+  const { events, acknowledgedSeconds, storedSeconds, cpu, programCpu, othersShare } = run;
+  const memory = 'producerBytes' in run ? ` It held ${figure(run.producerBytes / 1e6)} MB at most.` : '';
+  const note = `${figure(events)} ${what}, from one process: acknowledged after ${figure(acknowledgedSeconds)} s, stored after ${figure(storedSeconds)} s,
+${figure(events / storedSeconds)} a second. CPU in µs an event: ${cpuText(cpu)}, the program ${figure(programCpu)}; others' share ${figure(othersShare)}.${memory}`;
+  return [{ title, note }];
+}
