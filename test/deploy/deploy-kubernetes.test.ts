@@ -5,7 +5,6 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { assertConfigures, operatorsToken } from '../../harness/configured.js';
 import {
   readerGrants,
   readerRevokes,
@@ -13,6 +12,7 @@ import {
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
+import { assertConfigures, operatorsToken } from '../../harness/configured.js';
 import { deployPath, parseYaml, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import {
   findInvalid,
@@ -400,7 +400,9 @@ describe('three ClickHouse servers', () => {
 
   test('have the configuration of any server, and its rights with those of several', () => {
     assert.equal(data['sluice.xml'], readDeployFile('clickhouse', 'sluice.xml'));
-    const users = [...(data['users.xml'] ?? '').matchAll(/<query>([^<]+)<\/query>/g)].map(([, query]) => query);
+    const users = [...(data['users.xml'] ?? '').matchAll(/<query>([^<]+)<\/query>/g)].map(
+      ([, query]) => query,
+    );
     assert.deepEqual(users, [
       ...[...serviceGrants('sluice'), ...serviceClusterGrants].map((grant) => `GRANT ${grant}`),
       ...serviceRevokes('sluice').map((right) => `REVOKE ${right}`),
