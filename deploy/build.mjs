@@ -44,7 +44,7 @@ const bundles = [
     options: ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'],
   },
   { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
-  // In the place of what the compiler made, so that it is loaded fast.
+  // It takes the place of the compiler's output, so that it loads fast.
   {
     entry: 'src/contract/typebox.ts',
     file: 'src/contract/typebox.js',
@@ -52,8 +52,8 @@ const bundles = [
   },
 ];
 /**
- * What the processes use of packages: one file for each, in the place of what the compiler made, and one more for what they
- * share. Loaded file by file, these packages took two thirds of the time in which a worker starts.
+ * What the processes use of packages: one file for each, in place of the compiler's output, and one more for what they share.
+ * Loaded file by file, these packages took two thirds of a worker's start.
  */
 const packages = 'src/packages';
 

@@ -37,7 +37,7 @@ const packages = [
     keywords: ['analytics', 'events', 'tracking', 'gdpr'],
     esbuild: ['--platform=node', '--target=node18'],
     programs: { 'sluice-import': 'src/import/main.ts' },
-    // What only the program needs: the library works without, for whoever installs with --omit=optional.
+    // Only the program needs these. The library works without them after an installation with --omit=optional.
     optional: ['cli-progress', 'csv-parse', 'fzstd', 'hyparquet', 'hyparquet-compressors', 'typebox'],
     more: { engines: { node: '>=18' } },
   },
@@ -61,8 +61,8 @@ function pack(description) {
 }
 
 /**
- * The code is there once, as CommonJS; what is imported is the same, so that a program that does both has one library and
- * not two. esbuild splits ES modules only: what the entries share is split first, and then made CommonJS.
+ * The code is there once, as CommonJS, and the ES modules only name it. So a program that uses both has one library and not
+ * two. esbuild splits ES modules only, so the shared parts are split first and then made CommonJS.
  */
 function bundle({ source, entries, esbuild }, folder) {
   const files = entries.map((entry) => join(root, source, `${entry}.ts`));
@@ -79,8 +79,8 @@ function bundle({ source, entries, esbuild }, folder) {
 }
 
 /**
- * Keeps of a file's source map where each line of a source begins, and of the sources their lines without those of comments:
- * enough for stack traces. A file that has only imports needs none.
+ * Shortens a file's source map to the places where lines of a source begin, and the sources to their lines without comments.
+ * That is enough for stack traces. A file that has only imports needs no map.
  */
 function shortenMap(file) {
   const map = JSON.parse(readFileSync(`${file}.map`, 'utf8'));
@@ -104,7 +104,7 @@ function shortenMap(file) {
   writeFileSync(`${file}.map`, JSON.stringify(kept));
 }
 
-/** Each program as one file, which another one begins: that one says it if a package is missing. */
+/** Each program is one file, started by another one that reports a missing package. */
 function writePrograms({ programs = {}, optional = [] }, folder) {
   for (const [name, source] of Object.entries(programs)) {
     const externals = optional.map((dependency) => `--external:${dependency}`);
@@ -131,7 +131,7 @@ try {
 `;
 }
 
-/** For each entry a module that exports what it has by name, and its types. */
+/** For each entry, a module that exports its names, and its types. */
 function writeModules({ source, entries }, folder) {
   mkdirSync(folder);
   for (const entry of entries) {
@@ -198,7 +198,7 @@ function versionOf(dependency) {
   return `^${{ ...project.devDependencies, ...project.dependencies }[dependency]}`;
 }
 
-/** For tools that do not know `exports`: a folder for each further entry that says where it is. */
+/** For tools that do not know `exports`: each further entry has a folder that says where it is. */
 function writePointers({ source, entries }, folder) {
   for (const entry of entries.filter((name) => name !== 'index')) {
     mkdirSync(join(folder, entry));

@@ -14,7 +14,7 @@ export type TestAccount = {
   readonly apiKey: string;
 };
 
-/** How many environments one command creates: more would not fit into a request either. */
+/** How many environments one command creates. More would not fit into one request. */
 const environmentsPerAccount = 2_000;
 
 /** Options of `environments set` for an environment that no limit holds up. */
@@ -56,13 +56,13 @@ export async function createEnvironments(
   return created;
 }
 
-/** The same for one. */
+/** Does the same for one environment. */
 export async function createEnvironment(sluice: Deployment, ...options: readonly string[]): Promise<string> {
   const [appId = ''] = await createEnvironments(sluice, [options]);
   return appId;
 }
 
-/** One that knows an environment that is added now has read all settings that came before it. */
+/** A process that knows an environment which is added now has read all settings from before. */
 async function untilAllKnown(sluice: Deployment): Promise<void> {
   const { appIds } = await createAccount(sluice, 'Added last', ['Last']);
   await untilKnown(sluice, appIds[0] ?? '');
@@ -84,7 +84,7 @@ async function createAccount(
   };
 }
 
-/** Settles when all API processes know an environment. One that does not know it looks at once. */
+/** Settles when all API processes know an environment. A process that does not know it reads the registry at once. */
 export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: string): Promise<void> {
   const isKnown = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: appId })).code !== 'unknown_app_id';

@@ -39,7 +39,7 @@ export type ClickHouseGate = {
   readonly faked: readonly Statement[];
   /** From now on refuses the chosen statements with an error of this code, without executing them. */
   refuse(choice: Choice, code: number): void;
-  /** How many statements were refused as `Refusal` says. */
+  /** How many statements were refused because of their `Refusal`. */
   readonly alwaysRefused: number;
   /** From now on acknowledges the chosen statements without executing them. */
   pretend(choice: Choice): void;

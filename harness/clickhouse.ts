@@ -17,7 +17,7 @@ export type ClickHouseUser = { readonly name: string; readonly password: string 
 export type ClickHouseHandle = Child & {
   /** With the service's user and password, for CLICKHOUSE_URL. */
   readonly url: string;
-  /** With those of `tester`, for databases other than the service's own. */
+  /** With the user `tester`, for databases other than the service's own. */
   readonly testerUrl: string;
   /** Without a user, for requests that name their own. */
   readonly origin: string;
@@ -43,7 +43,7 @@ export type ClickHouseOptions = {
   /** Which of several servers with one DATA_DIR it is, from 1. */
   readonly number?: number;
   readonly dir?: string;
-  /** A user that there is already in the folder. */
+  /** A user that the folder has already. */
   readonly tester?: ClickHouseUser;
   /** Whether `remove` removes a folder that was given. */
   readonly ownsDir?: boolean;
@@ -101,7 +101,7 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
     query: { value: (sql: string) => query(origin, tester, sql) },
     remove: {
       value: async () => {
-        // Its data is removed: nothing has to be in order.
+        // Its data is removed, so it need not stop in order.
         await child.kill9();
         if (ownDir || options.ownsDir === true) removeTempDir(dir);
       },

@@ -32,7 +32,7 @@ export type Ask = {
 export type Reply = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Of the body. */
+  /** The body. */
   readonly text: string;
   /** Status, headers without the date, and body as they came, to compare answers byte by byte. */
   readonly bytes: string;
@@ -200,7 +200,7 @@ export function submitWith(sluice: SluiceHandle, token: string, body: object): P
   return callWithToken(sluice, token, deletionPaths.submit, body);
 }
 
-/** Deletes users from a service that had no round for a while: the next one need not wait for more requests. */
+/** Deletes users from a service that had no round for a while, so that the next round begins at once. */
 export async function deleteNow(
   sluice: SluiceHandle,
   token: string,
@@ -328,7 +328,7 @@ export async function dumpPlaces(sluice: SluiceHandle, except?: Dump): Promise<D
   return dump;
 }
 
-/** The fate of a row. An identification carries none itself: it goes if its user is in the set. */
+/** The fate of a row. An identification carries none itself; it goes if its user is in the set. */
 export function fateOf(place: string, text: string, identificationsToGo: ReadonlySet<string>): Fate {
   const row = JSON.parse(text) as Record<string, unknown> & { properties?: { fate?: Fate } };
   if (place === 'stored_user_identities') {

@@ -59,18 +59,18 @@ export type Sending = {
 };
 
 /**
- * What deletions make of a record: it goes, it may go, or it stays, `near` a deletion when some deletion was
- * about its user.
+ * What deletions do to a record: it goes, it may go, or it stays. `near` means that it stays although some deletion named
+ * its user.
  */
 export type Fate = 'goes' | 'free' | 'stays' | 'near';
 
 /** What else happened that decides about rows. */
 export type Circumstances = {
-  /** The fate of a record that was sent so; it stays unless told. */
+  /** The fate of a record; by default it stays. */
   readonly fateOf?: (sendings: readonly Sending[]) => Fate;
-  /** Times at which Redis lost what it remembered, and perhaps records that it alone held: a repeat of these is new. */
+  /** Times at which Redis lost its keys, and perhaps records that only it held. A repeat of such a record is new. */
   readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
-  /** Markers of records that Redis held alone when it was emptied. */
+  /** Markers of records that only Redis held when it was emptied. */
   readonly lostWithRedis?: ReadonlySet<string>;
 };
 
@@ -90,7 +90,7 @@ export function findViolations(
   const mayBeMissing = (marker: string) =>
     fates.get(marker) === 'goes' || fates.get(marker) === 'free' || lostWithRedis.has(marker);
   const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
-  /** How often a record may have been new: once, and once more for each time that Redis was emptied meanwhile. */
+  /** How often a record may have been new: once, and once more each time that Redis was emptied meanwhile. */
   const timesNew = (sent: readonly Sending[]) =>
     1 +
     emptiedMs.filter(
@@ -103,7 +103,7 @@ export function findViolations(
   const fates = new Map(
     [...byMarker].map(([marker, sent]) => {
       const fate = fateOf(sent);
-      // What was deleted and then forgotten may have been taken anew.
+      // A record that was deleted and then forgotten may have been accepted again.
       return [marker, fate === 'goes' && timesNew(sent) > 1 ? 'free' : fate];
     }),
   );
@@ -175,7 +175,7 @@ function verdictOf({ outcome, refusedIndexes }: Partial<Settlement>, index: numb
   }
 }
 
-/** Whether some sending of the marker may have come before every other one with its key. */
+/** Whether the marker may have been sent before every other one with its key. */
 function couldBeFirst(marker: string, sent: readonly Sending[]): boolean {
   const others = sent.filter(
     ({ event, verdict }) => event.properties.marker !== marker && verdict === 'stored',
@@ -220,7 +220,7 @@ function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
     .join('; ');
 }
 
-/** A message's time is corrected by the API process's clock, which may be wrong by so much in a test. */
+/** How far a message's time may be off: the clock of the API process, which corrects it, may be wrong in a test. */
 const clockOffsetMsMax = 3_700_000;
 
 /** The time that a row must have: that of its event, or that of its acceptance. */

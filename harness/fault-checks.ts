@@ -59,7 +59,7 @@ export async function readMetric(api: ApiHandle, name: string): Promise<number |
 
 /** 2 s, plus half a second because the machine may be busy. */
 export const answerMsMax = 2_500;
-/** The same for requests that were under way while the machine stood still. */
+/** The bound for requests that were under way while the machine stood still. */
 const pausedAnswerMsMax = 8_000;
 /** Clients of a load; each has one request under way at a time. */
 const clientsMax = 6;

@@ -28,7 +28,7 @@ export async function freePort(): Promise<number> {
   throw new Error('no free port found');
 }
 
-/** Settles with the first of so many ports, one after another, that are free in the same way. */
+/** Settles with the first of `count` consecutive ports that are free in the same way. */
 export async function freePorts(count: number): Promise<number> {
   for (;;) {
     const ports: number[] = [];

@@ -32,9 +32,9 @@ export type Settlement = {
   /** 0 when there was no answer. */
   readonly status: number;
   readonly code: string;
-  /** Of a refusal, for who reads a failed test. */
+  /** The message of a refusal, for whoever reads a failed test. */
   readonly message?: string;
-  /** Of a 503; in seconds. */
+  /** `Retry-After` of a 503, in seconds. */
   readonly retryAfter?: string;
   /** Elements of a bulk request that were refused while the others were acknowledged. */
   readonly refusedIndexes: readonly number[];

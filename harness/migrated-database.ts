@@ -1,5 +1,5 @@
-// ClickHouse's data with the schema of this build and nothing else, to begin with. It is made once and then copied, since
-// migrating an empty database takes ClickHouse 0.7 s of CPU. Who starts a deployment still migrates, and finds nothing to do.
+// ClickHouse's data with the schema of this build and nothing else. It is made once and then copied, since migrating an
+// empty database takes ClickHouse 0.7 s of CPU. A deployment that starts from a copy still migrates, and finds nothing to do.
 
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
@@ -42,7 +42,7 @@ function fingerprint(): string {
 async function make(folder: string): Promise<void> {
   const clickhouse = await startClickHouse();
   await migrate({ url: clickhouse.url, database: 'sluice' });
-  // Each migration has left a part of a dozen files. They are merged into one, and the server would keep them for minutes.
+  // Each migration leaves a part of a dozen files. The server would keep these for minutes after it has merged them.
   await clickhouse.query('OPTIMIZE TABLE sluice.migrations FINAL');
   const merged = await clickhouse.query(
     "SELECT path FROM system.parts WHERE NOT active AND database = 'sluice'",

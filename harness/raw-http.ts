@@ -14,7 +14,7 @@ export type RawReply = {
 };
 
 export type RawConnection = {
-  /** Complete replies, oldest first; an interim one (100) counts as a reply. */
+  /** Complete replies, oldest first. An interim reply (100) counts too. */
   readonly replies: readonly RawReply[];
   /** Bytes that have arrived and are not part of a complete reply yet; latin1. */
   readonly rest: string;

@@ -38,7 +38,7 @@ export async function setSuppressed(
   assert.equal(reply.status, 200, reply.text);
 }
 
-/** What is known of a user, or without a query of all; settles with any answer. */
+/** Asks for the suppression of a user, or without a query for all; settles with any answer. */
 export function lookUp(baseUrl: string, token: string, query = ''): Promise<Reply> {
   const headers = [['Authorization', `Bearer ${token}`]] as const;
   return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });

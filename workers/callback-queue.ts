@@ -1,5 +1,5 @@
-// The queue of callbacks: a job for each complete deletion whose account wants to be called, until the call was taken or a day
-// is over. Jobs are derived from the requests that are due, so one that is lost is made again.
+// The queue of callbacks: a job for each complete deletion whose account wants to be called, until a call succeeds or a day is
+// over. Jobs are derived from the requests that are due, so a lost job is added again.
 
 import { callbacks } from '../src/contract/limits.js';
 import { createAddressCheck } from '../src/deletion/callback-addresses.js';
@@ -18,7 +18,7 @@ import {
 } from './queues.js';
 
 export type CallbackWork = {
-  /** Adds jobs for what is due. */
+  /** Adds jobs for the calls that are due. */
   readonly addDue: () => Promise<void>;
   /** To be called once a second. */
   readonly upkeep: () => Promise<void>;
@@ -26,7 +26,7 @@ export type CallbackWork = {
   readonly close: () => Promise<void>;
 };
 
-/** A call was not taken, and is tried again. */
+/** A call failed, and is tried again. */
 class NotTaken extends Error {}
 
 /** Starts to make the calls. */
@@ -52,7 +52,7 @@ export function serveCallbacks({ redis, queueRedis, config, log }: WorkerContext
     addDue: async () => {
       const due = await readDueCallbacks(redis);
       if (due.length === 0) return;
-      // A job that is there waits for its next try. To add it again would cost some thirty commands.
+      // An existing job waits for its next try. To add it again would cost some thirty commands.
       const known = redis.multi();
       for (const requestId of due) known.exists(queue.toKey(jobIdOf(requestId)));
       const isKnown = transactionValues(await known.exec());
@@ -79,7 +79,7 @@ function jobIdOf(requestId: string): string {
   return `callback-${requestId}`;
 }
 
-/** How long to wait after so many tries. `random`: from 0 to 1, so that not all come at once. */
+/** How long to wait after this many tries. `random`, from 0 to 1, keeps calls from coming all at once. */
 export function callbackPauseMs(tries: number, random: number): number {
   const pauseMs = Math.min(callbacks.pauseMsMin * 2 ** Math.min(tries - 1, 20), callbacks.pauseMsMax);
   return pauseMs * (0.75 + random / 2);

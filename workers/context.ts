@@ -14,7 +14,7 @@ export type WorkerContext = {
   readonly config: Config;
   readonly shards: number;
   readonly epoch: string;
-  /** Of the deployment, for keyed hashes. */
+  /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
   readonly crash: CrashPoint;
   readonly log: Log;

@@ -54,7 +54,7 @@ export type RoundOptions = {
   readonly shards: number;
   /** The epoch of the deployment. Nothing is decided by a Redis with another epoch or none. */
   readonly epoch: string;
-  /** Of the deployment, for keyed hashes. */
+  /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
   readonly crash: CrashPoint;
   readonly log: Log;
@@ -156,16 +156,16 @@ async function deleteTogether(
   return verified.length + round.requests.size;
 }
 
-/** A round under way: its tables, and its requests, by their numbers there, in their present form in Redis. */
+/** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
-/** With the environments in which each place has rows that the round reaches. */
+/** The environments in which each place has rows that the round reaches. */
 type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]> };
 
 /** The end of verified requests: removes their targets and what Redis noted of slow commands, then marks them complete. */
 async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
-  // Before the targets are removed: if Redis is emptied now, it must come back knowing that nobody needs them.
+  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that nobody needs them.
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
@@ -198,7 +198,7 @@ async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void>
   const servers = serversOf(clickhouse);
   const there = await serversThere(servers);
   for (const [number, client] of servers.all.entries()) {
-    // The home has to answer.
+    // The home must answer, so it is asked even if it seems to be away.
     if (number === 0 || there.has(number)) await dropRoundTables(client);
   }
 }
@@ -265,11 +265,11 @@ async function resolve(
     const isKept = (named.get(number) ?? 0) >= request.targets;
     if (isKept && !heldUp.has(request.account_id)) continue;
     leftOut.add(number);
-    // What this request takes decides whom later requests of the account reach.
+    // Whom this request takes decides whom later requests of the account reach.
     heldUp.add(request.account_id);
     if (isKept) continue;
-    // ClickHouse had its targets and lost them: a backup was restored. The next round copies them from Redis once
-    // more, and whoever was found with them is found again; if Redis has none either, the request is lost.
+    // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
+    // resolves their users again. If Redis has none either, the request is lost.
     await updateDeletion(redis, request, { resolved: false });
     await redis.sadd(registryKeys.unkeptDeletions, request.deletion_request_id);
   }
@@ -283,7 +283,8 @@ async function resolve(
     [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
   );
   const resolved = { parts, requests };
-  // Already now: a backup that is restored before the request is complete may lack the identifications that merged them.
+  // This is kept now already: a backup that is restored before the request is complete may lack the identifications that
+  // merged them.
   await keepDeletedUsers(
     redis,
     clickhouse,
@@ -394,7 +395,7 @@ async function emptyPart(
   const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table: place, mark: tables.mark };
   await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
-  // A repeat of what is deleted must stay out for ever, and its row can tell nobody any more.
+  // A repeat of what is deleted must stay out for ever, but after this its row no longer shows that it is one.
   await keepKeysOf(clickhouse, place, predicate);
   crash('keys_kept');
   crash('before_mutation');

@@ -1,6 +1,6 @@
 // What is kept of a row that ClickHouse refused. A row that names a user is kept whole, under that user, where a deletion
-// finds it. No deletion would find a row that names nobody, and its text may tell of somebody all the same. So of such a
-// row only its place, the reason, its length, its hash and its event_id are kept; the last one says that its key is taken.
+// finds it. No deletion would find a row that names nobody, although its text may hold somebody's data. So of such a row only
+// its place, the reason, its length, its hash and its event_id are kept. The event_id says that its key is claimed.
 
 import { createHash } from 'node:crypto';
 import { codeOfFault } from '../src/clickhouse/client.js';
@@ -15,7 +15,7 @@ import { isUserId } from '../src/ingest/user-id.js';
 /** A row of a segment, by its line there, and why it was refused. */
 export type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };
 
-/** The row of failed_events that is kept of it. */
+/** The row of failed_events that is kept for it. */
 export function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) {
   const { appId, userId, identity } = userOfRow(segment.table, row);
   const isNamed = appId !== '' && (userId !== null || identity !== '');
@@ -44,10 +44,10 @@ function marksOf(row: Buffer) {
 
 type RowUser = { readonly appId: string; readonly userId: string | null; readonly identity: string };
 
-/** Whom a row names, in a form in which a deletion may name the same user; empty and null where it names nobody. */
+/** The user whom a row names, in the form in which a deletion names users; empty and null if it names nobody. */
 function userOfRow(table: TableVersion, row: Buffer): RowUser {
   const values = valuesOf(row);
-  // With a value too few or too many, nobody knows which of them is the user.
+  // With one value too few or too many, nothing says which of them is the user.
   if (values?.length !== columnsOf(table).length) return { appId: '', userId: null, identity: '' };
   const [appId, userId, identity] = (['app_id', 'user_id', 'identity'] as const).map((column) =>
     columnValue(table, values, column),

@@ -12,8 +12,8 @@ import type { WorkerContext } from './context.js';
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;
 
 /**
- * Brings the index of a shard up to its oldest segment that is not stored. Settles with how far it reaches; with undefined if
- * another worker is at it, or Redis does not hold the deployment.
+ * Brings the index of a shard up to its oldest segment that is not stored. Settles with how far it reaches, or with undefined if
+ * another worker is doing it or Redis does not hold the deployment.
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
   const { redis, clickhouse, epoch, crash, log } = options;

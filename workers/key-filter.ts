@@ -1,8 +1,8 @@
-// Tells at once that a key is not in the index, for nearly all keys that are not: a Bloom filter in the worker's memory, of a
-// shard's keys. What it does not rule out is looked up in ClickHouse, and so is everything while it is being loaded. Asking
-// ClickHouse about every new key takes twice the CPU at 100 million keys that it takes at 10 million; this does not.
+// A Bloom filter of a shard's keys in the worker's memory. It rules out at once nearly all keys that are not in the index. The
+// rest is looked up in ClickHouse, and so is everything while the filter is loaded. To ask ClickHouse about every new key takes
+// twice as much CPU at 100 million keys as at 10 million; the filter does not.
 //
-// It may hold more than the index, never less: keys are added to the index by segment, and are never removed.
+// It may hold more keys than the index, never fewer: the index gets keys by segment, and never loses any.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
@@ -12,8 +12,8 @@ import { describeError, type Log } from '../src/log.js';
 
 export type KeyFilter = {
   /**
-   * The keys that may be in the index, among those of segments up to a number; all keys while it does not know enough. Then
-   * it loads what it lacks.
+   * Which of the keys may be in the index of segments up to a number. These are all keys as long as the filter does not reach that
+   * far; it then loads what it lacks.
    */
   candidates(keys: RowKeys, forgottenTo: bigint): RowKeys;
   /** Settles when it has loaded what it was loading. */
@@ -34,11 +34,11 @@ export function createKeyFilter(
   async function load(): Promise<void> {
     const clickhouse = clickhouseNow();
     const to = BigInt((await readMarkers(clickhouse)).get(shard) ?? '0');
-    // The marker of an index that was lost is lower; what is here stays right.
+    // An index that was lost has a lower marker. What the filter holds stays right.
     if (to <= loadedTo) return;
     for await (const { hashes, expected } of readKeyHashes(clickhouse, shard, loadedTo, to)) {
       if (count + expected > bits.keysMax && bits.canGrow) {
-        // It has to be filled anew, from the beginning.
+        // It has to be filled again from the beginning.
         bits = createBits(1.5 * (count + expected), shards);
         count = 0;
         loadedTo = 0n;

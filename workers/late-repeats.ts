@@ -1,5 +1,5 @@
-// Rows whose key an earlier segment has: Redis had forgotten the key when it accepted them, so the worker asks the index
-// before it inserts them. As long as no key was ever forgotten, nothing is asked and the rows are not looked at.
+// Rows whose key an earlier segment has. Redis had forgotten the key when it accepted them, so the worker asks the index
+// before it inserts them. As long as no key was ever forgotten, it asks nothing and does not read the rows.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-index.js';
@@ -12,11 +12,11 @@ import type { KeyFilter } from './key-filter.js';
 type Options = {
   readonly clickhouse: ClickHouseClient;
   readonly shard: number;
-  /** Saves look-ups; without it every key is looked up. */
+  /** Saves look-ups. Without a filter every key is looked up. */
   readonly keyFilter?: KeyFilter;
 };
 
-/** The index does not reach as far as keys were forgotten. It is being made; store the segment later. */
+/** The index does not reach as far as keys were forgotten. It is being rebuilt; store the segment later. */
 export class KeyIndexIncomplete extends Error {
   constructor() {
     super('the index of keys lacks keys that Redis has forgotten; it is being made');

@@ -103,13 +103,13 @@ export function openRegistryQueue(name: string, connection: ConnectionOptions): 
   return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
 }
 
-/** Longer than any job waits that stores or deletes. */
+/** Longer than any job of storing or deleting waits. */
 const jobDelayMsMax = 2 * retryMsMax;
 
 /**
- * Ends what would last for hours because of a wrong clock: the delay of a job, which BullMQ computes from the clock of the
- * worker on which it failed; and, after Redis's clock was ahead, the locks of killed workers and the pause until the next
- * look for stalled jobs. Living workers renew their locks as usual.
+ * Ends what would last for hours because of a wrong clock. One is the delay of a job, which BullMQ computes from the clock of
+ * the worker on which it failed. After Redis's clock was ahead, there are also the locks of killed workers and the pause until
+ * the next check for stalled jobs. Living workers renew their locks as usual.
  */
 export async function undoEffectsOfWrongClocks(
   redis: Redis,
@@ -137,6 +137,6 @@ export async function noteTick(redis: Redis, shard: number): Promise<void> {
 /** Whether a shard has ticked lately. */
 export async function hasTickedLately(redis: Redis, shard: number): Promise<boolean> {
   const leftMs = await redis.pttl(shardKeys.ticked(shard));
-  // Longer than a tick sets it: Redis's clock was set back since.
+  // This is longer than a tick sets it, so Redis's clock was set back since.
   return leftMs >= 0 && leftMs <= tickRememberedMs;
 }

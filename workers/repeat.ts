@@ -11,8 +11,8 @@ export type Repeated = {
 };
 
 /**
- * Starts a run now and then every `everyMs`, except while one is under way. A failed run is logged, and the next one
- * follows. The returned function stops that, and settles when the last run has ended.
+ * Starts a run at once and then every `everyMs`, except while one is under way. A failed run is logged, and the next one
+ * follows. The returned function ends the repetition, and settles when the last run has ended.
  */
 export function repeat({ work, everyMs, what, log }: Repeated): () => Promise<void> {
   let running: Promise<void> | undefined;

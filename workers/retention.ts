@@ -1,6 +1,6 @@
-// The end of what environments retain for some days only. Some times a day one worker deletes what is over in all of them
-// together: one mutation per table, or whole partitions where all that is in them is over. Never beside a round of
-// deletions, a restore or a retry of failed rows. Each step may be repeated; a run that is cut off is made again.
+// Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
+// or drops whole partitions if everything in them is over. It never runs beside a round of deletions, a restore or a retry of
+// failed rows. Each step may be repeated; a run that is cut off is repeated as a whole.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
@@ -42,18 +42,18 @@ export type RetentionContext = Pick<
 /** Reading the registry is too much for every second. */
 export const retentionCheckedEveryMs = 60_000;
 
-/** To be called once in a while: makes a run some times a day. */
+/** To be called again and again; makes a run a few times a day. */
 export async function expireRowsIfDue(context: RetentionContext): Promise<void> {
   const { redis } = context;
   const { environments } = await readRegistry(redis);
   if ([...environments.values()].every(({ retain_days: days }) => days === undefined)) return;
   if (!(await takeTurn(redis, registryKeys.retentionRun, retention.runEveryMs))) return;
   const done = await expireRows(context, await earliestClock(context));
-  // Something else holds the tables: soon again.
+  // Something else holds the tables, so try again soon.
   if (done === 'busy') await redis.pexpire(registryKeys.retentionRun, retention.retryMs);
 }
 
-/** A clock that is ahead must not delete what is not over, so the one that is behind counts. */
+/** A clock that is ahead must not delete what is not over yet, so the slower of the two clocks counts. */
 export async function earliestClock({
   redis,
   clickhouse,
@@ -63,7 +63,7 @@ export async function earliestClock({
   return Math.min(Date.now(), Number(seconds) * 1000, ...clocks.flatMap((ms) => ms ?? []));
 }
 
-/** Undefined if a server of several is away: then nothing of it is deleted either. */
+/** Undefined if a server of several is away, from which nothing is deleted then. */
 async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
   try {
     const result = await clickhouse.query({
@@ -79,8 +79,8 @@ async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly 
 }
 
 /**
- * Deletes what is over at a time. Settles with `busy` if something is left for another run: somebody else moves or deletes
- * rows, not all is stored, or deletions wait.
+ * Deletes what is over at a given time. Settles with `busy` if something is left for another run: rows are being moved or
+ * deleted, not everything is stored, or deletions wait.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
@@ -171,7 +171,7 @@ async function expirePlace(
   if (rows.size === 0) return rows;
   if (place !== 'failed_events') await dropWholePartitions(context, place, predicate, fences);
   if ((await countExpired(clickhouse, place, predicate)).size === 0) return rows;
-  // A repeat of what is deleted stays out, and its row can tell nobody any more.
+  // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
   await keepKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   await deleteRows(clickhouse, place, predicate, users.mark);
@@ -180,8 +180,8 @@ async function expirePlace(
 }
 
 /**
- * Drops the partitions of which only markers would be left. That erases the tokens of their segments, so ClickHouse is told
- * first to refuse these segments: a worker that stood still since must not bring the rows back.
+ * Drops the partitions in which only markers would be left. That erases the tokens of their segments. So ClickHouse first gets
+ * a constraint that refuses these segments: a worker that stood still must not bring the rows back.
  */
 async function dropWholePartitions(
   { clickhouse, crash, log }: RetentionContext,

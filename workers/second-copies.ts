@@ -1,5 +1,5 @@
-// The second copies of the registry, of deletion requests and of suppressions, in ClickHouse, the way of the audit log there,
-// and the removal of names of users that nobody needs.
+// Writes the second copies of the registry, of deletion requests and of suppressions to ClickHouse, moves the audit log there,
+// and removes names of users that are no longer needed.
 
 import { mirrorRegistry } from '../src/accounts/mirror.js';
 import { mirrorAudit } from '../src/audit/mirror.js';
@@ -16,7 +16,7 @@ import { mirrorSuppressions } from '../src/suppression/mirror.js';
 import type { WorkerContext } from './context.js';
 
 const strayTargetsEveryMs = 30_000;
-/** A download has ended by then. What it left, its process was killed before it could drop it. */
+/** Every download has ended by then. If its tables still exist, its process was killed before it could drop them. */
 const strayExportSecondsMin = Math.ceil((2 * userExports.downloadMsMax) / 1_000);
 
 /** Copies what has changed since the last call. To be called once a second; several workers may do it at once. */

@@ -25,7 +25,7 @@ import { tick } from './tick.js';
 export type ShardWork = {
   /** To be called once a second. Restarts ticks that have stopped: a killed worker held one, or an emptied Redis forgot them. */
   readonly upkeep: () => Promise<void>;
-  /** To be called often: adds keys to the index if claims wait for that, or segments. Needs ClickHouse. */
+  /** To be called often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
   readonly indexKeysIfWanted: () => Promise<void>;
   /** Settles once running jobs are done. */
   readonly close: () => Promise<void>;

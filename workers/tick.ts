@@ -18,7 +18,7 @@ export type TickOptions = {
   readonly segmentAgeMsMax: number;
   /** How many segments get jobs at one time. */
   readonly jobsMax: number;
-  /** Stores a segment without a job. */
+  /** Stores a segment directly, without a job. */
   readonly store: (segment: Segment) => Promise<unknown>;
   readonly crash: CrashPoint;
   readonly log: Log;
@@ -46,7 +46,7 @@ export async function tick(options: TickOptions): Promise<void> {
     await addJobs(options, segments);
   } catch (error) {
     if (classifyRedisFault(error) !== 'full') throw error;
-    // Jobs need memory; only storing segments makes room.
+    // Redis is full, so it has no room for jobs. Only storing segments makes room.
     options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
     for (const segment of segments) await options.store(segment);
   }

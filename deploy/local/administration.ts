@@ -1,5 +1,5 @@
-// What a start on one machine gives its API in addition to the environment: an ADMIN_TOKEN, so that the pages for
-// administrators work after one command, and the demo.
+// What a start on one machine adds to the environment of its API: an ADMIN_TOKEN, so that the pages for administrators work
+// after one command, and the demo.
 
 import { join } from 'node:path';
 import { type Config, isLoopback } from '../../src/config.js';

@@ -36,7 +36,7 @@ export async function redisSpec(config: Config): Promise<ChildSpec> {
   };
 }
 
-/** Whether a server can listen there: some shared file systems hold no sockets. Leaves nothing there. */
+/** Whether a server can listen on a socket there, since some shared file systems have no sockets. Leaves nothing there. */
 async function holdsSockets(path: string): Promise<boolean> {
   rmSync(path, { force: true });
   const server = createServer();
@@ -49,7 +49,7 @@ async function holdsSockets(path: string): Promise<boolean> {
   return true;
 }
 
-/** A server by its number, from 1. */
+/** A ClickHouse server by its number, from 1. */
 export function clickhouseSpec(config: Config, number: number): ChildSpec {
   const { name, httpPort } = placeOf(config, number);
   return {

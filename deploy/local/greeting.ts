@@ -102,8 +102,8 @@ export function greeting(
 export const firstOperator = 'operator@localhost';
 
 /**
- * How a start shows a secret: on a terminal as it is, else by the name of a file that only its owner can read, since whatever
- * else takes the output keeps it.
+ * How a start shows a secret: on a terminal as it is, otherwise by the name of a file that only its owner can read, since the
+ * output may go to a log, which keeps it.
  */
 function showSecret(config: Config, name: string, secret: string, isTerminal: boolean): string {
   if (isTerminal) return secret;
@@ -134,7 +134,7 @@ function curlClickHouse(config: Config): string {
   return `curl -s${user} '${url.origin}${path}?database=${config.clickhouseDatabase}'`;
 }
 
-/** The embedded one by its port, which other programs use. */
+/** The URL of the embedded Redis names its port, which other programs use. */
 function redisAddress({ redisEmbedded, redisPort, redisUrl }: Config): string {
   if (redisEmbedded) return `redis://127.0.0.1:${redisPort}`;
   return redisUrl.startsWith('/') ? redisUrl : redisUrl.split(',').map(withoutSecrets).join(', ');

@@ -1,5 +1,5 @@
-// The supervisor behind `npm start`. It starts Redis, ClickHouse, the workers and the API on one machine, in this
-// order, each one when the one before is healthy. It restarts whatever ends, and stops everything in reverse order.
+// The supervisor behind `npm start`. It starts Redis, ClickHouse, the workers and the API on one machine, in this order, each
+// one once the one before is healthy. It restarts whatever ends, and stops everything in reverse order.
 
 import { join } from 'node:path';
 import { type Config, readConfigOrExit } from '../../src/config.js';

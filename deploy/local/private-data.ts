@@ -1,5 +1,5 @@
-// Keeps DATA_DIR from other users of the machine: what a start makes there is its owner's alone, and what an older
-// version left open is closed.
+// Keeps other users of the machine out of DATA_DIR: only its owner can read what a start makes there, and a start closes what
+// an older version left open.
 
 import { chmodSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { StartError } from './start-error.js';
 const othersMask = 0o077;
 const stickyBit = 0o1000;
 
-/** From now on everything that this process and its children make is its owner's alone. */
+/** From now on only its owner can read what this process and its children make. */
 export function makeFilesPrivate(): void {
   process.umask(othersMask);
 }

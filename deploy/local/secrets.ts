@@ -1,5 +1,5 @@
-// Owns what a start makes up for itself: passwords of the embedded services and the ADMIN_TOKEN, in files of DATA_DIR
-// that only their owner can read.
+// Owns the secrets that a start makes: passwords of the embedded services and the ADMIN_TOKEN, in files of DATA_DIR that only
+// their owner can read.
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ export function findOrMakeSecret(file: string): string {
   return secret;
 }
 
-/** Letters, digits, - and _: it needs no escape in a URL, a shell, a header, or a file of Redis or ClickHouse. */
+/** Only letters, digits, - and _, which need no escape in a URL, a shell, a header, or a file of Redis or ClickHouse. */
 export function newSecret(): string {
   return randomBytes(24).toString('base64url');
 }

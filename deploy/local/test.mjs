@@ -29,7 +29,7 @@ const testPrograms = [
   { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'harness/shell.js'] },
 ];
 
-/** The same, of packages that would start a service when they are installed. */
+/** The programs of packages that would start a service when they are installed. */
 const unpackedPrograms = [
   { program: 'promtool', package: 'prometheus', usedBy: ['support/promtool.js'] },
   { program: 'prometheus', package: 'prometheus', usedBy: ['support/alerting.js'] },
@@ -68,7 +68,7 @@ function lint() {
   if (runNode([biome, 'check', '--error-on-warnings', '.']) !== 0) fail('the style check failed, see above');
 }
 
-/** The test files, from the sources: compiled ones of a source that is gone don't count, nor do helpers. */
+/** The test files by their sources. Compiled files whose source is gone don't count, nor do helpers. */
 function testSources() {
   const files = readdirSync(join(root, 'test'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith('.test.ts'))

@@ -1,5 +1,5 @@
-// The other side of callbacks: a server that keeps every call, and the check that each complete deletion was called for,
-// genuinely and not too early.
+// The other side of callbacks: a server that keeps every call, and the check that each complete deletion
+// caused a call, with a right signature and not too early.
 
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -46,7 +46,7 @@ type Told = { readonly deletion_request_id: string; readonly status: string };
 
 const toldBy = ({ body }: Call) => JSON.parse(body) as Told;
 
-/** The complete requests that nobody was called for yet. */
+/** The complete requests whose call has not come yet. */
 export function findUncalled(submissions: readonly Submission[], calls: readonly Call[]): Submission[] {
   const called = new Set(calls.map((call) => toldBy(call).deletion_request_id));
   return submissions.filter(

@@ -30,7 +30,7 @@ export type Evidence = {
   /** Statuses of requests for a token that failed although their key was right; none by default. */
   readonly tokenAnswers?: readonly number[];
   readonly exports?: readonly AskedExport[];
-  /** The calls for complete deletions, and what they have to be signed with. */
+  /** The calls that tell of complete deletions, and the secret that signs them. */
   readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
   readonly emptied: readonly Emptied[];
   /** How long Redis's clock stood still after it was set back; 0 by default. */
@@ -49,7 +49,7 @@ export type Counts = {
   readonly keptOut: number;
   readonly calls: number;
   readonly unknown: number;
-  /** Of the requests with an unknown outcome. */
+  /** How many requests had an unknown outcome. */
   readonly unknownStored: number;
 };
 
@@ -99,7 +99,7 @@ export function findBroken(evidence: Evidence): Broken[] {
   ];
 }
 
-/** Rows about suppressed users. Whom a user was merged with may have been lost before the suppression. */
+/** Rows about suppressed users. Redis may have lost before the suppression with whom a user was merged. */
 function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string>): Broken[] {
   return rows.flatMap(({ properties: { marker = '' } }) =>
     lost.size > 0 && marker.includes(`-${mergedMark}-`)
@@ -114,7 +114,7 @@ function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string
  */
 function isPerhapsForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
   const { outcome, requestId, invokedMs, polls } = submission;
-  // What was restored once stays.
+  // A request that was restored once stays.
   const loss = emptied.find(({ toMs }) => invokedMs < toMs);
   if (outcome !== 'accepted' || loss === undefined) return false;
   const wasToldComplete = polls.some(

@@ -23,7 +23,7 @@ export type Submission = {
   settledMs: number;
   /** `perhaps`: nobody knows whether the request was stored. */
   outcome: 'accepted' | 'refused' | 'perhaps';
-  /** Of the answer; 0 without one. */
+  /** The status of the answer; 0 without one. */
   status: number;
   requestId: string;
   readonly polls: Poll[];
@@ -52,7 +52,7 @@ export type DeletionClientOptions = {
   /** Pause between two submissions. */
   readonly everyMs: number;
   /**
-   * With this many incomplete requests nothing new is submitted: on a slow machine a round would never catch up. (1,645
+   * With this many incomplete requests nothing new is submitted, or a round on a slow machine would never catch up. (1,645
    * requests in 19 minutes were seen, for faults that take two.)
    */
   readonly openMax: number;
@@ -170,7 +170,7 @@ export async function again(
 ): Promise<void> {
   while (wanted()) {
     await work().catch(() => undefined);
-    // Whoever wants no more does not wait for a long pause.
+    // The caller may want no more long before a pause is over.
     for (const endMs = performance.now() + everyMs; wanted() && performance.now() < endMs; ) {
       await new Promise((settle) => setTimeout(settle, Math.min(everyMs, pauseStepMs)));
     }

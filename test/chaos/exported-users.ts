@@ -1,6 +1,6 @@
-// Users of whom an export is asked for: seen and identified before, and seen once more after the answer. So it is known
-// exactly what a deletion at that moment would take. Half of them are then deleted, and whether that takes the same is for the
-// checker of deletions to say.
+// Users whose data is exported. They are seen and identified before the request, and seen once more after its answer. So
+// it is known exactly what a deletion at that moment would take. Half of them are then deleted; the checker of deletions says
+// whether that takes the same.
 
 import type { TestAccount } from '../../harness/accounts.js';
 import { askForToken, type User } from '../../harness/deletion.js';
@@ -13,17 +13,17 @@ import type { Random } from './random.js';
 
 export type AskedExport = {
   readonly invokedMs: number;
-  /** The markers of the users' records, all of which were acknowledged before it was asked for. */
+  /** The markers of the users' records, all of which were acknowledged before the request for the export. */
   readonly before: readonly string[];
-  /** The markers of its records, once it was read whole. */
+  /** The markers of the records in the export, once it was read whole. */
   records?: readonly string[];
-  /** Of the last answer to a request for its data; 0 without one. */
+  /** The status of the last answer to a request for its data; 0 without one. */
   status: number;
 };
 
 export type ExportedUsers = {
   readonly exports: readonly AskedExport[];
-  /** Asks for no more; settles when each export was read, is gone, or had its time. */
+  /** Stops asking for exports; settles when each was read, is gone, or has had its time. */
   stop(): Promise<void>;
 };
 
@@ -39,7 +39,7 @@ export type ExportedUsersOptions = {
   readonly readMsMax: number;
 };
 
-/** Far away from the user_ids of others. */
+/** So high that no other client uses these user_ids. */
 const firstUserId = 600_000_000;
 const pauseMs = 150;
 
@@ -83,7 +83,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     const { user_export_id: id } = JSON.parse(reply.text) as { user_export_id: string };
     const asked: AskedExport = { invokedMs, before, status: 0 };
     exports.push(asked);
-    // Not in the export, whether or not it is acknowledged.
+    // This one must not be in the export, whether or not it is acknowledged.
     await see({ identity }).catch(() => undefined);
     await read(asked, id);
     if (isWanted() && random.int(0, 1) === 1) await submit([random.pick(named)]);

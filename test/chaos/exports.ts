@@ -4,8 +4,9 @@ import type { Broken } from './broken.js';
 import type { AskedExport } from './exported-users.js';
 
 /**
- * `lost`: markers that may be missing, since only Redis held them when it was emptied. `emptiedMs`: when it was; the requests
- * of exports are then gone. `tokensEnded`: so may they be, since Redis's clock was moved over their end.
+ * `lost`: markers that may be missing, since only Redis held them when it was emptied. `emptiedMs`: when Redis was emptied,
+ * which also removes the requests for exports. `tokensEnded`: whether requests may be gone because Redis's clock was moved
+ * past their end.
  */
 export function findExportFaults(
   exports: readonly AskedExport[],

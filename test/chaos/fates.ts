@@ -1,6 +1,6 @@
 // What deletions do to every record, from the histories alone: who was named, who was merged with whom at that time, and
-// what was acknowledged before and after. What an earlier deletion's fence covers does not exist for a later one. Of two
-// things that were under way at once, either may have come first.
+// what was acknowledged before and after. For a later deletion, what the fence of an earlier one covers does not exist. Of
+// two things that were under way at the same time, either may have come first.
 
 import { keyAt } from '../../harness/endpoints.js';
 import { type Fate, type Sending, sendingsOf } from '../../harness/exactly-once.js';
@@ -86,7 +86,7 @@ function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[]
   return merges;
 }
 
-/** Repeated until it was acknowledged, so it was stored by then. */
+/** It was repeated until it was acknowledged, so it was stored by then. */
 function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
   const [first] = sent as [Sending];
   if (sent.length === 1) return first;
@@ -126,7 +126,7 @@ function reachOf(
       !forgotten.has(merge.sending.event.properties.marker) &&
       !others.some((other) => mayCover(other, merge, submission)),
   );
-  // Of the identifications of a user_id the first existing one counts.
+  // The first existing identification of a user_id counts.
   const rivals = (among: readonly Merge[], merge: Merge) =>
     among.filter(({ userId, users }) => userId === merge.userId && users[1] !== merge.users[1]);
   const possible = there.filter(

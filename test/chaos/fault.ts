@@ -19,12 +19,12 @@ export type Part =
   | 'worker-redis'
   | 'worker-clickhouse';
 
-/** What only Redis held when it was emptied, and what therefore may be lost. */
+/** What only Redis held when it was emptied: all of it may be lost. */
 export type Emptied = {
   readonly fromMs: number;
   /** When the state was restored. */
   toMs: number;
-  /** Of records that ClickHouse may not have had yet. */
+  /** The markers of records that ClickHouse may not have had yet. */
   readonly markers: ReadonlySet<string>;
   /** Deletion requests that ClickHouse had with everything they need: these come back and are completed. */
   readonly keptDeletions: ReadonlySet<string>;

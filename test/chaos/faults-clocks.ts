@@ -1,5 +1,5 @@
-// Clocks that are wrong: a process of ours runs with another time for a while, then with the right one again; Redis's
-// is set back, or jumps by more than a day; and the clock of claims is set forward, so that Redis forgets keys.
+// Wrong clocks. A process of ours runs with another time for a while, then with the right one again. Redis's clock is set
+// back, or jumps by more than a day. The clock of claims is set forward, so that Redis forgets keys.
 
 import { readFileSync } from 'node:fs';
 import type { SentEvent } from '../../harness/endpoints.js';
@@ -24,9 +24,7 @@ const clocks: readonly (readonly [name: string, parts: readonly Part[]])[] = [
   ['clock of worker', ['worker-1', 'worker-2']],
 ];
 
-/**
- * Redis's clock was ahead and is set back, as the scripts see it: by what they remember of it.
- */
+/** Redis's clock was ahead and is set back. Only what the scripts remember of it changes, not the clock itself. */
 const redisSetBack: Fault = {
   name: 'clock of redis set back',
   touches: ['redis'],
@@ -62,7 +60,7 @@ async function sendKeyed({ producer, sluice }: World, random: Random): Promise<r
   return sent.filter(({ outcome }) => outcome === 'acknowledged');
 }
 
-/** The same records again, and others under their keys: none of them may be stored. */
+/** Sends the same records again, and others under their keys: none of them may be stored. */
 async function repeatKeyed(
   { producer, sluice }: World,
   sent: readonly Request[],
@@ -82,7 +80,7 @@ async function repeatKeyed(
 /** Keys are remembered in buckets, by the first digits of their ids: so many with the small budget of a deployment. */
 const bucketDigits = 4;
 const keysTriedMax = 2_000_000;
-/** Of an id, as Redis remembers it. */
+/** The part of an id that Redis remembers. */
 const claimDigits = 26;
 
 /** Sends a record whose key is remembered in the same bucket as another one. */
@@ -116,7 +114,7 @@ const stoppedWorkers: Fault = {
     const meanwhile = await sendKeyed(world, random);
     move(world, random.pick(dayAndMoreS));
     await repeatKeyed(world, [...before, ...meanwhile], random);
-    // Beside other keys, so that what Redis remembers of these is written anew.
+    // Sends other keys too, so that Redis rewrites the buckets of these.
     for (const request of meanwhile) {
       for (const event of request.events) await sendBeside(world, keyAt('track', event) ?? '', random);
     }
@@ -171,7 +169,7 @@ async function isRemembered({ redis, producer }: World, keys: readonly string[])
 }
 
 const forgottenMsMax = 20_000;
-/** So few keys fit into Redis's memory with ease, and are remembered for a day. */
+/** Few enough to fit into Redis's memory with ease, so that they are remembered for a day. */
 const agedMinutes = 120;
 
 /** The clock of claims is set forward, until Redis has forgotten keys; then producers send them again. */
@@ -190,7 +188,7 @@ const forgottenKeys: Fault = {
       await redis.hincrby(shardKeys.state(0), 'claim_clock_us', agedMinutes * 60_000_000);
       await hold(random.int(200, 600));
     }
-    // What Redis may forget stays in its bucket until that is written anew.
+    // What Redis may forget stays in its bucket until the bucket is rewritten.
     const keys = before.flatMap(({ endpoint = 'track', events }) =>
       events.map((event) => keyAt(endpoint, event) ?? ''),
     );

@@ -1,5 +1,5 @@
-// Crash points of the code: a process is started so that it dies at the n-th passing of a point, and what
-// makes it pass there is done meanwhile.
+// Crash points of the code: a process is started so that it dies at the n-th passing of a point. Meanwhile the fault does
+// what makes the process pass there.
 
 import { inserts } from '../../harness/clickhouse-gate.js';
 import { getToken } from '../../harness/deletion.js';
@@ -19,7 +19,7 @@ const passings = [1, 2, 3];
 /** Much longer than it takes, since a machine may have other things to do. */
 const crashMsMax = 240_000;
 const everyMs = 100;
-/** To find refused rows takes ClickHouse many statements: more would fill the backlog. */
+/** ClickHouse needs many statements to find refused rows, so more of them would fill the backlog. */
 const poisonEveryMs = 1_200;
 
 /** What is done again and again until the process dies. */
@@ -77,7 +77,7 @@ function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
       disturb(world, part);
       const child = childOf(world, part);
       world.altered.add(child.name);
-      // The turn of a process that died with it ends by itself, after ten seconds. That is waited for once.
+      // A process that dies in its turn keeps the turn for ten seconds. One wait for that is enough.
       const isWaitedFor = point === 'keys_marked' && passing === 1;
       if (stimuli[point] === letKeysAge && !isWaitedFor) await world.redis.del(shardKeys.indexing(0));
       // It may die before it is ready.
@@ -123,7 +123,7 @@ function crashOfRestore(point: CrashPointName): Fault {
         await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
           if (error.message.includes('SIGKILL')) died += 1;
         });
-        // The right of a killed restore ends by itself after seconds; the tests of restores wait for that.
+        // A killed restore keeps its right to load for some seconds; the tests of restores wait for its end.
         await world.redis.del(registryKeys.loading);
         // Its last point is passed when all is restored: there is nothing to restore again.
         if (point === 'epoch_restored' && left > 1) losses.push(await empty(world, random));
@@ -173,8 +173,8 @@ export function crashName(point: CrashPointName, passing: number): string {
 }
 
 /**
- * Points whose stimulus keeps records from being stored, for which rounds of deletions wait: ClickHouse refuses them, or
- * forgotten keys are not in the index yet.
+ * Points that a process passes only while records cannot be stored: ClickHouse refuses them, or forgotten keys are not in
+ * the index yet. Rounds of deletions wait meanwhile.
  */
 const pointsWithoutStoring = new Set<string>(
   crashPoints.worker.filter(
@@ -184,8 +184,8 @@ const pointsWithoutStoring = new Set<string>(
 );
 
 /**
- * Crashes that exclude each other: there is one round of deletions at a time, and none while records cannot be stored. Two
- * processes that have to die there would wait for each other.
+ * Crashes that exclude each other, since there is one round of deletions at a time, and none while records cannot be stored.
+ * Two processes that have to die at such points would wait for each other.
  */
 export const excludingCrashes: ReadonlySet<string> = new Set(
   crashPoints.worker
@@ -193,7 +193,7 @@ export const excludingCrashes: ReadonlySet<string> = new Set(
     .flatMap((point) => passings.map((passing) => crashName(point, passing))),
 );
 
-/** The third passings of points that are passed once a round of deletions: they take minutes. */
+/** The third passings of points that each round of deletions passes once. They take minutes. */
 export const slowCrashes: ReadonlySet<string> = new Set(
   crashPoints.worker
     .filter((point) => pointsOfRounds.has(point))

@@ -7,7 +7,7 @@ import type { DeletionRequest } from '../../src/deletion/request.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;
-  /** Of these the ones that have their rounds, or the rest of them, before them. */
+  /** Those of them that still have rounds, or a part of one, to go. */
   readonly pending: ReadonlySet<string>;
 };
 

@@ -30,7 +30,7 @@ export const mutants: readonly Mutant[] = [
       {
         file: commit,
         find: "if letter == 's' then keep(rows_of, bytes, records) end",
-        // Of runs of records, which are fewer than records.
+        // A run holds several records, so one in a thousand runs would be too few.
         replace: "if letter == 's' and (now_us + i) % 300 > 0 then keep(rows_of, bytes, records) end",
       },
     ],
@@ -92,7 +92,7 @@ export const mutants: readonly Mutant[] = [
         find: 'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
         replace: 'true',
       },
-      // Of a worker that is slow, and nobody waits for other requests: else there is hardly a backlog to skip.
+      // The worker is slow, and nobody waits for other requests: otherwise there is hardly a backlog to skip.
       {
         file: store,
         find: "crash('before_insert');",
@@ -140,7 +140,7 @@ export const mutants: readonly Mutant[] = [
     name: 'takes an emptied Redis for one without deletions',
     patches: [
       { file: 'src/deletion/request.js', find: 'if (found !== epoch)', replace: 'if (false)' },
-      // Before that the upkeep ends at other looks that see the same.
+      // Without this patch another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',
         find: 'await mirrorRegistry(redis, clickhouse, crash);',
@@ -258,7 +258,7 @@ export const mutants: readonly Mutant[] = [
         find: "if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end",
         replace: '',
       },
-      // Besides, each process looks twice a second, which hides that for whoever is not quicker.
+      // Each process also looks twice a second, which hides the fault from every slower caller.
       {
         file: 'src/suppression/suppressions.js',
         find: 'setInterval(() => void poll(), pollEveryMs)',

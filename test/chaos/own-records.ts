@@ -11,7 +11,7 @@ type User = { readonly identity: string } | { readonly user_id: string };
 export type OwnRecords = {
   /** Settles with the marker of an event of a user, once it is acknowledged. */
   see(user: User): Promise<string>;
-  /** The same of an identification. */
+  /** Settles with the marker of an identification, once it is acknowledged. */
   identify(userId: string, identity: string): Promise<string>;
 };
 

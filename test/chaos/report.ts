@@ -27,7 +27,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
     .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 6_000)}`);
   return [
     `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: SEED=${schedule.seed} npm run chaos`,
-    `The shortest schedule that was found: ${describeSchedule(schedule)}`,
+    `The shortest schedule found: ${describeSchedule(schedule)}`,
     `Its faults, on the clock of the history:`,
     ...faults,
     `What was broken, ${broken.length} in all (${Object.entries(countKinds([result]))

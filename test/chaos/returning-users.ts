@@ -18,7 +18,7 @@ export type ReturningUsersOptions = {
   readonly everyMs: number;
 };
 
-/** Far away from the user_ids of other events. */
+/** So high that no other client uses these user_ids. */
 const firstUserId = 800_000_000;
 /** The second deletion comes at once, in the same round as the first, or after the first is complete. */
 const returnsAfterMsMax = 3_000;

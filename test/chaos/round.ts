@@ -1,5 +1,5 @@
-// One round: clients send, faults happen, everything heals, and when nothing is left to do what the clients were
-// told is held against what is stored.
+// One round: clients send, faults happen, everything heals. When nothing is left to do, what the clients were told is
+// compared with what is stored.
 
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
 import { administer, getToken } from '../../harness/deletion.js';
@@ -27,13 +27,13 @@ import { readStored } from './rows.js';
 import type { Planned, Schedule } from './schedule.js';
 import { startSuppressedUsers } from './suppressed-users.js';
 
-/** A fault that was done. */
+/** A fault that was carried out. */
 export type Done = {
   readonly fault: string;
   readonly took: boolean;
   readonly fromMs: number;
   readonly toMs: number;
-  /** What went wrong in doing it. */
+  /** What went wrong while it was carried out. */
   readonly error?: string;
 };
 
@@ -51,11 +51,11 @@ type Pace = {
   /** Pause between two submissions of deletions, and how many may be incomplete. */
   readonly submitEveryMs: number;
   readonly openMax: number;
-  /** Pause between two users who return, who are deleted too. */
+  /** Pause between two returning users. They are deleted too. */
   readonly returnEveryMs: number;
   /**
-   * Pause between two users of whom exports are asked for, and between two who are suppressed. Without these nobody is called
-   * for deletions either.
+   * Pause between two users whose data is exported, and between two who are suppressed. Without `desk` there are no such
+   * users, and no callbacks either.
    */
   readonly desk?: { readonly exportEveryMs: number; readonly suppressEveryMs: number };
   /** Requests of each load that have to be acknowledged before the faults and after them. */
@@ -72,8 +72,8 @@ const usualPace: Pace = {
   afterFaults: 30,
 };
 /**
- * Every record passes most crash points, so few records suffice. Deletions have to come often; few of them make a round
- * short, for which most crashes wait.
+ * Every record passes most crash points, so few records suffice. Deletions have to come often, but few at a time: most
+ * crashes wait for a round of deletions, which must be short.
  */
 const crashPace: Pace = {
   pauseMs: 300,
@@ -83,7 +83,7 @@ const crashPace: Pace = {
   beforeFaults: 5,
   afterFaults: 5,
 };
-/** Much longer than it takes, since a machine may have other things to do. */
+/** Much longer than recovery takes, since the machine may be busy. */
 const recoveryMsMax = 120_000;
 
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
@@ -160,7 +160,7 @@ type Scene = {
   readonly clients: DeletionClients;
   /** Ends the users who return, are exported and are suppressed. */
   readonly stopOthers: () => Promise<void>;
-  /** Settles when every complete request was called for, or when that takes too long. */
+  /** Settles when the call for every complete request has come, or when that takes too long. */
   readonly untilCalled: () => Promise<void>;
   readonly close: () => void;
   readonly evidence: () => Promise<Evidence>;
@@ -171,7 +171,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
   const { sluice } = deployment;
   const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
   const pace = crashes ? crashPace : usualPace;
-  // The round before may have left connections that are found dead by the first who uses them.
+  // The round before may have left dead connections, which only their next use reveals.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`), {
     deadlineMs: 30_000,
     what: 'the administration answers',
@@ -218,7 +218,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
     submit: clients.submitUsers,
     everyMs: pace.returnEveryMs,
   });
-  // In another environment than the others, whose deletions take anybody of the first.
+  // These get the second environment, since the other deletions may take any user of the first.
   const exported =
     pace.desk &&
     startExportedUsers({
@@ -291,8 +291,8 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
 }
 
 /**
- * Does faults one after another. API processes that they leave dead are started at once, since clients wait for them; workers
- * when the other tracks are done too, so that a worker that has to die in a round of deletions gets every round.
+ * Carries out faults one after another. Dead API processes are started again at once, since clients wait for them. Dead workers are
+ * started when the other tracks are done too, so that a worker that has to die in a round of deletions gets every round.
  */
 async function runTrack(world: World, track: readonly Planned[], done: Done[]): Promise<void> {
   const touched = new Set<Part>();
@@ -316,7 +316,7 @@ function startDead(children: readonly Child[]): Promise<unknown> {
   return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }
 
-/** Settles when every accepted request is complete, or will never be: it went with an emptied Redis. */
+/** Settles when every accepted request is complete, or was lost with an emptied Redis. */
 async function untilDeleted({ world, clients }: Scene): Promise<void> {
   const open = () =>
     clients.submissions.filter(
@@ -337,7 +337,7 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
   );
 }
 
-/** Settles when nothing is outstanding, or when it has not become less for a while. */
+/** Settles when nothing is outstanding, or when the backlog has not shrunk for a while. */
 async function whileDraining({ redis }: Deployment): Promise<void> {
   let least = Number.POSITIVE_INFINITY;
   let progressMs = performance.now();

@@ -9,7 +9,7 @@ import type { Tool } from './tools.js';
 
 export type Planned = {
   readonly fault: string;
-  /** Which of the faults of that name, that is, which process it affects. */
+  /** Which fault of that name it is, that is, which process it affects. */
   readonly variant: number;
   /** Decides how long the fault is held, and the like. */
   readonly seed: number;

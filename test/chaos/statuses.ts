@@ -3,7 +3,7 @@
 import type { Broken } from './broken.js';
 import type { Submission } from './deletions.js';
 
-/** What callers may be told about an accepted request besides its status: an error, or that they poll too often. */
+/** Answers about an accepted request that callers may get instead of its status: an error, or that they poll too often. */
 const passing = new Set(['', '503', '429']);
 
 /** `tokensEnded`: tokens may have ended before their hour was over. */

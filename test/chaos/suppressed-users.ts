@@ -1,5 +1,5 @@
-// Users who are suppressed: seen and identified before, and sent about by every name and endpoint afterwards. Nothing of what
-// is sent after the answer may be in a table.
+// Users who are suppressed: seen and identified before. Afterwards records about them are sent under every name and to every
+// endpoint. No table may hold what was sent after the answer.
 
 import type { TestAccount } from '../../harness/accounts.js';
 import { askForToken } from '../../harness/deletion.js';
@@ -25,10 +25,10 @@ export type SuppressedUsersOptions = {
 
 type User = { readonly identity: string } | { readonly user_id: string };
 
-/** In the markers of records by a name that was not in the submission. */
+/** A part of the markers of records that use a name which was not in the submission. */
 export const mergedMark = 'merged';
 
-/** Far away from the user_ids of others. */
+/** So high that no other client uses these user_ids. */
 const firstUserId = 700_000_000;
 const attemptsMax = 20;
 const pauseMs = 200;
@@ -47,7 +47,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
     return reply.status === 200 ? (JSON.parse(reply.text) as { access_token: string }).access_token : '';
   }
 
-  /** Until it is answered: a submission may be repeated. */
+  /** Repeats a submission until it is answered, which is allowed. */
   async function suppress(named: object): Promise<void> {
     for (let left = attemptsMax; left > 0 && !stopped; left -= 1) {
       const body = { users: [named], suppress: true };
@@ -58,7 +58,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
     throw new Error('a suppression was not answered');
   }
 
-  /** Sends about a user by the name that was suppressed, or by the one that it was merged with. */
+  /** Sends records of a user, under the name that was suppressed or under the one that it was merged with. */
   async function sendAbout(user: User, isNamed: boolean): Promise<void> {
     const send = async (endpoint: Endpoint, record: Omit<SentEvent, 'properties'>) => {
       records += 1;
@@ -81,7 +81,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
     const [named, other] = random.shuffle(both) as [User, User];
     await suppress(named);
     suppressed.push([named, other]);
-    // Redis may have been emptied since one of the earlier ones was suppressed.
+    // Redis may have been emptied since the suppression of an earlier user.
     for (const [first, second] of [[named, other] as const, random.pick(suppressed)]) {
       await sendAbout(first, true);
       await sendAbout(second, false);

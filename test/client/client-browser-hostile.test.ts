@@ -12,7 +12,7 @@ import type { SentMessage } from '../support/collect-front.js';
 
 type User = { readonly userId: string; readonly identity?: string };
 
-/** A page, run without the help of scripts of the driver's: those use what the page has replaced. */
+/** A page that runs without the driver's own scripts, since those use what the page has replaced. */
 type HostilePage = {
   readonly page: Page;
   /** Settles with what the code answers; rejects when it throws. */
@@ -21,7 +21,7 @@ type HostilePage = {
   libraryIn(): Promise<void>;
 };
 
-/** Before all other scripts of a page: notes what reaches the page of the library's faults. */
+/** Runs before all other scripts of a page, and notes which of the library's faults reach the page. */
 const trap = `<script>{
   const note = ({ message, reason, violatedDirective }) =>
     (window.trapped = window.trapped || []).push(String(message || reason || violatedDirective));
@@ -61,7 +61,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     const shown = rows.map((row) => [row.event, row.identity === '' ? row.user_id : row.identity]);
     const due = expected.map(([event, user]) => [event, user.identity ?? user.userId]);
     assert.deepEqual(shown.sort(), due.sort());
-    // Stored under an identity, it tells its user id no more.
+    // A row under an identity no longer has the user id.
     const sent = sentOnce(appId).filter(({ type }) => type === 'event');
     assert.deepEqual(
       sent.map((message) => [message.event, message.user_id]).sort(),
@@ -105,7 +105,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     assert.deepEqual(types.sort(), ['event', 'event', 'event', 'event', 'identify', 'user_properties']);
   }
 
-  describe('that replaces what browsers bring', { concurrency: 1 }, () => {
+  describe('that replaces functions of the browser', { concurrency: 1 }, () => {
     const broken = `{ throw new Error('of the page') }`;
     const ofEveryObject = (name: string) =>
       `Object.defineProperty(Object.prototype, '${name}', Object.assign(Object.create(null),
@@ -113,7 +113,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
 
     /** HTML before the snippet. */
     const before: Readonly<Record<string, string>> = {
-      'elements named like what a document has': `
+      'elements named like properties of a document': `
         <img name="cookie"><form name="title"></form><form name="referrer"></form><form name="addEventListener"></form>
         <form name="visibilityState"></form><form name="prerendering"></form><form name="head"></form>`,
       'a form named sluice': '<form name="sluice"></form>',
@@ -137,7 +137,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       });
     }
 
-    /** What is run once the library is there. */
+    /** What the page runs once the library is loaded. */
     const after: Readonly<Record<string, string>> = {
       'Date, fetch and timers replaced': `window.Date = function () ${broken}; Date.now = () => 5;
         window.fetch = () => ${broken}; window.setTimeout = window.clearTimeout = () => ${broken};
@@ -164,7 +164,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     test('(accessors of every object, before the library) it works', async (t) => {
       const appId = rig.newAppId(t);
       const names = ['get', 'value', 'writable', 'set', 'identity', 'status', 'optedOut', 'persisted', 'key'];
-      // Such as a page's own script needs for itself: it reads nothing of the kind.
+      // The page's own script must not read any of them.
       const head = `<script>for (const name of ${JSON.stringify(names)}) {
         let kept; Object.defineProperty(Object.prototype, name, Object.assign(Object.create(null),
           { configurable: true, get() { return kept }, set(value) { kept = value } })) }</script>`;
@@ -220,7 +220,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       });
     }
 
-    test('a visitor who has opted out stays so, and who opts in afterwards is a new user', async (t) => {
+    test('a visitor who has opted out stays opted out, and is a new user after opting in again', async (t) => {
       const appId = rig.newAppId(t);
       const context = await rig.browser.newContext();
       const page = await open({ appId, context });
@@ -297,7 +297,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       await last.run(`sluice.track('Out too'); sluice.flush()`);
       await last.run(`sluice.optIn(); sluice.identify('ada@example.com')`);
       const back = await last.user();
-      assert.notEqual(back.userId, ada.userId, 'who opted out is forgotten');
+      assert.notEqual(back.userId, ada.userId, 'the user who opted out is forgotten');
       // The next user takes more room than there is, and what makes room is filled at once.
       state.away = true;
       await last.run(`${fill}; sluice.identify('somebody.with.a.longer.address@example.com'); ${fill}`);
@@ -306,7 +306,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       const after = await open({ appId, context });
       const visitor = await after.user();
       for (const { userId } of [ada, back])
-        assert.notEqual(visitor.userId, userId, 'who has left is not back');
+        assert.notEqual(visitor.userId, userId, 'the former user does not come back');
       await after.run(`sluice.track('Later'); sluice.flush()`);
       await arrived(appId, [
         ['Before', ada],
@@ -413,7 +413,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       await tabs[1].run(`sluice.removeEventProperty('t0n0')`);
       for (const [tab, { run }] of tabs.entries()) await run(`sluice.track('But one ${tab}')`);
       await tabs[2].run('sluice.clearEventProperties()');
-      // Nobody brings them back, for as long as each looks again after what it has added.
+      // No tab brings them back while each still checks what it has added.
       for (const tab of tabs) {
         await until(async () => !/sluice_\d+=/.test(await tab.run<string>('document.cookie')), {
           deadlineMs: 10_000,

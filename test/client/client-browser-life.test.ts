@@ -1,5 +1,5 @@
-// A few visitors' lives in real Chromium: tabs in processes of their own that share the browser's storage, and a service
-// whose network fails. The model is that of the lives in scripted windows.
+// A few visitors' lives in real Chromium: tabs in processes of their own share the browser's storage, and the service's
+// network fails. The model is the one of `client-life`.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, type TestContext, test } from 'node:test';
@@ -38,7 +38,7 @@ const options: Omit<LifeOptions, 'hasFaultsOfStorage'> = {
 
 type Tab = { readonly page: Page; hasCrashed: boolean };
 
-/** Whom a page shows. */
+/** The user that a page shows. */
 type Shown = { readonly userId?: string; readonly identity?: string };
 
 describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrency: 1 }, () => {
@@ -60,7 +60,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     let isFull = false;
     let writes = 0;
 
-    // A 200 that the front made up, which answers for no message, stores none.
+    // The front makes up this 200. It answers for no message, so nothing is stored.
     const answered = (): Set<string | undefined> =>
       new Set(
         rig.front
@@ -119,7 +119,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     async function end(number: number, how: 'leave' | 'crash'): Promise<void> {
       const tab = tabs[number];
       if (tab === undefined) return;
-      // What hangs in a page that crashes is held for 22 s: that has a test of its own.
+      // Messages of a crashed page are held for 22 s, which has a test of its own.
       if (how === 'crash' && hangs === 0) await crash(tab.page);
       else await tab.page.goto('about:blank');
       await tab.page.close();
@@ -127,9 +127,9 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
       model.ended(number);
     }
 
-    /** Settles when every tab has seen what this one has written: there is one order of all writes. */
+    /** Settles when every tab has seen what this one has written, since all writes have one order. */
     async function share({ page }: Tab): Promise<void> {
-      // Of the same length each time, which a full storage takes.
+      // The text has the same length each time, so a full storage takes it.
       const text = String(++writes).padStart(8, '0');
       await page.evaluate(`localStorage.setItem('probe', '${text}')`);
       for (const [number, tab] of tabs.entries()) {
@@ -138,7 +138,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
           const seen = `localStorage.getItem('probe') === '${text}'`;
           await tab.page.waitForFunction(seen, undefined, { polling: 10 });
         } catch (error) {
-          // It shared its process with one that has crashed.
+          // The tab shared its process with one that has crashed.
           if (!tab.hasCrashed) throw error;
           tabs[number] = undefined;
           model.ended(number);
@@ -146,7 +146,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
       }
     }
 
-    /** Whom the page shows before and after a call. */
+    /** The users that the page shows before and after a call. */
     async function call({ page }: Tab, code: string): Promise<{ before: ShownUser; after: ShownUser }> {
       const { before, after } = await page.evaluate<{ before: Shown; after: Shown }>(`(() => {
         const show = () => ({ userId: sluice.userId, identity: sluice.identity });
@@ -223,7 +223,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
       const rows = await rig.stored(appId, answered().size - (answered().has(undefined) ? 1 : 0));
       model.check(
         rows.map(({ event, user_id, identity, session_id }) => {
-          // What is stored under an identity tells its user id no more.
+          // A row under an identity no longer has the user id.
           const users = new Set(sent.filter((one) => one.event === event).map((one) => one.user_id));
           const [userId] = users.size === 1 ? users : [user_id ?? undefined];
           return { event, user_id: userId, identity: identity === '' ? undefined : identity, session_id };
@@ -251,7 +251,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
         await life.check(!hasFaultsOfStorage);
         t.diagnostic(`a life of ${taken.length} steps: ${Math.round(performance.now() - startMs)} ms`);
       }),
-      // A smaller life that fails too would take minutes to find.
+      // The life is not made shorter: that would take minutes.
       { numRuns: lives, endOnFailure: true },
     );
   }

@@ -1,5 +1,4 @@
-// The client library's script in real Chromium: how it comes into a page, what it does there by itself, and what
-// a page may forbid.
+// The client library's script in real Chromium: how it is loaded, what it records by itself, and what a page may forbid.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -112,12 +111,12 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(faults, []);
     });
 
-    test('counts the calls beyond its bound: once the script is there they are told as dropped', async (t) => {
+    test('counts the calls beyond its bound, and the script reports them as dropped once it is loaded', async (t) => {
       const appId = rig.newAppId(t);
       const { page, release } = await openBeforeScript(t, appId);
       const warnings = warningsOf(page);
       const tooMany = 205;
-      // One of the calls that are kept is that of `load`.
+      // The call of `load` is one of those that are kept.
       const kept = snippetCallsMax - 1;
       await page.evaluate(`for (let n = 0; n < ${kept + tooMany}; n += 1) sluice.track('E' + n)`);
       assert.deepEqual(warnings, []);
@@ -131,7 +130,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(namesOf(rows).sort(), Array.from({ length: kept }, (_, n) => `E${n}`).sort());
     });
 
-    test('of an older version is given resetIdentity once the script is there', async (t) => {
+    test('of an older version gets resetIdentity once the script is loaded', async (t) => {
       const appId = rig.newAppId(t);
       const older = `(function (w, d) {
         var s = (w.sluice = { snippetVersion: 1, calls: [] });
@@ -166,13 +165,13 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         const calls = [sluice.calls.length];
         for (let n = 0; n < 5000; n += 1) sluice.optOut();
         [...calls, sluice.calls.length]`);
-      // Beyond a thousand only those that add nothing, and at most a thousand of them.
+      // After the first thousand it keeps only calls that record nothing, and at most a thousand of them.
       assert.deepEqual(calls, [1_004, 2_000]);
       assert.equal(await page.title(), 'still works');
       assert.deepEqual(uncaught, []);
     });
 
-    test('and script twice in one page record once', async (t) => {
+    test('and the script, both twice in one page, record each event once', async (t) => {
       const appId = rig.newAppId(t);
       const options = { appId, baseUrl: rig.front.url, intervalMs: 100 };
       const twice = `<script>${snippet(options)}</script>`.repeat(2);
@@ -218,7 +217,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
     const go = (page: Page, code: string) =>
       page.evaluate(`(async () => { ${code}; await new Promise((resolve) => setTimeout(resolve)) })()`);
 
-    test('are one for each new address, by whichever way an application goes there, and none for the same', async (t) => {
+    test('come once for each new address, however the application goes there, and not for the same address', async (t) => {
       const appId = rig.newAppId(t);
       const page = await rig.open({ appId, pageViews: { query: true } });
       const faults = faultsOf(page);
@@ -250,7 +249,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(faults, []);
     });
 
-    test('are the same in a browser that knows a history but no `navigation`', async (t) => {
+    test('are the same in a browser that has a history but no `navigation`', async (t) => {
       const appId = rig.newAppId(t);
       const head = `<script>Object.defineProperty(window, 'navigation', { value: undefined })</script>`;
       const page = await rig.open({ appId, head, pageViews: true });
@@ -269,7 +268,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       ]);
     });
 
-    test('are one more when the browser shows a page again that it had kept', async (t) => {
+    test('come once more when the browser shows a page again from its cache', async (t) => {
       const appId = rig.newAppId(t);
       let leave = () => {};
       const left = new Promise<void>((resolve) => {
@@ -322,7 +321,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         await shown;
         return allowed;
       });
-      // The page says that the library is there, and has been for longer than its interval.
+      // The page says that the library has been loaded for longer than its interval.
       const report = `<script>sluice.track('Called'); sluice.flush(); addEventListener('load', () => setTimeout(() => {
         fetch('${rig.front.url}/loaded?' + document.prerendering + '&' + sluice.droppedCount + '&' + sluice.userId, { mode: 'no-cors' });
       }, 500))</script>`;

@@ -41,7 +41,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
     return rows;
   }
 
-  /** What was sent, but for requests that the service had no answer for in time: these are sent again. */
+  /** What was sent, except requests without an answer in time, which are sent again. */
   const taken = (appId: string) => rig.front.batches(appId).filter(({ status }) => status !== 503);
 
   async function batchOf(appId: string, number = 1): Promise<SeenRequest> {
@@ -109,11 +109,11 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         await exactlyOnce(appId, numbers(4));
       });
 
-      test('more than a leaving page may send waits for the next page', async (t) => {
+      test('what is more than a leaving page may send waits for the next page', async (t) => {
         const appId = rig.newAppId(t);
         const page = await rig.open({ appId, intervalMs: 60_000 });
         const url = rig.pageUrl({ appId });
-        // The page sends by itself when enough waits: that request has no answer until the page is gone.
+        // The page sends by itself when enough waits; that request gets no answer before the page is gone.
         const { open, opened } = gate();
         rig.front.treat(appId, async () => {
           await opened;
@@ -195,9 +195,9 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         );
         assert.equal(new Set(rows.map((row) => row.session_id)).size, 1);
 
-        // What a tab does not know to have arrived when its storage is emptied it sends again.
+        // When the storage is emptied, a tab sends again whatever it has no answer for.
         for (const tab of tabs) await tab.evaluate('sluice.flush()');
-        // Many more first visits, at the same millisecond, since pages seldom load as evenly.
+        // Many more first visits, all in the same millisecond, which loading pages seldom hit.
         const users = new Set<string>();
         const judged: number[] = [];
         const judgedMin = 5;
@@ -240,7 +240,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         const appId = rig.newAppId(t);
         const context = await rig.browser.newContext();
         const [one, two] = [await rig.open({ appId, context }), await rig.open({ appId, context })];
-        // In this order: who sees the identity has the properties, which are in a cookie.
+        // In this order, a tab that sees the identity also has the properties, which are in a cookie.
         await one.evaluate(
           'sluice.addEventProperties({ theme: "dark" }); sluice.identify("ada@example.com")',
         );
@@ -300,7 +300,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
     describe('faults of the network and the service', { concurrency: 1 }, () => {
       test('what was recorded while nothing listens arrives once it does', async (t) => {
         const appId = rig.newAppId(t);
-        // Not the front: that one is up for the other tests too.
+        // The front itself stays up for the other tests.
         const own = await startCollectFront(rig.sluice.baseUrl);
         try {
           own.down();
@@ -356,7 +356,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         });
       }
 
-      test('429 with Retry-After: nothing is sent until then, whatever is called meanwhile', async (t) => {
+      test('after 429 with Retry-After nothing is sent until that time, whatever is called meanwhile', async (t) => {
         const appId = rig.newAppId(t);
         let requests = 0;
         const headers = { 'retry-after': '3', 'access-control-expose-headers': 'Retry-After' };
@@ -395,7 +395,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         const alone = rig.front
           .batches(appId)
           .filter((batch) => batch.status === 400 && batch.messages.length === 1);
-        assert.equal(alone.length, 1, 'and not even the message alone');
+        assert.equal(alone.length, 1, 'the faulty message alone was not sent again either');
       });
 
       test('a proxy’s 413 halves the batch, and a message that is too large alone stays behind', async (t) => {
@@ -404,7 +404,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         const page = await rig.open({ appId });
         await page.evaluate(`sluice.track('Large', { text: 'x'.repeat(1000), more: 'y'.repeat(1000) })`);
         await page.evaluate(trackAll(40));
-        // Each ends the wait after a failure.
+        // Each flush ends the wait after a failure.
         await page.evaluate(`setInterval(() => dispatchEvent(new Event('online')), 300)`);
         await exactlyOnce(appId, numbers(40));
         rig.front.treat(appId, () => 'pass');
@@ -461,7 +461,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
     });
   });
 
-  // The other tests need it.
+  // The other tests need the service.
   test('a service that is killed and started again loses and doubles nothing', async (t) => {
     const appId = rig.newAppId(t);
     const page = await rig.open({ appId });
@@ -478,7 +478,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
   });
 });
 
-/** Lets a tab note how late it sees what another one wrote, and gives it something to write. */
+/** Lets a tab note how late it sees what another tab wrote, and gives it something to write itself. */
 const watchStorage = `
   window.lateMs = 0;
   addEventListener('storage', ({ key, newValue }) => {
@@ -491,13 +491,13 @@ const watchStorage = `
   }`;
 
 /**
- * How late a tab saw what another one wrote since the last call. Only where that was in time are tabs that open at
- * once sure to be one user; where a process stands still for a while it is not.
+ * How late, since the last call, a tab saw what another one wrote. Tabs that open at once are certainly one user only if
+ * they saw each other's writes in time, which a process that stands still for a while does not.
  */
 async function latestSeenMs(tabs: readonly Page[]): Promise<number> {
   const names = tabs.map((_, n) => `seen ${n}`);
   await Promise.all(tabs.map((tab, n) => tab.evaluate(`localStorage.setItem('${names[n]}', '')`)));
-  // One order of all writes: who sees these has seen the others.
+  // All writes have one order, so a tab that sees these has seen the others.
   const all = names.map((name) => `localStorage.getItem('${name}') !== null`).join(' && ');
   await Promise.all(tabs.map((tab) => tab.waitForFunction(all)));
   const late = await Promise.all(tabs.map((tab) => tab.evaluate<number>('[lateMs, (lateMs = 0)][0]')));

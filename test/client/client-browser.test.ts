@@ -113,7 +113,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       assert.equal((await userOf(page)).identity, 'guest');
     });
 
-    test('resetIdentity does nothing when anonymous; else queued events keep their user', async (t) => {
+    test('resetIdentity does nothing for an anonymous user; for others, queued events keep their user', async (t) => {
       const appId = rig.newAppId(t);
       const page = await rig.open({ appId, intervalMs: 60_000 });
       const anonymous = await userOf(page);
@@ -154,7 +154,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       const appId = rig.newAppId(t);
       const minute = 60_000;
       const start = Date.now();
-      // Before the page loads: the library takes the page's Date when it begins.
+      // This comes before the page loads, since the library takes the page's Date when it begins.
       const context = await rig.browser.newContext();
       await context.clock.install({ time: start });
       const page = await rig.open({ appId, context });
@@ -381,7 +381,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
         const cyclic = {}; cyclic.self = cyclic;
         const trap = new Proxy({}, { get() { throw new Error('get') }, ownKeys() { throw new Error('keys') } });
         const { proxy, revoke } = Proxy.revocable({}, {}); revoke();
-        // Theirs to handle: nobody else's rejection may be uncaught on the page.
+        // Its own callers handle these rejections; no other one may be uncaught on the page.
         const rejected = Promise.reject(new Error('theirs')); rejected.catch(() => undefined);
         const values = [
           undefined, null, true, 0, -0, NaN, Infinity, 10n, '', 'x', 'x'.repeat(1e6), '\\ud800', Symbol('s'),

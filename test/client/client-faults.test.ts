@@ -1,6 +1,6 @@
-// The library under random faults of the network, the server and its own pages. What must hold: every event is stored
-// once; the last value set of each user property counts; an identification precedes everything later of its user; every
-// request stays within its bounds.
+// The library under random faults of the network, the server and its own pages. Every event must be stored once. The last
+// value of each user property counts. An identification arrives before everything later of its user. Every request stays
+// within its bounds.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

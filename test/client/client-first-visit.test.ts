@@ -78,7 +78,7 @@ test('on a first visit a flush waits until the tabs have agreed, if there may be
   await third.clock.advance(299);
   third.openTab().client.track('Late');
   await third.clock.advance(clientLimits.settleMs - 1);
-  assert.equal(third.server.received.length, 0, 'the later user counts as long');
+  assert.equal(third.server.received.length, 0, 'the first second counts from the later user');
 
   const alone = createWorld('first');
   const { onChange, ...storage } = alone.open().storage;
@@ -208,7 +208,7 @@ test('tabs that find the session over at the same moment begin one', async () =>
 });
 
 test('whenever tabs open, and however late they see each other, they are one user and lose nothing', async () => {
-  // Three writes may follow from each other: a user, a session begun before it was seen, what gives way to it.
+  // Up to three writes may follow from each other: a user, a session begun before that was seen, and what gives way to it.
   const latency = fc.nat(Math.floor(clientLimits.settleMs / 3) - 1);
   const opening = fc.record({
     afterMs: fc.nat(500),

@@ -138,7 +138,7 @@ describe('a page that empties its storage', () => {
     const browser = createTestBrowser();
     const page = openPage(browser);
     page.sluice.track('Event');
-    // Browsers tell of it when it is over.
+    // Browsers report a removal only afterwards.
     const keys = [...browser.storage.keys()].sort((a) => (a.includes(':q:') ? -1 : 1));
     browser.storage.clear();
     for (const key of keys) page.fire('storage', { key });
@@ -148,7 +148,7 @@ describe('a page that empties its storage', () => {
     assert.deepEqual(browser.server.events(), ['Event']);
   });
 
-  test('keeps no user in memory who could not be stored', () => {
+  test('keeps no user in memory that could not be stored', () => {
     const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
     const page = openPage(browser, options);
@@ -217,7 +217,7 @@ describe('a storage', () => {
   });
 });
 
-describe('a page that replaces what browsers bring', () => {
+describe('a page that replaces functions of the browser', () => {
   const broken = (): never => {
     throw new Error('of the page');
   };
@@ -241,7 +241,7 @@ describe('a page that replaces what browsers bring', () => {
     'an element named title': (win) => clobber(win, 'title'),
     'an element named addEventListener': (win) => clobber(win, 'addEventListener'),
   };
-  /** What is done to it afterwards. */
+  /** What is done to the window afterwards. */
   const after: Record<string, (win: TestWindow) => void> = {
     'no fetch': (win) => Object.assign(win, { fetch: undefined }),
     'a fetch that throws': (win) => Object.assign(win, { fetch: broken }),
@@ -252,7 +252,7 @@ describe('a page that replaces what browsers bring', () => {
     'no document': (win) => Object.defineProperty(win, 'document', getter),
   };
 
-  /** As an element with that name does it: the document's own property is the element. */
+  /** Does what an element with that name does: the document's property becomes the element. */
   function clobber(win: TestWindow, name: string): void {
     const { document } = win;
     const named = Object.create(document as object, { [name]: { value: { nodeName: 'IMG' } } });
@@ -313,7 +313,7 @@ describe('a page that replaces what browsers bring', () => {
     const page = begin(win);
     page.sluice.track('Event');
     page.setVisibility('hidden');
-    assert.equal(page.fetched.length, 1, 'sent as the page is hidden');
+    assert.equal(page.fetched.length, 1, 'the event is sent when the page is hidden');
   });
 
   test('(setTimeout that cannot be read) sees no call fail, and flush settles', async () => {
@@ -340,7 +340,7 @@ describe('a page that replaces what browsers bring', () => {
     try {
       const page = openPage(browser);
       page.sluice.track('Event');
-      // Read anew from storage.
+      // Read from storage again.
       assert.equal(openPage(browser).sluice.identity, undefined);
       page.fire('pagehide');
       const [request] = page.fetched;
@@ -382,7 +382,7 @@ describe('a page that replaces what browsers bring', () => {
         page.sluice.track('Event', { a: 1 });
         page.sluice.identify('ada@example.com');
       } finally {
-        // Node itself does not go on with some of them.
+        // Node itself cannot go on with some of them.
         undo();
       }
       await browser.clock.advance(10_000);
@@ -447,7 +447,7 @@ describe('tabs that add global event properties at once', () => {
   test('keep each other’s, whoever overwrites whom', async () => {
     const browser = createTestBrowser();
     const tabs = [0, 1, 2].map(() => openPage(browser));
-    // Each cookie is read before, and written after, the others have written.
+    // Each tab reads the cookie before the others write, and writes it after them.
     for (let n = 0; n < 20; n++) {
       const stale = browser.cookies.get('sluice_1');
       for (const [tab, { sluice }] of tabs.entries()) {
@@ -473,7 +473,7 @@ describe('tabs that add global event properties at once', () => {
     const writes = browser.cookieWrites.length;
     await browser.clock.advance(5_000);
     assert.equal(browser.cookies.get('sluice_1'), 'plan=pro');
-    assert.equal(browser.cookieWrites.length, writes, 'nor was it anything else meanwhile');
+    assert.equal(browser.cookieWrites.length, writes, 'nothing else was written meanwhile');
   });
 
   test('do not bring back what one of them removes', async () => {

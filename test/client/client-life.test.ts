@@ -23,7 +23,7 @@ const baseUrl = 'https://events.example';
 const idleMs = clientLimits.webSessionIdleMs;
 const options: Omit<LifeOptions, 'hasFaultsOfStorage' | 'stepsMin'> = {
   stepsMax: 60,
-  // Sums of them keep away from the idle time by more than the second in which a use is not written down again.
+  // No sum of these comes as near to the idle time as the one second within which a further use is not noted.
   waitsMs: [1, 400, 3_000, 20_000, idleMs * 0.6, idleMs + 5_000],
   networks: ['works', 'away', 'loses answers', 'answers for none', 'busy', 'asks to wait', 'answers in HTML'],
 };
@@ -78,7 +78,7 @@ function createLife() {
     model.ended(number);
   }
 
-  /** Whoever looks, in whichever tab, finds the same user. */
+  /** Every tab shows the same user. */
   function look({ userId, identity }: ShownUser): ShownUser {
     seen.add(userId);
     const shown = { userId, identity };
@@ -88,10 +88,10 @@ function createLife() {
     return shown;
   }
 
-  /** Another user from now on, who was nobody before. */
+  /** From now on there is a user that was never there before. */
   function become(sluice: Sluice, identity: string | undefined): void {
     assert.equal(sluice.identity, identity);
-    assert.ok(!seen.has(sluice.userId), 'a new user is nobody from before');
+    assert.ok(!seen.has(sluice.userId), 'a new user was never there before');
     user = undefined;
     look(sluice);
   }
@@ -117,7 +117,7 @@ function createLife() {
     } else if (step.do === 'optOut' || step.do === 'optIn') {
       sluice[step.do]();
       model.chose(step.do);
-      // Nobody is left: whoever opts in is another user.
+      // The user is gone: after opting in there is another one.
       if (step.do === 'optOut') {
         user = undefined;
         assert.equal(sluice.userId, undefined);
@@ -163,13 +163,13 @@ function createLife() {
       stored.map(({ event, user_id, identity, session_id }) => ({ event, user_id, identity, session_id })),
       hasSessions,
     );
-    // Whose answer nobody was there to see may be asked for again.
+    // A message may be sent again if no page was left to see its answer.
     if (tabEnded || model.hasStorageFailed()) return;
     assert.ok(Math.max(0, ...answers.values()) <= 1, 'nothing is sent again that was answered');
   }
 
   open(0);
-  // Who visits was here before.
+  // This visitor was here before.
   model.met(tabs[0]?.sluice.userId, undefined);
   return { take, settle, check };
 }

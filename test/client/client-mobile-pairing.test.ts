@@ -211,7 +211,7 @@ describe('a pairing', () => {
     await phone.clock.advance(10 * 60_000 - 1_001);
     assert.equal(run.codes.length, 3);
     await phone.clock.advance(1);
-    assert.deepEqual(run.codes.slice(3), [''], 'the first one took its time with it');
+    assert.deepEqual(run.codes.slice(3), [''], 'the timer of the first one has ended with it');
   });
 
   test('keeps its code if the server does not answer when asked again', async () => {

@@ -163,7 +163,7 @@ test('what React Native records arrives once, though replies are lost and the ap
   await until(() => again.userId, { deadlineMs: 30_000, what: 'the storage is loaded' });
   assert.deepEqual([again.userId, again.identity], [userId, 'ada@example.com']);
   second.leaveFront();
-  // The first run's last requests may still be under way, as far as the second knows; then it sends them again.
+  // As far as the second run knows, the first run's last requests may still be under way; later it sends them again.
   await until(
     async () => {
       second.comeToFront();

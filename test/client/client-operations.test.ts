@@ -263,7 +263,7 @@ test('global event properties go with every event, also the library’s own, and
   assert.deepEqual(later?.properties, { step: 2 });
   assert.deepEqual(last?.properties, {});
   const user = server.stored.filter((message) => message.type === 'user_properties')[0];
-  assert.deepEqual(user?.properties, { seats: 3 }, 'not with user properties');
+  assert.deepEqual(user?.properties, { seats: 3 }, 'user properties do not get them');
 });
 
 test('global event properties survive a new page, a new session, identify and resetIdentity', async () => {
@@ -405,7 +405,7 @@ test('what waits for a former app of unknown address is kept, and sent once that
   assert.deepEqual(server.events(), ['Of One']);
 });
 
-test('waiting user properties of one user are joined, the newer values standing', async () => {
+test('waiting user properties of one user are joined, and the newer values count', async () => {
   const { client, clock, server } = started();
   client.addUserProperties({ plan: 'basic', seats: 3 });
   client.track('Between');
@@ -528,7 +528,7 @@ test('opting out forgets what waits at once, also when the user opts in again ri
   );
   client.optIn();
   client.track('Back');
-  // Other tabs may have made a user too since: as on a first visit, they agree on one.
+  // Other tabs may have made a user since. They agree on one, as on a first visit.
   const flushed = client.flush();
   await clock.advance(clientLimits.settleMs);
   await flushed;
@@ -593,7 +593,7 @@ test('the interval can be changed, for the next send, to a positive number only'
   client.track('First');
   client.changeInterval(10_000);
   await clock.advance(3_000);
-  assert.equal(server.received.length, 1, 'one that waits already goes as it would have');
+  assert.equal(server.received.length, 1, 'an event that waits already goes after the old interval');
   for (const bad of [Number.NaN, 0, -1, Number.POSITIVE_INFINITY, '5' as unknown as number])
     client.changeInterval(bad);
   assert.equal(warnings.length, 5);
@@ -790,7 +790,7 @@ test('a choice is kept whatever number somebody else wrote to the one before', a
   assert.deepEqual(server.events(), []);
 });
 
-test('opting out before the choice for a former app is known is for the app started last', async () => {
+test('opting out before the choice for a former app is known applies to the app started last', async () => {
   const { clock, server, open } = createWorld();
   const waiting: (() => void)[] = [];
   const storage = open().storage;

@@ -196,7 +196,7 @@ test('a thousand properties are accepted, and not one more', () => {
   }
 });
 
-test('of 300,000 properties only as many are read as may be accepted or warned of, and the rest is one warning', () => {
+test('of 300,000 properties it reads no more than it may accept or warn of, and gives one warning for the rest', () => {
   for (const [value, read] of [
     ['text', counts.propertiesMax],
     [{}, clientLimits.propertiesDroppedMax],

@@ -59,7 +59,7 @@ test('has a source map that names its sources and holds their text', () => {
 
 test('uses only the syntax of ES2020', () => {
   const written = (target: string) => transformSync(script, { target, minifyWhitespace: true }).code;
-  // What is later would be written in another way for it.
+  // A build for ES2020 rewrites all later syntax.
   assert.equal(written('es2020'), written('esnext'));
   assert.notEqual(transformSync('a ||= b', { target: 'es2020' }).code, 'a ||= b;\n');
 });
@@ -191,7 +191,11 @@ test('a script that never loads costs the page a bounded list and nothing else',
   page.run(`for (var i = 0; i < 2000; i++) sluice.track('e' + i, { i: i });
     sluice.identify(); sluice.resetIdentity(); sluice.addUserProperties({}); sluice.removeEventProperty('a');
     sluice.clearEventProperties(); sluice.optOut(); sluice.optIn(); sluice.flush();`);
-  assert.equal(page.sluice.calls?.length, snippetCallsMax + 7, 'and those that add nothing');
+  assert.equal(
+    page.sluice.calls?.length,
+    snippetCallsMax + 7,
+    'the bounded calls, and those that record nothing',
+  );
   page.run('for (var i = 0; i < 5000; i++) sluice.optOut()');
   assert.equal(page.sluice.calls?.length, 2 * snippetCallsMax);
 });

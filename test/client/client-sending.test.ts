@@ -107,7 +107,7 @@ test('a message leaves storage when the server has answered for it, and no earli
   );
 });
 
-test('a hold ends only after its messages are removed, an order that other tabs see even if they see it late', async () => {
+test('a hold ends only after its messages are removed, and tabs that see this late see it in that order', async () => {
   const world = started();
   const removed: string[] = [];
   const { texts } = world;
@@ -291,7 +291,7 @@ test('400 is never repeated as it is: halves find the bad message, the others ar
   assert.ok(server.received.length < 40, `${server.received.length} requests`);
 });
 
-test('an app_id that the server does not know gives the batch up at once', async () => {
+test('gives a batch up at once if the server does not know its app_id', async () => {
   const { client, clock, server, warnings } = started();
   server.answerWith = () => failure(400, 'unknown_app_id');
   for (let i = 0; i < 10; i++) client.track(`e${i}`);
@@ -658,7 +658,7 @@ test('what a tab was sending when it crashed is sent by another one, and by none
   assert.deepEqual(world.server.events(), ['Other', 'Event']);
 });
 
-/** A world in which a page is gone whose request, which outlives it, has no answer yet. */
+/** A world in which a page is gone, and its last request, which outlives it, has no answer yet. */
 async function leftInTheMiddle(record: (page: TestPage) => void): Promise<{ world: World; page: TestPage }> {
   const world = createWorld();
   const page = world.open({
@@ -717,7 +717,7 @@ test('the queue is bounded: the oldest messages are dropped first and counted', 
   assert.equal(
     client.droppedCount,
     dropped,
-    'room for more at once, since looking through the queue is dear',
+    'makes room for many at once, since reading through the queue is expensive',
   );
   for (let i = 0; i < 400; i++) client.track(`f${i}`);
   assert.ok(waiting(world).length <= clientLimits.queueMessagesMax);
@@ -822,7 +822,7 @@ test('flush sends at once and settles after the attempt', async () => {
   client.track('Failing');
   await client.flush();
   await client.flush();
-  assert.equal(server.received.length, 3, 'a wait is kept');
+  assert.equal(server.received.length, 3, 'flush does not end a wait');
   await clock.advance(0);
 });
 
@@ -901,7 +901,7 @@ test('a message that a proxy finds too large stays behind; the others go', async
   assert.equal(page.client.droppedCount, 0);
   const before = world.server.received.length;
   await world.clock.advance(10 * 60_000);
-  assert.ok(world.server.received.length - before < 5, 'nor is it sent again and again');
+  assert.ok(world.server.received.length - before < 5, 'it is not sent again and again');
   world.server.answerWith = () => undefined;
   openTab(world);
   await world.clock.advance(10 * 60_000);
@@ -982,7 +982,7 @@ test('a tab that is opted out by default, where nobody has chosen, leaves others
   assert.equal(world.server.events().length, 20);
 });
 
-/** A page before a network that takes each batch after `tookMs`, if that is in time; what was sent, in bytes. */
+/** A page on a network that takes `tookMs` for each batch, and the bytes of each batch that was sent. */
 function onSlowNetwork(tookMs: (bytes: number) => number) {
   const world = createWorld();
   const sent: { readonly bytes: number; readonly timeoutMs: number }[] = [];

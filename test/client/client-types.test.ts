@@ -38,7 +38,7 @@ const contract: Readonly<Record<string, readonly Platform[]>> = {
   disableDefaultPairingGesture: ['Android'],
 };
 
-/** What there is besides: where to send, and consent. */
+/** Further members: where to send, and consent. */
 const besides: Readonly<Record<string, readonly Platform[]>> = {
   load: ['JavaScript'],
   configure: ['React Native', 'iOS', 'Android'],

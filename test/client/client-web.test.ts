@@ -63,10 +63,10 @@ test('a page view is recorded with address, path, title and referrer, and the gl
     referrer: 'https://search.example/',
     plan: 'pro',
   });
-  assert.equal(events(browser).length, 1, 'and none where the option is off');
+  assert.equal(events(browser).length, 1, 'there is none where the option is off');
 });
 
-test('a page view holds the query if it is asked for, and whatever a function leaves of an address', async () => {
+test('a page view holds the query only on request, and a function may redact its addresses', async () => {
   const browser = createTestBrowser();
   const referrer = 'https://search.example/?q=1#2';
   const redact = (url: string) =>
@@ -88,7 +88,7 @@ test('a page view holds the query if it is asked for, and whatever a function le
     ['https://shop.example/users/ada?token=secret&tab=2', '/users/ada', 'https://search.example/?q=1'],
     ['https://shop.example/users/someone?token=&tab=2#top', '/users/someone', referrer],
   ]);
-  // Of an address that a function cannot redact nothing is recorded, and the page goes on.
+  // If the function fails, the address is not recorded, and the page goes on.
   for (const redact of [broken, () => 7, 'no function']) {
     const page = openPage(browser, { url, referrer }, { pageViews: { query: true, redact } } as never);
     page.history?.pushState(null, '', '/users/bob?token=secret');
@@ -101,7 +101,7 @@ test('a page view holds the query if it is asked for, and whatever a function le
   assert.deepEqual(names(browser).slice(4), ['Next', 'Next', 'Next']);
 });
 
-test('the campaign labels of a link are properties of the page view, as far as the page lets see them', async () => {
+test('the campaign labels of a link are properties of the page view, as far as the page lets the library see them', async () => {
   const browser = createTestBrowser();
   const url =
     'https://shop.example/start?q=ada&utm_source=news+letter&utm_medium=e%2Dmail&utm_term=%E0&utm_user=ada#utm_id=7';
@@ -210,7 +210,7 @@ test('beforeSend changes or drops what is recorded, and what it returns is check
       ['user_properties', 'hash of ada@example.com', { b: 2 }],
     ],
   );
-  // The same again is nobody new.
+  // The same identity again is not a new user.
   const user = sluice.userId;
   sluice.identify('ada@example.com');
   assert.equal(sluice.userId, user);
@@ -248,7 +248,7 @@ test('a page view’s texts are cut to what a property takes', async () => {
   assert.equal([...String(events(browser)[0]?.properties.title)].length, 1023);
 });
 
-test('a history that a page has frozen costs nothing but the page views that it would tell of', async () => {
+test('if a page has frozen its history, only the page views of that history are missing', async () => {
   for (const prerendering of [false, true]) {
     const browser = createTestBrowser();
     const more = { history: Object.freeze({ pushState() {}, replaceState() {} }) };
@@ -486,7 +486,7 @@ test('what stayed in memory is not stored over what another tab stored since', (
   assert.deepEqual([page.sluice.userId, page.sluice.identity], [other.sluice.userId, other.sluice.identity]);
 });
 
-test('opting out in one tab reaches what another one has in its memory only', async () => {
+test('opting out in one tab also removes what another one has only in memory', async () => {
   for (const way of ['interval', 'hidden'] as const) {
     const browser = createTestBrowser();
     const page = openPage(browser, { localStorage: 'full' });
@@ -502,7 +502,7 @@ test('opting out in one tab reaches what another one has in its memory only', as
   }
 });
 
-test('batches are texts without credentials or headers of their own, so that browsers ask no permission first', async () => {
+test('batches are texts without credentials or headers of their own, so that browsers send no preflight', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser);
   page.sluice.track('Event');
@@ -555,7 +555,7 @@ test('a fetch that throws, is absent or is blocked breaks nothing; the messages 
   }
 });
 
-test('the time-out needs no AbortController, and is over with the answer', async () => {
+test('the time-out needs no AbortController, and ends with the answer', async () => {
   const browser = createTestBrowser();
   const options: WindowOptions & { fetch?: 'never' } = {
     fetch: 'never',
@@ -595,7 +595,7 @@ test('a page that is hidden or left sends what waits by a request that outlives 
   }
 });
 
-test('requests that outlive the page are 64 KB at most in all, whoever began them', async () => {
+test('requests that outlive the page have at most 64 KB in all, whoever began them', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser, { fetch: 'never', beacon: 'refused' });
   const properties = { text: 'x'.repeat(1000) };
@@ -612,7 +612,7 @@ test('requests that outlive the page are 64 KB at most in all, whoever began the
   await settle();
 });
 
-test('answered requests leave their room to later ones', async () => {
+test('answered requests free their room for later ones', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser);
   for (let batch = 0; batch < 4; batch++) {
@@ -633,7 +633,7 @@ test('without keepalive the page’s last messages go by sendBeacon', async () =
   assert.equal(page.beacons.length, 1);
   assert.deepEqual(names(browser), ['Event']);
   await browser.clock.advance(60_000);
-  assert.equal(page.fetched.length, 1, 'asked again later, since a beacon has no answer');
+  assert.equal(page.fetched.length, 1, 'it is sent again later, since a beacon has no answer');
   assert.deepEqual(names(browser), ['Event']);
   assert.deepEqual(
     [...browser.storage.keys()].filter((key) => key.includes(':q:')),
@@ -657,7 +657,7 @@ test('nothing is sent or counted while the page is prerendered', async () => {
   assert.equal(events(browser)[1]?.time, new Date(activated).toISOString());
 });
 
-test('it is tried again when the network is back, the page shown, or kept and shown again', async () => {
+test('sending is tried again when the network is back, or the page is shown, also from the cache', async () => {
   for (const way of ['online', 'visible', 'pageshow'] as const) {
     const browser = createTestBrowser();
     // Waits without jitter: the next one ends after 130 s.
@@ -714,7 +714,7 @@ for (const locks of ['browser', 'absent', 'denied'] as const) {
     assert.equal(sent.length, 40, 'none twice');
   });
 
-  test(`another tab goes on when one is gone in the middle of sending (locks: ${locks})`, async () => {
+  test(`another tab goes on when a tab closes in the middle of sending (locks: ${locks})`, async () => {
     const browser = createTestBrowser();
     const stuck = openPage(browser, { ...option, fetch: 'never' });
     const other = openPage(browser, option);
@@ -741,7 +741,7 @@ test('a lease lasts as long as its tab works', async () => {
   assert.equal(other.fetched.length, 0);
 });
 
-test('a lease that a clock set back would keep for long counts for nothing', async () => {
+test('a lease that would last too long because the clock was set back does not count', async () => {
   const browser = createTestBrowser();
   browser.storage.set('sluice:1:turn', `another ${browser.clock.now() + 86_400_000}`);
   const page = openPage(browser, { locks: 'absent' });
@@ -882,7 +882,7 @@ test('a window that lacks nearly everything still takes calls', async () => {
   assert.deepEqual(names(browser), ['Page View', 'Event']);
 });
 
-/** The storage of a window, how often its keys were listed, and how often it was written to and read. */
+/** The storage of a window, which counts how often its keys are listed and how often it is written and read. */
 function countStorage(win: TestWindow) {
   const used = { lists: 0, writes: 0, reads: 0 };
   const storage = new Proxy(win.localStorage as object, {
@@ -900,7 +900,7 @@ function countStorage(win: TestWindow) {
   return used;
 }
 
-/** A page with so many events that wait, and a network that is away. */
+/** A page with this many waiting events, while the network is away. */
 async function openWaiting(count: number) {
   const browser = createTestBrowser();
   browser.server.answerWith = () => failure(503, 'overloaded', '3600');
@@ -917,7 +917,7 @@ async function openWaiting(count: number) {
   return { browser, page, used, since };
 }
 
-test('a call writes the same few texts, and lists nothing, however many wait', async () => {
+test('a call writes the same few texts and never lists the keys, however many messages wait', async () => {
   for (const count of [0, 4_800]) {
     const { browser, page, used, since } = await openWaiting(count);
     for (let n = 0; n < 50; n++) page.sluice.track(`f${n}`, { a: 1 });
@@ -931,7 +931,7 @@ test('a call writes the same few texts, and lists nothing, however many wait', a
       browser.clock.set(browser.clock.now() + 1_100);
       page.sluice.addUserProperties({ turn: n });
     }
-    assert.equal(used.lists - since.lists, 0, 'nor after a pause');
+    assert.equal(used.lists - since.lists, 0, 'no list after a pause either');
   }
 });
 
@@ -975,7 +975,7 @@ test('the keys of a storage are those in it: after it was emptied, after a minut
   assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:a']);
   win.clearStorage();
   assert.deepEqual(storage.keys('sluice:1:q:'), []);
-  // As in a page that is not told.
+  // Changes the storage without telling the page.
   browser.storage.set('sluice:1:q:b', 'x');
   browser.clock.set(browser.clock.now() + 61_000);
   assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:b']);

@@ -49,7 +49,7 @@ type Answer = {
   readonly body: Buffer;
 };
 
-/** Asks without adding or undoing anything, as `fetch` would. */
+/** Unlike `fetch`, sends exactly these headers and does not decode the answer. */
 async function get(
   path: string,
   headers: Record<string, string> = {},

@@ -1,5 +1,5 @@
-// What browsers need of POST /api/collect, by requests as they send them: preflights, and headers on every
-// answer, refusals too; and that no other endpoint opens itself to pages.
+// What browsers need from POST /api/collect, with requests as they send them: preflights, and headers on every answer,
+// refusals too. No other endpoint is open to pages.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

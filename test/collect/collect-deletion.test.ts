@@ -1,5 +1,5 @@
-// Deletion of users who are known through the client library only: by their user_id, by their identity, with the
-// properties that they had while they were anonymous; and nothing of anybody else.
+// Deletion of users whom only the client library has named: by their user_id or their identity, with the properties that
+// they had while they were anonymous, and without touching anybody else.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -36,7 +36,7 @@ after(() => sluice?.stop());
 
 type Fate = 'go' | 'stay';
 
-/** What a device sends: each type under its user_id, then identified, if it is. */
+/** What a device sends: each type of message under its user_id, and then, if there is an identity, the identification. */
 function deviceMessages(fate: Fate, userId: string, identity?: string): Fields[] {
   const anonymous = { user_id: userId };
   const messages = [
@@ -83,7 +83,7 @@ test('deletes an anonymous user by the user_id, with the properties set under it
 });
 
 for (const by of ['identity', 'user_id'] as const) {
-  test(`deletes an identified user by the ${by}, with all from before and from every device`, async () => {
+  test(`deletes an identified user by the ${by}, with everything from before the identification and from every device`, async () => {
     const [phone, laptop, other] = by === 'identity' ? ['2001', '2002', '2003'] : ['3001', '3002', '3003'];
     const identity = `someone-${by}@example.com`;
     await assertDeletes(
@@ -108,7 +108,7 @@ test('keeps an id claimed after its user is deleted: a late repeat brings nothin
   assert.equal(answer?.status, 'repeat');
 });
 
-test('brings nothing back that was deleted, of any type, when Redis has forgotten the ids', async () => {
+test('a late repeat of any type brings nothing back, even when Redis has forgotten the ids', async () => {
   const identity = 'forgotten@example.com';
   const messages = deviceMessages('go', '5001', identity);
   await storeAll(sluice.baseUrl, main, messages);

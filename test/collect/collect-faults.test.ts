@@ -170,7 +170,7 @@ test('answers overloaded to a whole request while the backlog is full, and accep
   await assertStoredOnce();
 });
 
-test('answers rejected messages of a request without a good one, whatever the state of Redis', async () => {
+test('answers a request that has only bad messages, whatever the state of Redis', async () => {
   await sendUntilAnswered(request(appId, [{}]));
   proxy.cut();
   const answers = await answersOf(sluice.baseUrl, appId, [{}, event({ event: '' })]);

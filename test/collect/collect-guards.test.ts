@@ -1,5 +1,5 @@
-// What keeps strangers from filling an environment through the client library's endpoint, which needs no credentials: limits
-// by user, environment and address, and origins.
+// The client library's endpoint needs no credentials. Limits by user, environment and address, and the check of origins,
+// keep strangers from filling an environment through it.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -61,7 +61,7 @@ async function storedOf(appId: string): Promise<number> {
 }
 
 describe('the limits of the client library', () => {
-  test('hold what a flood of ever new users sends to all processes within the limit of the environment', async () => {
+  test('keep a flood of ever new users within the limit of the environment, over all processes', async () => {
     const max = 1_500;
     const appId = await createEnvironment(sluice, '--limit', `collect_app=${max}`);
     const flood = (at: number) =>
@@ -79,7 +79,7 @@ describe('the limits of the client library', () => {
     assert.equal(await storedOf(appId), max);
   });
 
-  test('hold what one user sends, without holding up others, until the window has passed', async () => {
+  test('limit one user until the window has passed, and nobody else', async () => {
     const max = 50;
     const appId = await createEnvironment(sluice, '--limit', `collect_user=${max}`);
     const of = (user: Fields) => Array.from({ length: 200 }, () => event(user));
@@ -101,12 +101,12 @@ describe('the limits of the client library', () => {
       event({ user_id: '900' }),
     ]);
     const statuses = mixed.map(({ status }) => status);
-    assert.deepEqual(statuses, ['stored', 'limited', 'stored'], 'nobody hides behind others');
+    assert.deepEqual(statuses, ['stored', 'limited', 'stored'], 'a limited user among others is limited');
     await forwardLimitClock(sluice, 62);
     assert.equal(count(await send(appId, [event({ user_id: '1' })]), 'stored'), 1);
   });
 
-  test('are passed by repeats, which take no room', async () => {
+  test('do not apply to repeats, which take no room', async () => {
     const appId = await createEnvironment(sluice, '--limit', 'collect_user=20');
     const messages = Array.from({ length: 20 }, () => event());
     assert.equal(count(await send(appId, messages), 'stored'), 20);
@@ -131,7 +131,7 @@ describe('the limits of the client library', () => {
     const calls = statuses.slice(40);
     assert.deepEqual(calls, [...Array(3).fill('stored'), ...Array(3).fill('limited'), 'stored', 'limited']);
 
-    // Five more fit. The events before the identification wait together, and it does not wait with them.
+    // Five more fit. The events before the identification are limited as one group; the identification is not.
     const other = await createEnvironment(
       sluice,
       '--limit',
@@ -182,7 +182,7 @@ describe('the bytes of an address', () => {
     const seconds = Number(nonsense.headers.get('retry-after'));
     assert.ok(seconds >= 1 && seconds <= 60, `${seconds}`);
     assert.equal(nonsense.headers.get('access-control-allow-origin'), '*');
-    // What the attacker makes up is left of what the proxy adds.
+    // The proxy adds its entry to the right of what the attacker makes up.
     const forged = { 'x-forwarded-for': `198.51.100.1, ${attacker['x-forwarded-for']}` };
     assert.equal((await collect(sluice.baseUrl, body, forged)).status, 429);
     assert.equal((await collect(sluice.baseUrl, body, caller())).status, 200);
@@ -190,7 +190,7 @@ describe('the bytes of an address', () => {
     assert.equal((await collect(sluice.baseUrl, fits, attacker)).status, 200, 'what is left can be used');
   });
 
-  test('fill up steadily, and are remembered for so many addresses', () => {
+  test('fill up steadily, and are remembered for a bounded number of addresses', () => {
     let nowMs = 1_000_000;
     const allowance = createByteAllowance(1_000, () => nowMs);
     assert.equal(allowance.take('a', 1_000), 0, 'all at once');
@@ -250,7 +250,7 @@ describe('origins', () => {
     );
   });
 
-  test('any, none and apps say what they say, also over /admin/v1', async () => {
+  test('any, none and apps mean what they say, also over /admin/v1', async () => {
     const appId = await createEnvironment(sluice, '--origin', 'apps');
     assert.deepEqual(
       [await statusOf(appId, undefined), await statusOf(appId, 'https://a.example')],

@@ -1,5 +1,5 @@
-// What POST /api/collect takes and refuses: single messages, of which a request may have good and bad ones, each
-// bound just inside and just outside; requests as a whole; and what a lenient environment mends.
+// What POST /api/collect accepts and refuses: single messages, good and bad ones in one request, just inside and just
+// outside of each bound; requests as a whole; and what a lenient environment mends.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -167,7 +167,7 @@ async function countRows(app: string): Promise<Record<string, number>> {
 test('answers each message by itself: the good ones are stored, the bad ones named with their reasons', async () => {
   const accepted = (await readMetric(api, 'sluice_records_accepted_total')) ?? 0;
   const rejected = (await readMetric(api, 'sluice_records_rejected_total')) ?? 0;
-  // Good and bad ones by turns.
+  // Good and bad messages take turns.
   const rows = [...refused.keys()].flatMap((i) => [refused[i], taken[i]].filter((row) => row !== undefined));
   assert.equal(rows.length, taken.length + refused.length);
   const isBad = (row: Bad | Fields): row is Bad => 'code' in row;
@@ -241,7 +241,7 @@ describe('a request as a whole', () => {
     readonly field?: string;
     readonly headers?: Record<string, string>;
   };
-  /** A body of exactly so many bytes. */
+  /** A body of exactly this many bytes. */
   const padded = (bytes: number) => {
     const text = JSON.stringify({ ...valid(), padding: '' });
     return text.replace('"padding":""', `"padding":"${'x'.repeat(bytes - text.length)}"`);
@@ -341,7 +341,7 @@ describe('a request as a whole', () => {
     { name: 'a byte too much', body: () => padded(bodies.collectBytesMax + 1), code: 'body_too_large' },
     {
       name: 'the largest body, compressed',
-      // By a code per byte only: what shrinks to a thousandth is refused.
+      // Compressed without matches (one code per byte), since a body that shrinks to a thousandth is refused.
       body: () => gzipSync(padded(bodies.collectBytesMax), { strategy: constants.Z_HUFFMAN_ONLY }),
       headers: gzip,
     },

@@ -1,5 +1,5 @@
-// The limit of calls that set user properties, as POST /api/collect keeps it: a message over it is named alone
-// and the rest of its request is stored; repeats pass it; and it counts apart from every other endpoint's.
+// The limit of calls that set user properties at POST /api/collect. Only the messages above it are refused, and the rest of
+// their request is stored. Repeats do not count, and the limit is separate from those of other endpoints.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -123,7 +123,7 @@ describe('the limit of user properties', () => {
     assert.equal((await server()).status, 429);
   });
 
-  test('is passed by repeats, which take no place: a lost answer costs nothing', async () => {
+  test('does not count repeats, so that a lost answer costs nothing', async () => {
     const user = { user_id: '400' };
     const first = repeat(small - 1, () => of(user));
     await send(limited, first);
@@ -144,7 +144,7 @@ describe('the limit of user properties', () => {
     );
   });
 
-  test('does not limit where it is switched off, nor events and identifications ever', async () => {
+  test('does not hold where it is switched off, and never for events and identifications', async () => {
     const user = { user_id: '500' };
     const kinds = [of, (fields: Fields) => event(fields), () => identify('500', 'x')];
     for (const kind of kinds) {
@@ -161,7 +161,7 @@ describe('the limit of user properties', () => {
     assert.ok(events.every(({ status }) => status === 'stored'));
   });
 
-  test('answers any requests as a model does that counts what it stored', async () => {
+  test('answers random requests like a model that counts what it stored', async () => {
     let run = 0;
     const step = fc.record({
       user: fc.integer({ min: 0, max: 2 }),

@@ -1,5 +1,5 @@
-// What POST /api/collect makes of good messages of the client library: where each type is stored and under
-// whom, at what time, what a repeat comes to, and what the views make of an anonymous user who is identified.
+// What POST /api/collect does with good messages of the client library: where each type is stored, for which user and with
+// what time; what a repeat does; and how the views show an anonymous user who is identified.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -152,7 +152,7 @@ describe('a repeated id', () => {
     assert.deepEqual(ada?.properties, { plan: 'later' });
   });
 
-  test('within one request leaves the first, and in another environment is another id', async () => {
+  test('keeps the first message within one request, and is another id in another environment', async () => {
     const [appId, other] = [nextAppId(), nextAppId()];
     const id = newId();
     const twins = [event({ id, event: 'First' }), event({ id, event: 'Second' }), userProperties({}, { id })];
@@ -225,7 +225,7 @@ describe('time', () => {
     { name: 'no time', sentAt: now - 40 * 365 * day },
   ];
 
-  test('is corrected by what the clock of the client is off', async () => {
+  test('is corrected by the error of the client’s clock', async () => {
     const appId = nextAppId();
     const received: { fromMs: number; toMs: number }[] = [];
     for (const { name, sentAt, time } of table) {
@@ -252,7 +252,7 @@ describe('time', () => {
     }
   });
 
-  test('of a call that comes to lie before 1970 is 1970', async () => {
+  test('is 1970 for a call that the correction moves before 1970', async () => {
     const appId = nextAppId();
     await store(appId, [event({ time: '1850-01-01T00:00:00.000Z' })]);
     await store(appId, [event({ time: '0001-01-01T00:00:00Z' })], { sent_at: '9999-12-31T23:59:59.999Z' });
@@ -265,7 +265,7 @@ describe('time', () => {
 });
 
 describe('the merged user', () => {
-  test('has the properties set before and after it was identified, of each key the latest', async () => {
+  test('has the properties from before and after the identification, with the latest value of each key', async () => {
     const appId = nextAppId();
     await store(appId, [
       userProperties({ plan: 'free', email: 'first@example.com', seen: 1 }),
@@ -290,7 +290,7 @@ describe('the merged user', () => {
       identify('5', 'A'),
       userProperties({ plan: 'pro' }, { identity: 'A' }),
       event({ event: 'After', identity: 'A' }),
-      // Set on another device of the same user, which is identified only then.
+      // These were set on another device of the same user, which is identified only afterwards.
       userProperties({ seen: 2 }, { user_id: '8' }),
       identify('8', 'A', { user_id: '8' }),
     ]);
@@ -315,7 +315,7 @@ describe('the merged user', () => {
     ]);
   });
 
-  test('may have a word for nobody as identity where the environment allows it', async () => {
+  test('may have a generic word as identity where the environment allows it', async () => {
     const [appId = ''] = appIds;
     assert.deepEqual(
       (await answersOf(sluice.baseUrl, appId, [identify('5', 'guest'), identify('6', 'anonymous')])).map(
@@ -326,7 +326,7 @@ describe('the merged user', () => {
         ['rejected', 'merges_strangers', 'identity'],
       ],
     );
-    // What is already said by such a user is stored as it is sent, as track does.
+    // What such a user sends is stored as it is, as track does.
     await store(appId, [event({ identity: 'null' }), userProperties({}, { identity: 'undefined' })]);
   });
 });

@@ -1,5 +1,5 @@
-// Segment's protocol: its real libraries and RudderStack's, requests as the libraries for other languages send them, and what
-// of all that is stored.
+// Segment's protocol: its real libraries and RudderStack's, requests as the libraries for other languages send them, and
+// what is stored of them.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -198,7 +198,7 @@ describe('@segment/analytics-next in Chromium', { skip: withoutBrowser() }, () =
       define: { 'process.env.NODE_ENV': '"production"' },
     });
 
-  test('sends single calls and batches, from another origin, with nothing set but two addresses', async () => {
+  test('sends single calls and batches from another origin, after setting two addresses only', async () => {
     const { outputFiles } = await bundle();
     const site = createServer((request, reply) => {
       if (request.url === '/library.js') reply.setHeader('content-type', 'text/javascript');
@@ -405,7 +405,7 @@ describe('requests as other libraries send them', () => {
       assert.deepEqual(others, []);
       assert.deepEqual([event?.event, event?.identity], ['Ordered', 'grace@example.com']);
       assert.deepEqual([event?.properties.amount, event?.properties.gift], ['7', 'false']);
-      // Five seconds before the request; one and a half for what is rounded.
+      // The call was five seconds before the request. One and a half seconds allow for rounding.
       const atMs = (event?.time_ms ?? 0) + 5_000;
       assert.ok(
         atMs > beforeMs - 1_500 && atMs < afterMs + 1_500,
@@ -523,7 +523,7 @@ describe('a request', () => {
     );
   });
 
-  test('of good and bad messages stores the good ones and says what is wrong with the others', async () => {
+  test('with good and bad messages stores the good ones and says what is wrong with the others', async () => {
     const appId = newAppId();
     const good = { type: 'track', userId: 'ada', event: 'Ordered' };
     const bad = [

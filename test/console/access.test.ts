@@ -1,4 +1,4 @@
-// Who may do what over HTTP: every role against every endpoint of the administration, of the own account and of another one.
+// Who may do what over HTTP: every role at every endpoint of the administration, for its own account and for another one.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -50,7 +50,7 @@ type Row = readonly [
   body?: (of: TestAccount) => object,
 ];
 
-/** o, a, p, v: operator, administrator, privacy officer, viewer. Every row is asked of the own and of the other account. */
+/** o, a, p, v: operator, administrator, privacy officer, viewer. Every row is tried on the own and on the other account. */
 const table: readonly Row[] = [
   ['GET', (of) => `/accounts?account_id=${of.accountId}`, 'oapv'],
   ['GET', (of) => `/environments/${of.appIds[1]}`, 'oapv'],
@@ -114,7 +114,7 @@ test('a role does in its own account what the table says and nothing else, and i
     for (const [method, path, roles, body] of table) {
       const may = roles.includes(letterOf[role]);
       for (const of of [own, other]) {
-        // What a row needs is made by somebody who may: a key to rotate.
+        // Somebody who may makes what a row needs, such as a key to rotate.
         const { status, body: said } = await page.ask(method, path(of), body?.(of));
         const what = `${role} ${method} ${path(of)} of ${of === own ? 'own' : 'other'}: ${JSON.stringify(said)}`;
         const code = (said.err as { code?: string } | undefined)?.code;
@@ -144,7 +144,7 @@ test('what belongs to another account is answered like what does not exist', asy
   }
 });
 
-test('an export is downloaded by those who may, of their account', async () => {
+test('those who may download an export get it, if it is of their account', async () => {
   const { body: made } = await pageOf('operator').ask(
     'POST',
     `/accounts/${other.accountId}/user_exports`,
@@ -166,7 +166,7 @@ test('an export is downloaded by those who may, of their account', async () => {
   });
 });
 
-test('lists without an account are those of the own one, and of all accounts for operators', async () => {
+test('lists without an account show the caller’s own one, and operators all accounts', async () => {
   for (const role of ['administrator', 'privacy', 'viewer'] as const) {
     const { body } = (await pageOf(role).ask('GET', '/accounts')) as { body: unknown };
     assert.deepEqual(
@@ -198,7 +198,7 @@ test('an administrator invites nobody as operator, and nobody into another accou
   assert.equal((await pageOf('operator').signIn('operator@example.com')).status, 200);
 });
 
-test('operators alone reach what concerns the deployment', async () => {
+test('only operators reach what concerns the deployment', async () => {
   const deployment = ['/failed', '/keys-index', '/deployment'];
   for (const [role, page] of pages) {
     for (const path of deployment) {
@@ -221,7 +221,7 @@ test('every command has its row in the table of rights', () => {
     name: 'test',
     address: '',
   });
-  // What a person does by an endpoint of its own.
+  // These have endpoints of their own.
   const others = ['submitDeletion', 'readExport'];
   assert.deepEqual([...Object.keys(commands), ...others].toSorted(), Object.keys(rights).toSorted());
 });

@@ -189,7 +189,7 @@ describe('the console', { skip }, () => {
       await page.getByLabel('Name', { exact: true }).fill(name);
       await page.getByRole('button', { name: 'Find' }).click();
     };
-    // Another way to write the address is another user.
+    // The same address in another spelling is another user.
     await find('MIA@example.com');
     await page.getByText('Nothing is held about a user of this name').waitFor();
     await page.getByRole('button', { name: 'Show Mia@Example.com', exact: true }).waitFor();
@@ -214,7 +214,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('definition').filter({ hasText: hostile }).waitFor();
     await page.getByLabel('By', { exact: true }).selectOption('user_id');
     await find('7');
-    // The list begins anew, with the events of all names.
+    // The list starts again, with the events of all names.
     await events.nth(50).waitFor();
     await page.getByRole('heading', { name: identity, exact: true }).waitFor();
     const confirm = async (button: string, says: string, yes: string) => {
@@ -350,7 +350,7 @@ describe('the console', { skip }, () => {
         return [await ask('${app_id}', place), await ask('${app_id}', forged), await ask('${watched.appIds[1]}', place)];
       })()`,
     );
-    assert.deepEqual(places, [200, 400, 400], 'a place is signed, for its environment');
+    assert.deepEqual(places, [200, 400, 400], 'a place is signed for one environment');
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const watching = entries.filter(({ action }) => action === 'watch_live');
     assert.deepEqual(
@@ -389,7 +389,7 @@ describe('the console', { skip }, () => {
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
     assert.deepEqual(faults, []);
 
-    // What came in the present minute is written when the process stops.
+    // The counts of the present minute are written when the process stops.
     const event = { app_id, identity: 'one@example.com', event: 'Seen' };
     const { max } = rateLimits.bulk_identity;
     const many = Array.from({ length: max }, () => ({ ...event, identity: 'many@example.com' }));
@@ -436,7 +436,7 @@ describe('the console', { skip }, () => {
     isAway = false;
     await minutes.flush();
     await minutes.flush();
-    // A clock that was set back: the minute that is written stays as it is.
+    // After the clock was set back, a minute that is written stays as it is.
     nowMs -= 60_000;
     minutes.add(app_id, 'accepted', 1);
     minutes.add(app_id, 'repeated', 2);

@@ -78,7 +78,7 @@ describe('the console', { skip }, () => {
       headers: { authorization: `Basic ${credentials}` },
     });
     assert.equal(token.status, 200);
-    // The key of the account's first day has no name; the new one got one.
+    // The account's first key has no name; the new one has.
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
     await page.getByLabel('The old key ends').selectOption('24h');
@@ -95,7 +95,7 @@ describe('the console', { skip }, () => {
     assert.equal(await rows.count(), 1);
     await page.getByRole('button', { name: `Copy app ID of Main Production` }).click();
     assert.equal(await page.evaluate('navigator.clipboard.readText()'), account.appIds[0]);
-    // The page that was loaded anew knows the session, and shows the key no more.
+    // The reloaded page still has the session, and no longer shows the key.
     await page.reload();
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     assert.ok(!(await page.content()).includes(key));
@@ -119,7 +119,7 @@ describe('the console', { skip }, () => {
     await guest.getByRole('button', { name: 'Choose password' }).click();
     await guest.getByRole('navigation').waitFor();
     assert.ok(!guest.url().includes('#'), 'the link is not in the address any more');
-    // A page that asks for nothing by itself.
+    // This page sends no requests by itself.
     await openPage(guest, 'Settings');
     await guest.getByRole('table', { name: 'Your sessions' }).waitFor();
     await page.getByRole('button', { name: 'Load again' }).click();
@@ -165,10 +165,10 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     await page.getByRole('navigation').waitFor();
     await openPage(page, 'Settings');
-    // All of the page is loaded: what it asks for later would end it earlier.
+    // The whole page is loaded by now, since a later request would notice the end too early.
     for (const name of ['People', 'Your sessions', 'Audit log'])
       await page.getByRole('table', { name, exact: true }).waitFor();
-    // A session that another one ends midway.
+    // Another session ends this one.
     const sessions = (await programs.ask('GET', '/sessions')).body as unknown as {
       id: string;
       this_one: boolean;
@@ -232,7 +232,7 @@ describe('the console', { skip }, () => {
         await openPage(page, name);
         await page.getByRole('heading', { level: 1 }).waitFor();
         await page.waitForLoadState('networkidle');
-        // Evaluated by the browser's debugger, which the page's policy does not hold back.
+        // The browser's debugger evaluates this, since the page's policy does not apply to it.
         const found = await page.evaluate(
           `(() => { const module = undefined; ${axe}; return axe.run().then(({ violations }) =>
             violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,

@@ -76,7 +76,7 @@ test('an invitation is good once, for a week, and until a later one', async () =
   );
 });
 
-test('people are kept twice, their passwords as Argon2id, and no secret of a link or session is kept', async () => {
+test('people are in Redis and ClickHouse, passwords as Argon2id, and no secret of a link or session is kept', async () => {
   const invitation = await invite(sluice, 'kept@example.com', 'operator');
   const page = newPage();
   await page.ask('POST', '/invitation/accept', { invitation, password });
@@ -132,7 +132,7 @@ test('a new password ends all sessions but the one that chose it', async () => {
   assert.equal((await newPage().signIn('changes@example.com', { password: next })).status, 200);
 });
 
-test('requests of other pages, of other names, and without the header of the console change nothing', async () => {
+test('requests from other pages, with other host names, or without the console’s header change nothing', async () => {
   const page = await signedIn(sluice, 'victim@example.com', 'operator');
   const before = JSON.stringify((await page.ask('GET', '/accounts')).body);
   const account = { name: 'made by a stranger', environments: ['Main'] };
@@ -151,7 +151,7 @@ test('requests of other pages, of other names, and without the header of the con
     (await page.ask('GET', '/accounts', undefined, { 'sec-fetch-site': 'cross-site' })).status,
     403,
   );
-  // A name that is not ours, as after DNS rebinding. fetch does not let a caller choose the name.
+  // A host name that is not ours, as after DNS rebinding. `fetch` does not let a caller choose it.
   const { port } = new URL(sluice.adminUrl);
   const cookie = `sluice_session=${page.cookies.get('sluice_session')}`;
   const status = await new Promise((resolve, reject) => {
@@ -166,7 +166,7 @@ test('requests of other pages, of other names, and without the header of the con
   assert.equal(JSON.stringify((await page.ask('GET', '/accounts')).body), before);
 });
 
-test('wrong passwords are slowed down for a person, whoever asks, and never in a browser that they know', async () => {
+test('wrong passwords slow down sign-ins of that person for everybody, except in a browser they have used', async () => {
   const known = await signedIn(sluice, 'slow@example.com', 'operator');
   await signedIn(sluice, 'quick@example.com', 'operator');
   const guess = () => newPage().signIn('slow@example.com', { password: 'a wrong password' });
@@ -181,15 +181,15 @@ test('wrong passwords are slowed down for a person, whoever asks, and never in a
   const startedAt = performance.now();
   assert.equal((await known.signIn('slow@example.com')).status, 200, 'the person signs in meanwhile');
   assert.ok(performance.now() - startedAt < 3_000);
-  // Behind the same address others wait a little at most.
+  // Other people at the same address wait a little at most.
   assert.equal((await newPage().signIn('quick@example.com')).status, 200);
   for (const name of await redis.keys('{registry}:sign_ins:*')) {
-    assert.ok((await redis.pttl(name)) > 0, 'what is counted is forgotten');
+    assert.ok((await redis.pttl(name)) > 0, 'the count expires');
     await redis.del(name);
   }
 });
 
-test('an attempt that is taken back after it was forgotten leaves nothing that lasts', async () => {
+test('taking back an attempt whose count has expired leaves nothing in Redis for ever', async () => {
   const attempt = { lane: registryKeys.signIns('lane'), address: registryKeys.signIns('address') };
   await forgiveAttempt(redis, attempt);
   assert.ok((await redis.pttl(attempt.address)) > 0);
@@ -197,7 +197,7 @@ test('an attempt that is taken back after it was forgotten leaves nothing that l
   await redis.del(attempt.address);
 });
 
-test('an address without a person is answered as one with a wrong password is', async () => {
+test('an unknown address gets the same answer as a wrong password', async () => {
   await signedIn(sluice, 'there@example.com', 'operator');
   const said = async (email: string) => {
     const { status, body } = await newPage().signIn(email, { password: 'a wrong password' });
@@ -207,7 +207,7 @@ test('an address without a person is answered as one with a wrong password is', 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('a sign-in takes some kilobytes before anybody has signed in, and no more', async () => {
+test('a sign-in takes only some kilobytes of a body', async () => {
   const sized = (bytes: number) => {
     const body = { email: 'nobody@example.com', password: 'x', more: '' };
     return { ...body, more: 'x'.repeat(bytes - JSON.stringify(body).length) };
@@ -229,7 +229,7 @@ test('the second factor is asked for once it is set, and a code is good once', a
   const wrong = { password, secret: offered.secret, code: '000000' };
   assert.equal((await page.ask('PUT', '/second_factor', wrong)).status, 400);
   const { secret } = offered;
-  // The code before the present one sets it, so that the present one is left to sign in with.
+  // The factor is set with the code before the present one, so that the present one can still be used to sign in.
   const set = await page.ask('PUT', '/second_factor', {
     password,
     secret,
@@ -240,7 +240,11 @@ test('the second factor is asked for once it is set, and a code is good once', a
   assert.deepEqual([needed.status, needed.body.second_factor], [401, 'needed']);
   const code = codeAt(Date.now());
   const both = await Promise.all([1, 2].map(() => newPage().signIn('two@example.com', { code })));
-  assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 401], 'of two at once one is let in');
+  assert.deepEqual(
+    both.map(({ status }) => status).toSorted(),
+    [200, 401],
+    'only one of two at once is let in',
+  );
   assert.equal((await newPage().signIn('two@example.com', { code })).status, 401, 'a code is good once');
   assert.equal((await page.ask('DELETE', '/second_factor', { password: 'wrong' })).status, 400);
   assert.equal((await page.ask('DELETE', '/second_factor', { password })).status, 200);
@@ -248,7 +252,7 @@ test('the second factor is asked for once it is set, and a code is good once', a
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('codes of the step before, this one and the next are taken, in this order only, and no others', () => {
+test('codes of the previous, the present and the next step are accepted, in this order only, and no others', () => {
   const secret = new Secret({ size: 20 });
   const totp = new TOTP({ secret, digits: 6, period: people.codeSeconds });
   const nowMs = 1_900_000_000_000;
@@ -262,7 +266,7 @@ test('codes of the step before, this one and the next are taken, in this order o
   assert.ok(useCode(after, at(1), nowMs));
 });
 
-test('the audit log has who signed in, also in vain, and neither passwords nor who does not exist', async () => {
+test('the audit log has successful and failed sign-ins, but no passwords and no unknown addresses', async () => {
   await signedIn(sluice, 'logged@example.com', 'operator');
   await newPage().signIn('logged@example.com', { password: 'a wrong password' });
   await newPage().signIn('missing@example.com');
@@ -279,7 +283,7 @@ test('the audit log has who signed in, also in vain, and neither passwords nor w
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('people come in by the provider with the role that it gives, and those whom it vouches for in vain do not', async () => {
+test('people sign in by the provider with the role that it gives, and nobody else does', async () => {
   const returnTo = `${sluice.adminUrl}/admin/v1/sign_on/return`;
   const browser = new SignOnBrowser(sluice.adminUrl);
   assert.equal(
@@ -303,14 +307,14 @@ test('people come in by the provider with the role that it gives, and those whom
     const { person } = (await asked(browser, '/session')).body as { person: Record<string, unknown> };
     assert.deepEqual([person.email, person.role, person.signs_on], ['sue@example.com', 'operator', true]);
     assert.equal(browser.cookies().has('sluice_sign_on'), false, 'the attempt is over');
-    // Another role at the next sign-in ends what began with the former one.
+    // A different role at the next sign-in ends the sessions of the former role.
     const accountId = sluice.bootstrap.account_id;
     as('1', { email: 'sue@example.com', sluice_role: `viewer:${accountId}` });
     const later = new SignOnBrowser(sluice.adminUrl);
     assert.equal(await later.signOn(), '/');
     assert.equal((await asked(browser, '/accounts')).status, 401);
     assert.equal((await asked(later, '/accounts')).status, 200);
-    // There is no password here that could be changed, nor asked for.
+    // There is no password here to change or to ask for.
     const ofProvider = newPage();
     for (const [name, value] of later.cookies()) ofProvider.cookies.set(name, value);
     for (const [method, path, body] of [
@@ -343,10 +347,10 @@ test('people come in by the provider with the role that it gives, and those whom
       assert.equal(refused.cookies().has('sluice_session'), false);
     }
     assert.equal((await newPage().signIn('own@example.com')).status, 200, 'a password stays');
-    assert.equal((await newPage().signIn('sue@example.com')).status, 401, 'there is none to guess');
+    assert.equal((await newPage().signIn('sue@example.com')).status, 401, 'there is no password to guess');
     await assert.rejects(invite(sluice, 'sue@example.com', 'viewer', accountId), /signs in by the provider/);
 
-    // Who began in another browser, or not at all, is not signed in: nobody can be led into somebody else's session.
+    // A sign-in that began in another browser, or never, is refused. So nobody can be led into somebody else's session.
     as('1', { email: 'sue@example.com', sluice_role: 'operator' });
     const victim = new SignOnBrowser(sluice.adminUrl);
     const back = await new SignOnBrowser(sluice.adminUrl).goThere();

@@ -1,4 +1,4 @@
-// Who may delete: tokens, what a submission must look like, and what a status tells to whom.
+// Who may delete: tokens, what a submission must look like, and who may see which status.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -71,7 +71,7 @@ function parse(reply: Reply): Record<string, unknown> {
   return JSON.parse(reply.text) as Record<string, unknown>;
 }
 
-/** A fresh account each time somebody's key must change. */
+/** A new account for each test that changes a key. */
 async function freshAccount(): Promise<{
   account: TestAccount;
   token: string;
@@ -96,7 +96,7 @@ test('answers a token for the key of Main Production, under both names, and neve
   assert.equal(reply.headers['access-control-allow-origin'], undefined);
 });
 
-test('takes any case of the scheme, more than one space, and a body that says nothing', async () => {
+test('accepts the scheme in any case, several spaces, and an empty body', async () => {
   const credentials = base64(`${account.appIds[0]}:${account.apiKey}`);
   const sent: { headers: Sent; body?: string }[] = [
     { headers: [['authorization', `basic ${credentials}`]] },
@@ -218,7 +218,7 @@ test('never takes the location from the Host header', async () => {
   assert.ok(!reply.text.includes('evil'), reply.text);
 });
 
-/** Bodies of submissions, and what they are answered. */
+/** Bodies of submissions, and the status of each answer. */
 const bodies: readonly (readonly [what: string, body: string, status: 201 | 400])[] = [
   ['a user_id', '{"users":[{"user_id":7}]}', 201],
   ['the user_id 0', '{"users":[{"user_id":0}]}', 201],
@@ -288,7 +288,7 @@ test('takes one of identity and user_id for each user, and refuses everything el
   assert.equal(await countKept(), before + bodies.filter(([, , status]) => status === 201).length);
 });
 
-/** What Redis keeps of a submission: what will be deleted. */
+/** The targets of a submission, as Redis keeps them. */
 async function keptTargets(requestId: string): Promise<Target[]> {
   const text = await withRedis(sluice, (redis) => redis.get(registryKeys.deletionTargets(requestId)));
   return JSON.parse(text ?? 'null') as Target[];
@@ -538,7 +538,7 @@ test('ends the tokens of a key that is rotated, and takes the new key at once', 
   await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
 });
 
-test('refuses one live token too many, says truly for how long, and ends none that was given', async () => {
+test('refuses one live token too many, says correctly for how long, and ends none of the others', async () => {
   const { account: own, token: first, main } = await freshAccount();
   const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
   const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
@@ -546,7 +546,7 @@ test('refuses one live token too many, says truly for how long, and ends none th
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(live);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
-    // As if so many had been given, of which the oldest ends in a thousand seconds.
+    // As if this many tokens had been issued, the oldest of which ends in a thousand seconds.
     const endsMs = Date.now() + 1_000_000;
     const missing = deletions.liveTokensPerKeyMax - 2;
     for (let at = 0; at < missing; at += 1_000) {
@@ -556,7 +556,7 @@ test('refuses one live token too many, says truly for how long, and ends none th
     assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax - 1);
 
     const last = await request();
-    assert.equal(last.status, 200, 'as many as there may be');
+    assert.equal(last.status, 200, 'the highest number of tokens');
     const refused = await request();
     assert.equal(refused.status, 429);
     const retrySeconds = Number(refused.headers['retry-after']);
@@ -591,7 +591,7 @@ test('refuses one live token too many, says truly for how long, and ends none th
   });
 });
 
-test('counts of requests that were begun before the clock was set back last no longer for it', async () => {
+test('counts of requests that began before the clock was set back do not last longer', async () => {
   const { token: its, main } = await freshAccount();
   const address = '127.0.0.1';
   const digest = (text: string) => createHash('sha256').update(text).digest('hex');
@@ -652,13 +652,13 @@ test('answers a wrong key 429 after 20 failed token requests, and a right one wi
   const retrySeconds = Number(limited.headers['retry-after']);
   assert.ok(retrySeconds >= 1 && retrySeconds <= 60, `Retry-After ${retrySeconds}`);
   for (let attempt = 1; attempt <= 3; attempt += 1) assert.equal((await askToken(right)).status, 200);
-  assert.equal((await askToken(wrong)).status, 429, 'a token ends no count');
+  assert.equal((await askToken(wrong)).status, 429, 'a token does not reset the count');
   assert.equal((await askToken(wrong, { localAddress: '127.0.0.2' })).status, 401);
   const other = await freshAccount();
   assert.equal((await askToken([['Authorization', basic(other.main, 'wrong')]])).status, 401);
 });
 
-test('counts failures by the address that a trusted proxy tells, not by its own', async () => {
+test('counts failures by the address that a trusted proxy forwards, not by the proxy’s own', async () => {
   const { account: own, main } = await freshAccount();
   const ask = (key: string, caller: string, localAddress = proxy) =>
     askToken(
@@ -670,16 +670,16 @@ test('counts failures by the address that a trusted proxy tells, not by its own'
     );
   const attacker = '203.0.113.7';
   for (let attempt = 1; attempt <= 20; attempt += 1) {
-    // What the attacker sends stands further left.
+    // What the attacker sends is further left in the header.
     assert.equal((await ask('wrong', `10.0.0.${attempt}, ${attacker}`)).status, 401);
   }
   assert.equal((await ask('wrong', attacker)).status, 429);
   assert.equal((await ask('wrong', '203.0.113.8')).status, 401, 'somebody else behind the same proxy');
-  assert.equal((await ask('wrong', attacker, '127.0.0.2')).status, 401, 'who is no proxy is not believed');
+  assert.equal((await ask('wrong', attacker, '127.0.0.2')).status, 401, 'only a proxy is believed');
   assert.equal((await ask(own.apiKey, attacker)).status, 200);
 });
 
-test('counts all app_ids without a key together, so that new ones make no keys in Redis', async () => {
+test('counts all app_ids without an API key together, so that made-up ones fill nothing in Redis', async () => {
   const localAddress = '127.0.0.7';
   const counts = () => withRedis(sluice, (redis) => redis.keys(registryKeys.tokenFailures('*')));
   const before = (await counts()).length;
@@ -697,7 +697,7 @@ test('counts failed token requests that come at once', async () => {
   const wrong = [['Authorization', basic(main, 'wrong')]] as const;
   const replies = await Promise.all(Array.from({ length: 60 }, () => askToken(wrong)));
   const refused = replies.filter(({ status }) => status === 401).length;
-  assert.equal(refused, 20, `${refused} of 60 guesses were looked at`);
+  assert.equal(refused, 20, `${refused} of 60 guesses were checked`);
   assert.equal(replies.filter(({ status }) => status === 429).length, 40);
 });
 

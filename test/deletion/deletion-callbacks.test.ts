@@ -1,4 +1,4 @@
-// Who is called when a deletion is complete: whither a call may go, what it carries, and that none is lost.
+// Callbacks for complete deletions: which addresses they may go to, what they carry, and that none is lost.
 
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
@@ -110,7 +110,7 @@ describe('a call', () => {
     for (const address of special) assert.equal(isAllowed('a.example', address), false, address);
   });
 
-  test('goes besides to the networks and hosts that are allowed, and to no others', () => {
+  test('also goes to the networks and hosts that are allowed, and to no others', () => {
     const isAllowed = createAddressCheck(['10.0.0.0/8', '::1', 'hooks.internal']);
     assert.equal(isAllowed('a.example', '10.9.8.7'), true);
     assert.equal(isAllowed('a.example', '::1'), true);
@@ -168,7 +168,7 @@ describe('a call', () => {
     receiver.stop();
   });
 
-  test('is not sent to an address of the loopback, however the URL writes it', async () => {
+  test('is not sent to a loopback address, however the URL spells it', async () => {
     const receiver = await startReceiver(answerWith(200));
     const strict = createAddressCheck([]);
     for (const host of [
@@ -227,7 +227,7 @@ describe('a call', () => {
     assert.deepEqual(await call(where, '{}', unknown), { error: 'name_not_resolved' });
   });
 
-  test('names the host to a server with TLS, and trusts no certificate of its own making', async () => {
+  test('names the host to a server with TLS, and trusts no self-signed certificate', async () => {
     let hello = '';
     const server = createTcpServer((socket) => {
       socket.once('data', (bytes: Buffer) => {
@@ -346,7 +346,7 @@ describe('a complete deletion', () => {
     assert.equal(callsFor(requestId).length, 0);
   });
 
-  test('calls although the worker is killed right after the completion, and Redis is emptied while the call is due', async () => {
+  test('calls even if the worker is killed right after the completion, and Redis is emptied while the call is due', async () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'completed:1' });
     worker.sigstop();
     const requestId = await submitNow('crash');
@@ -362,7 +362,7 @@ describe('a complete deletion', () => {
     assert.equal(callsFor(requestId).length, 1);
   });
 
-  test('calls again when the call was not taken, and lists the tries', async () => {
+  test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
     const requestId = await submitNow('again');
     await until(async () => (await callbackOf(requestId))?.tries.length === 1, {
@@ -426,7 +426,7 @@ describe('a complete deletion', () => {
     worker.sigcont();
   });
 
-  test('is announced where an administrator says, who sees the secret once', async () => {
+  test('is sent to the URL that an administrator sets, who sees the secret once', async () => {
     const { accountId } = account;
     const path = `/accounts/${accountId}/callback`;
     const shown = await administer<Record<string, unknown>>(sluice, 'GET', path);

@@ -47,7 +47,7 @@ let stranger: TestAccount;
 let token: string;
 let strangerToken: string;
 let survivor: Child;
-/** Of completed deletions. */
+/** The requests that completed. */
 const markers: string[] = [];
 
 before(async () => {
@@ -95,7 +95,7 @@ async function hurryRounds(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
 }
 
-/** No round starts until the function returned is called, while all else that workers do goes on. */
+/** Keeps rounds from starting until the returned function is called. Workers do everything else meanwhile. */
 async function holdRounds(): Promise<() => Promise<void>> {
   await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
   return hurryRounds;
@@ -123,14 +123,14 @@ async function emptyRedis(): Promise<void> {
   await withRedis(sluice, (redis) => redis.flushall());
 }
 
-/** Loads the state into an emptied Redis, with tokens for the accounts: those are not kept twice. */
+/** Loads the state into an emptied Redis. Tokens have no second copy, so the accounts get new ones. */
 async function restore(): Promise<void> {
   await sluice.admin('restore');
   await untilKnown(sluice, account.appIds[0] ?? '');
   [token, strangerToken] = [await getToken(sluice, account), await getToken(sluice, stranger)];
 }
 
-/** Settles when a worker wrote a log entry so many more times. */
+/** Settles when a worker has written a log entry this many more times. */
 async function untilLogged(worker: Child, entry: string, times: number): Promise<void> {
   const count = () => worker.output().split(entry).length;
   const enough = count() + times;
@@ -243,7 +243,7 @@ test('completes a deletion exactly when Redis is killed during it', async () => 
   await assertDeleted(prepared, requestId, accepted);
 });
 
-test('accepts a deletion while ClickHouse is down, says what it waits for, and completes it afterwards', async () => {
+test('accepts a deletion while ClickHouse is away, says what it waits for, and completes it afterwards', async () => {
   const prepared = await prepare();
   await clickhouse.kill9();
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
@@ -273,7 +273,7 @@ async function untilLost(requestId: string): Promise<void> {
   });
 }
 
-/** Submits a request whose targets are gone before a worker saw them: no worker may run meanwhile. */
+/** Submits a request whose targets are lost before a worker sees them. No worker may run meanwhile. */
 async function submitLost(users: History['users']): Promise<string> {
   const requestId = await submitAccepted(sluice, token, users);
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(requestId)));
@@ -296,7 +296,7 @@ async function endOverHttp(requestId: string): Promise<{ readonly status: number
   return { status: reply.status, text: await reply.text() };
 }
 
-test('deletions whose targets are lost hold up nobody, say so, and are ended by word of an administrator', async () => {
+test('deletions whose targets are lost hold up nobody, say so, and end when an administrator ends them', async () => {
   const prepared = await prepare();
   survivor.sigstop();
   const listMax = 10_000;
@@ -363,7 +363,7 @@ test('deletions whose targets are lost hold up nobody, say so, and are ended by 
     const pending = await redis.zrange(registryKeys.pendingDeletions, '0', '-1');
     assert.ok(
       !pending.some((member) => lost.some((id) => member.endsWith(id))),
-      'nobody waits for them again',
+      'they count as waiting no longer',
     );
     assert.deepEqual(
       await redis.zrange(registryKeys.lostDeletions, '0', '-1'),
@@ -376,12 +376,12 @@ test('deletions whose targets are lost hold up nobody, say so, and are ended by 
     async () => (await readMetric('sluice_deletions_pending{state="targets_lost"}')) === lost.length - 2,
     {
       deadlineMs: 60_000,
-      what: 'those that were not ended are lost still',
+      what: 'the requests that were not ended still count as lost',
     },
   );
 });
 
-test('copies targets that ClickHouse had and lost once more, and only without those of Redis they are lost', async () => {
+test('copies targets again that ClickHouse has lost, and reports them lost only if Redis has none either', async () => {
   const prepared = await prepare();
   const letRounds = await holdRounds();
   const own = await submitAccepted(sluice, token, prepared.history.users);
@@ -464,7 +464,10 @@ for (const { what, work } of lossesWhilePending) {
 
 const looksForTargets = [
   { isLate: false, when: 'its targets are gone' },
-  { isLate: true, when: 'its targets are gone and a worker that stood still has them looked for once more' },
+  {
+    isLate: true,
+    when: 'its targets are gone and a worker that stood still makes a round look for them again',
+  },
 ];
 
 for (const { isLate, when } of looksForTargets) {
@@ -473,7 +476,7 @@ for (const { isLate, when } of looksForTargets) {
     const purge = 'ALTER TABLE deletion_targets DELETE';
     let isPurging = false;
     await hurryRounds();
-    // What is copied later than the worker wants to purge the targets comes too late.
+    // A copy that is made after the worker wants to purge the targets comes too late.
     gate.hold(({ sql }) => {
       const wantsPurge = sql.trimStart().startsWith(purge);
       isPurging ||= wantsPurge;
@@ -495,7 +498,7 @@ for (const { isLate, when } of looksForTargets) {
   });
 }
 
-test('what was told to be complete stays so when Redis is emptied before any worker runs again', async () => {
+test('a request that was reported complete stays complete when Redis is emptied before any worker runs again', async () => {
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
   survivor.sigstop();
   try {
@@ -518,7 +521,7 @@ test('what was told to be complete stays so when Redis is emptied before any wor
 
 test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
-  // No earlier deletion asks for it any more, and it need not wait for half a minute since the last one.
+  // No earlier deletion still wants a rewrite, and this one need not wait until half a minute after the last.
   await withRedis(sluice, (redis) => redis.del(registryKeys.rewriteWanted, registryKeys.rewriteSpacing));
   await crashAt('completed', prepared, killed);
   await until(

@@ -1,4 +1,4 @@
-// What a compliance caller can ask about requests: what they are doing, whom they found, which there are.
+// What a compliance caller can ask about requests: what they are doing, whom they found, and which ones there are.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -196,7 +196,7 @@ test('the list has the account’s requests, the newest first, page by page, and
   }
   const first = await listDeletions(sluice, its);
   assert.deepEqual(first.ids, newestFirst.slice(0, deletions.listedMax));
-  // One that comes meanwhile moves nothing on later pages.
+  // A request that comes meanwhile moves nothing on later pages.
   await submitAccepted(sluice, its, [{ identity: 'meanwhile' }]);
   const second = await listDeletions(sluice, its, `?cursor=${first.cursor}`);
   assert.deepEqual(second, { ids: newestFirst.slice(deletions.listedMax), cursor: undefined });
@@ -227,7 +227,7 @@ test('the list is filtered by state and by reference, and refuses what is neithe
   }
 });
 
-test('references and lists outlive an emptied Redis, and a list in which users are repeated keeps its places', async () => {
+test('references and lists outlive an emptied Redis, and a list with repeated users keeps its places', async () => {
   const users = [{ identity: 'a' }, { identity: 'a' }, { user_id: 5 }, { identity: 'a' }, { identity: 'b' }];
   await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
   const pending = await submitWith(sluice, token, { users, reference: 'outlives' });
@@ -246,7 +246,7 @@ test('references and lists outlive an emptied Redis, and a list in which users a
   await untilKnown(sluice, main);
   token = await getToken(sluice, account);
   assert.deepEqual((await listDeletions(sluice, token)).ids, before);
-  assert.equal(await readKey(), key, 'certificates of before are genuine still');
+  assert.equal(await readKey(), key, 'earlier certificates are still genuine');
   const kept = await withRedis(sluice, (redis) => redis.get(registryKeys.deletionTargets(id)));
   assert.deepEqual(JSON.parse(kept ?? ''), ['ia', '', 'u5', '', 'ib']);
   const again = await submitWith(sluice, token, { users, reference: 'outlives' });

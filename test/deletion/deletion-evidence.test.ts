@@ -1,4 +1,4 @@
-// What a compliance caller learns of single users, after a deletion and before one, without anybody's name being kept.
+// What a compliance caller learns about single users, after a deletion and before one. No name of a user is kept for it.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -88,7 +88,7 @@ function lookUp(requestId: string, users: readonly object[], its = token): Promi
   return callWithToken(sluice, its, `${deletionPaths.status(requestId)}/lookup`, { users });
 }
 
-test('tells for each place of the list, and for each user that is named again, what was found and what is similar', async () => {
+test('tells what was found and what is similar, for each place of the list and for each user who is looked up', async () => {
   const alike = [
     'Bob@Example.com',
     'bob@example.com ',
@@ -179,7 +179,7 @@ test('pages the users of a long list', async () => {
   }
 });
 
-test('tells nothing of single users before a deletion is complete, after 30 days, or to strangers', async () => {
+test('tells nothing about single users before a deletion is complete, after 30 days, or to strangers', async () => {
   worker.sigstop();
   const pending = await submitAccepted(sluice, token, [{ identity: 'single' }]);
   const codes = async (requestId: string, its = token) => {
@@ -218,7 +218,7 @@ test('tells nothing of single users before a deletion is complete, after 30 days
   assert.deepEqual(await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`), []);
 });
 
-/** What a dry run finds, as the evidence of a deletion says it. */
+/** What a dry run finds, in the form of a deletion's evidence. */
 async function dryRun(users: readonly User[]): Promise<Answer & { readonly found: readonly FoundRows[] }> {
   const reply = await submitWith(sluice, token, { users, dry_run: true, reference: 'not kept' });
   assert.equal(reply.status, 200, reply.text);
@@ -288,7 +288,7 @@ test('a dry run refuses what a deletion refuses, and what is neither true nor fa
   }
 });
 
-test('a dry run is answered in time, and only so many run at once', async (context) => {
+test('a dry run is answered in time, and only a bounded number run at once', async (context) => {
   worker.sigstop();
   await sendEvents(sluice, main, 'go', [{ identity: 'not stored' }]);
   const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
@@ -370,7 +370,7 @@ test('a complete deletion has a certificate that says what was counted, is alway
   certified = reply.text;
 });
 
-/** Of the test above. */
+/** Set by the test above. */
 let certified: string;
 
 async function readKey(): Promise<Answer & { readonly public_key: string }> {
@@ -402,7 +402,10 @@ test('a certificate is checked with the service and without, and nothing in it c
   const document = JSON.parse(certified) as { certificate: Answer; signature: Answer };
   const { certificate, signature } = document;
   const reordered = Object.fromEntries(Object.entries(certificate).reverse());
-  assert.ok(isGenuine({ signature, certificate: reordered, note: 'beside it' }), 'the order says nothing');
+  assert.ok(
+    isGenuine({ signature, certificate: reordered, note: 'beside it' }),
+    'the order of fields does not count',
+  );
   for (const name of Object.keys(certificate)) {
     const { [name]: _, ...without } = certificate;
     assert.ok(!isGenuine({ certificate: without, signature }), `without ${name}`);

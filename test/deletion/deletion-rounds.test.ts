@@ -1,6 +1,5 @@
-// What requests that are pending together mean for each other: whom each reaches does not depend on when it is carried
-// out, no account waits for another one's long lists, and a round costs what its lists have, not how many environments
-// their account has.
+// Requests that are pending together. Whom each one reaches does not depend on when it is carried out. No account waits for
+// another one's long lists. The cost of a round depends on its lists and not on the number of environments.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -184,7 +183,7 @@ const returning: readonly Step[] = [
   { kind: 'delete', name: { identity: 0 } },
 ];
 
-test('an anonymous event after a deletion stays when the identity is deleted again, unless it was identified anew in between', async () => {
+test('an anonymous event after a deletion stays when the identity is deleted again, unless its user was identified again in between', async () => {
   const anew: Step[] = [
     ...returning.slice(0, 3),
     { kind: 'identify', user: 0, identity: 0 },
@@ -202,7 +201,7 @@ test('an anonymous event after a deletion stays when the identity is deleted aga
 const stepsMax = 14;
 const someSteps = fc.array(step, { minLength: 4, maxLength: stepsMax });
 
-test('whom requests reach is the same, all pending at once, as one after another', async () => {
+test('requests that are all pending at once reach the same users as one after another', async () => {
   const someLives = fc.sample(someSteps, 40).map(beginLife);
   await inOneRound(() => takeLives(someLives, stepsMax));
   await assertLived(someLives).catch((error: unknown) => {
@@ -210,7 +209,7 @@ test('whom requests reach is the same, all pending at once, as one after another
   });
 });
 
-test('whom requests reach is the same while rounds come and go', async () => {
+test('requests reach the same users while rounds come and go', async () => {
   const someLives = fc.sample(someSteps, 40).map(beginLife);
   await takeLives(someLives, stepsMax);
   await assertLived(someLives).catch((error: unknown) => {
@@ -223,7 +222,7 @@ test('a later request does not overtake one whose targets have to be copied agai
   await inOneRound(async () => {
     await takeLives([life], returning.length);
     const [first = ''] = life.requestIds;
-    // Kept, as Redis knows it, and not there any more, as after a backup came back.
+    // Redis says that the targets are kept, but they are gone, as after a backup was restored.
     await withRedis(sluice, async (redis) => {
       const request = await readDeletion(redis, first);
       assert.ok(request);
@@ -235,7 +234,7 @@ test('a later request does not overtake one whose targets have to be copied agai
   assert.equal(life.expected().events.length, 1);
 });
 
-/** Writes identifications of one user_id after another into ClickHouse, as of the oldest segment. */
+/** Writes identifications of one user_id after another into ClickHouse, as if they came with the oldest segment. */
 async function storeIdentifications(select: string, count: number): Promise<void> {
   await sluice.rows(`INSERT INTO stored_user_identities (app_id, user_id, identity, row_number, segment, commit_number, received_at)
     SELECT '${main}', ${select}, number, 1, 1, 0 FROM numbers(${count})`);
@@ -282,7 +281,7 @@ test('many requests that name one user take memory for the names and the ids, no
   gate.pass();
   for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
   context.diagnostic(`${held?.rows} rows in the tables of the round`);
-  // Each id as a user, as a key, as an id and as linked, and its identification as covered.
+  // Each id is a user, a key, an id and a link, and its identification is covered.
   assert.ok(Number(held?.rows) <= 6 * (ids + names) + 100, `${held?.rows} rows`);
   const [left] = await sluice.rows<{ ids: string }>(
     `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
@@ -330,7 +329,7 @@ test('while requests gather for the next round, neither they nor the registry ar
   }
 });
 
-/** As many users as one request takes, whom nobody knows. */
+/** As many users as one request takes, all of them unknown. */
 function longList(prefix: string): { identity: string }[] {
   return Array.from({ length: 10_000 }, (_, at) => ({ identity: `${prefix} ${at}` }));
 }
@@ -362,7 +361,7 @@ test('a round takes memory for its lists, however many environments their accoun
   const account = await createTestAccount(sluice, 'Many environments', environments);
   const { appIds } = account;
   const manyToken = await getToken(sluice, account);
-  // In some environments a named user, and one who stays.
+  // Some environments have a named user, and one who stays.
   for (const [at, appId] of appIds.entries()) {
     if (at % 20 !== 0) continue;
     const users = [{ identity: `list ${(at / 20) % 4} ${at}` }, { identity: `bystander ${at}` }];
@@ -392,7 +391,7 @@ test('a round takes memory for its lists, however many environments their accoun
   context.diagnostic(
     `${held?.rows} rows, ${Math.round(bytes / 1024)} KiB in the tables of the round, ${Math.round(tookMs)} ms`,
   );
-  // Each named user as it was asked, as a key and as an identity.
+  // Each named user is there as it was named, as a key and as an identity.
   assert.ok(Number(held?.rows) <= 3 * 40_000 + 2_000 + 4, `${held?.rows} rows`);
   assert.ok(bytes < 64 * 1024 * 1024, `${bytes} bytes`);
   const [left] = await sluice.rows<{ targets: string; bystanders: string }>(

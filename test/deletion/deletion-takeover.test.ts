@@ -12,7 +12,7 @@ let account: TestAccount;
 let token: string;
 let appId: string;
 
-/** From the kill to the word that the deletion is complete. */
+/** The time from the kill until the deletion is reported complete. */
 const takeoverMsMax = 10_000;
 
 before(async () => {
@@ -39,8 +39,8 @@ function watchEnd(child: Child): () => number | undefined {
 }
 
 /**
- * Has one of two workers killed at a point, and measures how long the deletion that needed it is held up. Whichever
- * worker is first takes a job, so it may take several deletions until it was that one.
+ * Has one of two workers killed at a point, and measures how long the deletion that needed it is held up. The first worker
+ * that is free takes a job, so it may take several deletions until the job is that worker's.
  */
 async function measureTakeover(point: string, users: (round: number) => readonly string[]): Promise<number> {
   const doomed = await sluice.addWorker({ CRASH_AT: `${point}:1` });
@@ -64,7 +64,7 @@ const kills = [
 
 for (const { point, what } of kills) {
   test(`a deletion is complete within 10 s when ${what}`, async (context) => {
-    // A machine that is busy with other things makes some late, not the quickest.
+    // A busy machine delays some takeovers, but not the quickest one.
     let takeoverMs = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 3 && takeoverMs > takeoverMsMax; tries += 1) {
       takeoverMs = await measureTakeover(point, (round) => [

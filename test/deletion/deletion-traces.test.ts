@@ -1,5 +1,5 @@
-// What is left of one user anywhere, in memory and on disk, after a deletion is complete. The user takes every way into the
-// service, and Redis notes every command as slow.
+// What is left of one user in memory and on disk after a complete deletion. The user's records take every way into the
+// service, and Redis logs every command as slow.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -89,7 +89,7 @@ async function sendEverywhere(): Promise<void> {
 
 const bearer = () => ({ Authorization: `Bearer ${token}` });
 
-/** Adds rows that ClickHouse refuses to the segment that waits. No request can make them; a defect of ours could. */
+/** Adds rows that ClickHouse refuses to the waiting segment. No request can cause such rows, but a defect of ours could. */
 async function sendRefusedRows(): Promise<void> {
   await untilStored(sluice);
   const [worker] = sluice.workers;
@@ -116,7 +116,7 @@ async function sendRefusedRows(): Promise<void> {
   worker?.sigcont();
 }
 
-/** What Redis tells about itself besides its keys, by command, where it tells of the user. */
+/** The commands by which Redis tells something about the user, besides its keys. */
 async function wordsOfRedis(): Promise<string[]> {
   const commands = [
     'SLOWLOG GET -1',
@@ -137,7 +137,7 @@ async function wordsOfRedis(): Promise<string[]> {
   return found;
 }
 
-/** They are endless, or about the program itself. */
+/** These tables are endless, or describe the program itself. */
 const unread = [
   'numbers',
   'numbers_mt',
@@ -148,13 +148,13 @@ const unread = [
   'licenses',
   'models',
 ].concat(['symbols', 'unicode', 'certificates', 'stack_trace', 'jemalloc_profile_text']);
-/** Why a table about something that this server does not have cannot be read. */
+/** Errors of tables that describe something which this server does not have. */
 const absences = /\((?:NOT_IMPLEMENTED|NO_ELEMENTS_IN_CONFIG)\)/;
 
-/** The tables of every database of ClickHouse, its own about itself included, that hold the user. */
+/** The tables that hold the user, in every database of ClickHouse, including its system tables. */
 async function tablesWithUser(): Promise<string[]> {
   const half = mark.length / 2;
-  // In two parts: the statement itself is in some of these tables.
+  // The text is sent in two parts, since the statement itself is in some of these tables.
   const text = `concat('${mark.slice(0, half)}', '${mark.slice(half)}')`;
   const tables = await sluice.rows<{ database: string; name: string }>(
     `SELECT database, name FROM system.tables

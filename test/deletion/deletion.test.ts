@@ -46,7 +46,7 @@ let main: string;
 let staging: string;
 let elsewhere: string;
 
-/** The marker that the first deletion leaves nothing of, and what it waits for at the end. */
+/** The marker of the users whom the first deletion removes, and what the last test checks. */
 let marker: string;
 
 before(async () => {
@@ -64,7 +64,7 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** Submits to a service that had no round for a while: the next one need not wait for more requests. */
+/** Submits to a service that had no round for a while, so that the next round begins at once. */
 async function submitNow(users: readonly User[]): Promise<string> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   return submitAccepted(sluice, token, users);
@@ -129,7 +129,7 @@ test('knows every table of ClickHouse that has a column for users', async () => 
   assert.deepEqual(tables.sort(), [...placesInOrder, targetTable].sort());
 });
 
-/** Identities that a careless comparison or statement takes for others. */
+/** Identities that a careless comparison or statement confuses with others. */
 const awkward = [
   '7',
   '07',
@@ -155,7 +155,7 @@ const awkward = [
   'NULL',
 ] as const;
 
-/** Those whom the awkward ones must not take along. */
+/** Identities that must stay when the awkward ones go. */
 const lookalikes = [
   '70',
   '007',
@@ -183,7 +183,7 @@ const lookalikes = [
   '1=1',
 ] as const;
 
-/** Whom one request is to reach. All cases share a round, since a round costs more than what is in it. */
+/** A case: whom its requests have to reach. All cases share a round, since a round costs more than its requests. */
 type Case = {
   readonly name: string;
   /** Sends records of users whom no other case has; settles when they are accepted. */
@@ -197,7 +197,7 @@ type Case = {
 
 const cases = (): readonly Case[] => [
   {
-    name: 'takes identities by their bytes, whatever they look like',
+    name: 'compares identities by their bytes, whatever they look like',
     prepare: async () => {
       const users = (identities: readonly string[]) => identities.map((identity) => ({ identity }));
       await sendEvents(sluice, main, 'go', users(awkward));
@@ -282,7 +282,7 @@ const cases = (): readonly Case[] => [
   },
 ];
 
-test('takes whom its requests name, and nobody else', async (context) => {
+test('deletes the users whom its requests name, and nobody else', async (context) => {
   const all = cases();
   for (const { prepare } of all) await prepare();
   await untilStored(sluice);
@@ -326,7 +326,7 @@ test('waits for what was acknowledged before it, and is not widened by what came
   await untilStored(sluice);
   worker.sigstop();
   const before = await dumpPlaces(sluice);
-  // Acknowledged, and not stored when the request comes.
+  // These are acknowledged but not stored when the request comes.
   await sendEvents(sluice, main, 'go', [{ identity: 'backlog' }, { user_id: '8301' }, { user_id: '8302' }]);
   await sendIdentify(sluice, main, '8302', 'backlog');
   await sendProperties(sluice, main, 'go', ['backlog']);
@@ -417,7 +417,7 @@ test('shares one mutation among requests, each up to its own fence', async () =>
   assert.deepEqual(mutations[2], mutations[0]);
 });
 
-test('deletes a user who came back once more, and never an event that is repeated', async () => {
+test('deletes a user who came back again, and stores no repeat of a deleted event', async () => {
   const user = { identity: 'returning' };
   const event = {
     app_id: main,
@@ -471,7 +471,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
     zombie.sigcont();
     gate.release();
     assert.ok(held > 0, 'the insert was held all the time');
-    // The insert was carried out when what this worker does next is done.
+    // When this worker's next insert is stored, the held one has been carried out too.
     worker.sigstop();
     await sendEvents(sluice, main, 'stay', [{ identity: 'alive' }]);
     await untilStored(sluice);
@@ -524,7 +524,7 @@ test('writes nothing of what an overtaken round knows of a request that another 
       const changes = { resolved: true, found, verified_at: new Date().toISOString() };
       const verified = await updateDeletion(redis, early, changes);
       await assert.rejects(updateDeletion(redis, early, { resolved: true, state: 'deleting' }), Overtaken);
-      // A worker that stood still may have read before what it keeps now.
+      // A worker that stood still may keep what it read earlier.
       const keys = [
         registryKeys.deletions,
         registryKeys.pendingDeletions,
@@ -542,7 +542,7 @@ test('writes nothing of what an overtaken round knows of a request that another 
   }
 });
 
-test('completes hundreds of requests of a minute with at most 20 mutations of each table', async () => {
+test('completes hundreds of requests within a minute by at most 20 mutations per table', async () => {
   const before = await dumpPlaces(sluice);
   const users = Array.from({ length: 300 }, (_, number) => ({ identity: `one of many ${number}` }));
   await sendEvents(sluice, main, 'go', users);
@@ -571,7 +571,7 @@ test('completes hundreds of requests of a minute with at most 20 mutations of ea
 
 test('completes a deletion of one user on an idle service within seconds', async (context) => {
   const took: number[] = [];
-  // A machine that is busy with other things makes some late, not the quickest.
+  // A busy machine delays some deletions, but not the quickest one.
   for (let round = 0; round < 5 && (took.at(-1) ?? Infinity) > 5_000; round += 1) {
     await sendEvents(sluice, main, 'go', [{ identity: `idle ${round}` }]);
     await untilStored(sluice);
@@ -621,7 +621,7 @@ test('waits for a failed row that is being sent again, and deletes it where it a
   await untilStored(sluice);
   const before = await dumpPlaces(sluice);
   await storeFailedRow(sluice, main, 'go', { identity });
-  // As the insert of a retry that has lost its lock, on a slow ClickHouse: it has seen the row, and stores it later.
+  // Like the insert of a retry that has lost its lock, on a slow ClickHouse: it has read the row and stores it later.
   const sending = sluice.rows(`INSERT INTO stored_events (app_id, identity, segment, properties)
     SETTINGS log_comment = 'store asked events 1-1', max_block_size = 1
     SELECT app_id, identity, segment, map('fate', 'go')

@@ -1,4 +1,4 @@
-// API keys that are replaced, with and without an overlap: which of them get tokens, and which of their tokens are good.
+// API keys that are replaced, with and without an overlap: which keys get tokens, and which tokens are good.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -52,7 +52,7 @@ const isGood = async (token: string | undefined) =>
 const keys = (...args: string[]) => sluice.admin('keys', ...args) as Promise<Created>;
 const list = (appId: string) => sluice.admin('keys', 'list', appId) as Promise<Listed[]>;
 
-test('a key that is rotated with an overlap stays good until that is over, and its tokens with it', async () => {
+test('a key that is rotated with an overlap stays good until the overlap ends, and so do its tokens', async () => {
   const { appId, apiKey: first } = await freshKey();
   const early = await tokenOf(appId, first);
   const second = (await keys('rotate', appId, '--overlap', '24h')).api_key;
@@ -74,7 +74,7 @@ test('a key that is rotated with an overlap stays good until that is over, and i
   for (const token of [early, late]) assert.equal(await isGood(token), false);
   assert.equal(await tokenOf(appId, first), undefined);
   assert.ok(await isGood(await tokenOf(appId, third)));
-  assert.equal((await list(appId)).length, 1, 'only what opens something is listed');
+  assert.equal((await list(appId)).length, 1, 'only good keys are listed');
 });
 
 test('without an overlap all keys of the environment and their tokens end at once', async () => {
@@ -112,7 +112,7 @@ test('several keys with names are replaced and revoked one by one', async () => 
   assert.equal(await tokenOf(appId, apiKey), undefined);
 });
 
-test('does the same over /admin/v1, and refuses what is no time', async () => {
+test('does the same over /admin/v1, and refuses an overlap that is no time', async () => {
   const { appId, apiKey } = await freshKey();
   const path = `/environments/${appId}`;
   const named = await administer<Created>(sluice, 'POST', `${path}/key`, { name: 'two' });
@@ -142,7 +142,7 @@ test('says when a key was last used, also after Redis was emptied', async () => 
   const used = async () => (await list(appId))[0]?.last_used_at ?? null;
   assert.equal(await used(), null);
   assert.equal(await tokenOf(appId, `${apiKey}x`), undefined);
-  assert.equal(await used(), null, 'a wrong key is none');
+  assert.equal(await used(), null, 'a wrong key does not count as a use');
   await tokenOf(appId, apiKey);
   const at = await used();
   const agoMs = Date.now() - Date.parse(at ?? '');

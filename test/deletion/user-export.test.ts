@@ -1,5 +1,5 @@
-// What is held about users: who may ask, what is in it, and what becomes of it. That it has just what a deletion takes is
-// shown with random histories.
+// Exports of users' data: who may ask for one, what is in it, and when it ends. Random histories show that it has just what
+// a deletion would take.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -319,7 +319,7 @@ test('its lines in the audit log name the export and no user', async () => {
   assert.doesNotMatch(JSON.stringify(lines), /audited@/);
 });
 
-// A user whose export is much more than the buffers on its way hold: few rows, and long ones, since each row costs.
+// A user whose export is much larger than all buffers on its way. The rows are few and long, since each row costs time.
 
 const heavy = { identity: 'heavy@example.com' };
 const heavyRows = 50_000;
@@ -347,7 +347,7 @@ async function beginReading(id: string): Promise<IncomingMessage> {
   return reply;
 }
 
-/** Reads the rest of an answer; settles with its text, and with whether it came to its end. */
+/** Reads the rest of an answer; settles with its text and with whether the answer is whole. */
 async function readRest(reply: IncomingMessage): Promise<{ tail: string; bytes: number; isWhole: boolean }> {
   let tail = '';
   let bytes = 0;
@@ -362,7 +362,7 @@ async function readRest(reply: IncomingMessage): Promise<{ tail: string; bytes: 
   }
 }
 
-/** What downloads have in ClickHouse. */
+/** What downloads use in ClickHouse now. */
 async function readLeft(): Promise<{ tables: number; queries: number }> {
   const [left] = await sluice.rows<{ tables: number; queries: number }>(`SELECT
     toUInt32((SELECT count() FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'user_export_'))) AS tables,
@@ -392,7 +392,7 @@ function residentBytes(): number {
 test('streams a user with many records through little memory, however slowly it is read', async () => {
   await storeHeavyRows();
   heavyExport = await completeExportOf([heavy]);
-  // The first one brings the process to its size.
+  // The first download makes the process grow to its usual size.
   const { headers, text } = await ask(sluice.baseUrl, {
     method: 'GET',
     path: `${exportPath}/${await completeExportOf([{ identity: 'ada@example.com' }])}/data`,
@@ -470,7 +470,7 @@ test('breaks off visibly when ClickHouse fails in the middle, and is answered 50
   assert.equal((await readExportData(sluice, token, await completeExportOf([{ user_id: 1 }]))).status, 200);
 });
 
-test('a few downloads of an account run at once; when their readers hang up their queries end, also one whose end nobody has told ClickHouse', async () => {
+test('a few downloads of an account run at once; their queries end when the readers hang up, even if ClickHouse does not notice', async () => {
   const replies = [await beginReading(heavyExport), await beginReading(heavyExport)];
   assert.equal((await readExportData(sluice, token, heavyExport)).status, 503);
   const running = await sluice.rows<{ query_id: string }>(
@@ -559,11 +559,11 @@ type Step =
   | { readonly kind: 'properties'; readonly identity: number; readonly inStaging: boolean };
 type History = {
   readonly before: readonly Step[];
-  /** Deleted before the export, and perhaps not carried out when it is asked for. */
+  /** A deletion before the export, which perhaps is not carried out when the export is asked for. */
   readonly deleted: readonly Name[];
   readonly after: readonly Step[];
   readonly exported: readonly Name[];
-  /** After both were submitted: neither reaches these, nor whom they merge. */
+  /** Steps after both were submitted. Neither reaches these records, nor the users whom they merge. */
   readonly later: readonly Step[];
 };
 
@@ -585,7 +585,7 @@ const history: fc.Arbitrary<History> = fc.record({
   deleted: fc.array(name, { maxLength: 1 }),
   after: steps,
   exported: fc.array(name, { minLength: 1, maxLength: 2 }),
-  // A failed row seems to be from the oldest segment, whenever it is stored.
+  // A failed row looks as if it were from the oldest segment, whenever it is stored.
   later: fc.array(
     step.filter(({ kind }) => kind !== 'failed'),
     { maxLength: 4 },
@@ -639,7 +639,7 @@ function usersOf(number: number, names: readonly Name[]): User[] {
   );
 }
 
-/** What an exported record and a row of a table have in common: by it each is told apart from all others. */
+/** The part that an exported record and its stored row share, which identifies them. */
 function keyOfRecord({ kind, app_id, event_id, user_id, identity, row }: Line): string {
   return JSON.stringify([kind, app_id, row ?? event_id, user_id, identity]);
 }

@@ -155,7 +155,7 @@ test('sets a limit from the command line only if all that follows its name is a 
   assert.deepEqual(await limitsOf(), before);
 });
 
-test('lists as many as a whole number says, and nothing for what is none', async () => {
+test('lists as many as a whole number says, and refuses anything else', async () => {
   for (const limit of ['abc', '0', '-1', '1.5', '']) {
     for (const list of ['failed', 'deletions']) {
       await assert.rejects(
@@ -168,7 +168,7 @@ test('lists as many as a whole number says, and nothing for what is none', async
   assert.deepEqual(await sluice.admin('deletions', 'list', '--limit', '1'), []);
 });
 
-test('takes words that name no command for none, whatever JavaScript calls by them', async () => {
+test('refuses words that name no command, even if every JavaScript object has a property of that name', async () => {
   for (const word of ['constructor', 'toString', 'accounts', 'keys remove']) {
     await assert.rejects(sluice.admin(...word.split(' ')), /npm run admin -- COMMAND/, word);
   }

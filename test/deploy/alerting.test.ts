@@ -1,4 +1,4 @@
-// deploy/prometheus with a real Prometheus and a real Alertmanager: what happens to a deployment reaches whoever is to know it.
+// deploy/prometheus with a real Prometheus and a real Alertmanager: what happens to a deployment reaches whoever is on call.
 
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
@@ -64,7 +64,7 @@ async function untilTold(name: string, status: 'firing' | 'resolved'): Promise<P
   );
 }
 
-test('a deployment that is well raises nothing, and shows its figures', async () => {
+test('a healthy deployment raises no alert, and shows its figures', async () => {
   await send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity: 'ada' });
   const shown = [
     'sluice:request_seconds:p99_5m{endpoint="/api/track"} > 0',
@@ -93,7 +93,7 @@ test('a deployment that is well raises nothing, and shows its figures', async ()
   await until(async () => (await firing()).length === 0, { deadlineMs: 60_000, what: 'nothing is raised' });
 });
 
-test('when all workers are gone whoever is on call is told, and told when they are back', async () => {
+test('when all workers are gone, the alert fires, and resolves when they are back', async () => {
   await sluice.workers[0]?.kill9();
   const told = await untilTold('SluiceNoWorker', 'firing');
   assert.equal(told.receiver, 'now');
@@ -114,10 +114,10 @@ test('while ClickHouse is away the metrics answer, without its disk', async () =
   await sluice.clickhouse.restart();
 });
 
-test('when Redis is away it is told so, and not of what follows from it', async () => {
+test('when Redis is away, that alert fires, and none of those that follow from it', async () => {
   await sluice.redis.kill9();
   await untilTold('SluiceStateMissing', 'firing');
-  // These would be told too, but for the rules of deploy/prometheus/alertmanager.yml.
+  // These would fire too without the rules of deploy/prometheus/alertmanager.yml.
   const followed = posted.flatMap(({ alerts }) => alerts.map(({ labels }) => labels.alertname));
   assert.ok(!followed.includes('SluiceCommitsRepeated'));
   await sluice.redis.restart();

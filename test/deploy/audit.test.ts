@@ -43,7 +43,7 @@ async function during(work: () => Promise<unknown>): Promise<AuditEntry[]> {
 const byHand = { actor: 'command_line', actor_name: userInfo().username, address: hostname() };
 const nothing = { account_id: '', app_id: '', key_id: '', deletion_request_id: '' };
 
-/** Without what differs from run to run. */
+/** The entry without what differs from run to run. */
 function fixed({ at, id, ...entry }: AuditEntry): object {
   assert.match(at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   assert.ok(Math.abs(Date.parse(at) - Date.now()) < 60_000, at);
@@ -132,7 +132,7 @@ test('names the token and the address of an administrator over HTTP, and is read
   assert.equal(((await sluice.admin('audit', 'list', '--limit', '1')) as unknown[]).length, 1);
 });
 
-test('names the key and the address of who deletes users, how many, and none of them', async () => {
+test('names the key and the address of whoever deletes users, and how many, but none of the users', async () => {
   const token = await getToken(sluice, account);
   let requestId = '';
   const made = await during(async () => {
@@ -194,7 +194,7 @@ test('keeps the lines while ClickHouse is away, and a worker moves them', async 
   });
 });
 
-test('does nothing of which no line can be kept', async () => {
+test('does nothing when its line cannot be kept', async () => {
   const token = await getToken(sluice, account);
   for (const worker of sluice.workers) worker.sigstop();
   const accounts = JSON.stringify(await sluice.admin('accounts', 'list'));

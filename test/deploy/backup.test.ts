@@ -45,7 +45,7 @@ function sendEvent(user: { identity: string } | { user_id: string }, event = 'Se
   return send(sluice, '/api/track', { app_id: sluice.appId, event, ...user });
 }
 
-/** Whose events can be queried, with the event's name. */
+/** The users whose events can be queried, each with the event's name. */
 async function seen(): Promise<string[]> {
   const rows = await sluice.rows<{ who: string }>(
     "SELECT concat(identity, toString(user_id), ' ', event) AS who FROM (SELECT identity, ifNull(toString(user_id), '') AS user_id, event FROM events) ORDER BY who",
@@ -113,12 +113,12 @@ test('refuses what is not a name, and a restore without --yes, and changes nothi
   assert.deepEqual(await seen(), [' 7 Seen', 'bob Seen', 'carol Back', 'dave Seen'].map(trimmed));
 });
 
-/** As `seen` joins them. */
+/** In the form of `seen`. */
 function trimmed(text: string): string {
   return text.trimStart();
 }
 
-test('keeps hashes of who is deleted while there is a backup, merged users included, until it is no longer kept', async () => {
+test('keeps hashes of deleted users, merged ones included, as long as a backup is kept', async () => {
   await sendIdentify(sluice, sluice.appId, '7', 'erin');
   await submit('erin', { identity: 'erin' });
   await submit('bob', { identity: 'bob' });
@@ -132,7 +132,7 @@ test('keeps hashes of who is deleted while there is a backup, merged users inclu
   });
 });
 
-test('a restore that is killed anywhere goes on when it is called again, and shows nobody who was deleted', async () => {
+test('a restore that is killed anywhere goes on when it is called again, and never shows a deleted user', async () => {
   await worker.stop();
   // One request has found its users and rewritten a table; what frank sends waits in Redis.
   await submit('dave', { identity: 'dave' });
@@ -154,7 +154,7 @@ test('a restore that is killed anywhere goes on when it is called again, and sho
   await worker.restart();
   const { deleted_again, ...restored } = await restore('one');
   assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [] });
-  // Those of carol, erin, bob and dave, each with one event in the backup; erin's is that of user 7.
+  // The rows of carol, erin, bob and dave, who have one event each in the backup; erin's is that of user 7.
   assert.deepEqual(deleted_again, { requests: 4, rows: 4 });
   await complete('dave');
   await untilStored(sluice);
@@ -203,7 +203,7 @@ test('afterwards everything goes on: deletions, and the second copies of what Re
   assert.deepEqual(await lists(), known);
 });
 
-test('names the requests whose users nobody knows any more: their hashes went with Redis', async () => {
+test('names the requests whose users are unknown, since their hashes were lost with Redis', async () => {
   const restored = await restore('one');
   assert.equal(restored.deleted_again.requests, 0);
   const again = restored.submit_again.map(({ deletion_request_id: id }) => id).sort();
@@ -221,7 +221,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
     const restored = restore('one').finally(() => {
       ended = true;
     });
-    // Whoever asks for the lock shortens what lasts longer than any lock does.
+    // Whoever asks for the lock shortens a time to live that no lock can have.
     await until(async () => (await redis.pttl(lock)) <= failedRows.lockMs, {
       deadlineMs: 20_000,
       what: 'the restore asks whether a round runs',

@@ -30,7 +30,7 @@ after(async () => {
   await clickhouse?.remove();
 });
 
-/** Notes a statement, and has the engine parse it, not carry it out: there is no migration that was applied. */
+/** Notes a statement, which the engine only parses. So no migration ever counts as applied. */
 async function answer(request: IncomingMessage): Promise<string> {
   let body = '';
   for await (const piece of request.setEncoding('utf8')) body += piece;
@@ -83,7 +83,7 @@ test('a table that distinguishes versions of a row does so on a cluster too', as
     (statement) =>
       statement.includes('ReplicatedReplacingMergeTree') &&
       /^ +version /m.test(statement) &&
-      // Else all versions are kept.
+      // Otherwise all versions would be kept.
       !/^ORDER BY .*\bversion\b/m.test(statement),
   );
   assert.ok(replacing.length >= 2);

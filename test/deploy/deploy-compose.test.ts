@@ -24,7 +24,7 @@ function service(name: string): ComposeService {
   return found;
 }
 
-test('is what the Compose specification takes', () => {
+test('follows the Compose specification', () => {
   assert.deepEqual(findInvalid(compose), []);
   const misspelt = { services: { api: { image: 'sluice', stop_grace: '30s' } } };
   assert.deepEqual(findInvalid(misspelt), ['/services/api must NOT have additional properties']);
@@ -47,7 +47,7 @@ test('has an example of its environment that names what it asks for and holds no
     assert.ok(text.includes(`\${${name}:`), `compose.yaml reads ${name}`);
 });
 
-test('passes the console’s name and its single sign-on on to the API', () => {
+test('gives the API the console’s address and the settings of single sign-on', () => {
   const given = {
     ADMIN_BASE_URL: 'https://console.example.com',
     OIDC_ISSUER: 'https://id.example.com',
@@ -98,7 +98,7 @@ test('gives every process of Sluice a program and an environment that it underst
   }
 });
 
-test('opens only the proxy to others, and no port for what there can be several of', () => {
+test('opens only the proxy to others, and no port of a service that may have several processes', () => {
   const open = Object.entries(compose.services).flatMap(([name, { ports = [] }]) =>
     ports.filter((port) => !port.startsWith('127.0.0.1:')).map((port) => `${name} ${port}`),
   );
@@ -125,7 +125,7 @@ test('gives every service a bound for its memory and its log', () => {
   }
 });
 
-test('tells that Redis is healthy only by its PONG, since redis-cli takes LOADING for an answer', () => {
+test('counts Redis as healthy only after a PONG, since redis-cli accepts LOADING as an answer', () => {
   assert.deepEqual(service('redis').healthcheck?.test, ['CMD-SHELL', 'redis-cli ping | grep -q PONG']);
 });
 
@@ -166,7 +166,7 @@ test('starts a Redis that keeps what it acknowledges', async () => {
   assertFits(Number(maxmemory), service('api').environment ?? {});
 });
 
-test('and so does the example for Kubernetes', async () => {
+test('as does the example for Kubernetes', async () => {
   const documents = parseYaml(readDeployFile('kubernetes/redis.yaml'), 'redis.yaml');
   const { data } = documents[0] as { data: Record<string, string> };
   const lines = String(data['redis.conf'])

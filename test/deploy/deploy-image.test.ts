@@ -28,7 +28,7 @@ let env: NodeJS.ProcessEnv;
 const started: Child[] = [];
 
 before(async () => {
-  // What the build installs is what this project's set-up installed, from the same lock file.
+  // The build installs the same packages as this project's set-up, since both use the same lock file.
   image = buildImage({ command: 'npm ci', folder: 'node_modules' });
   [redis, clickhouse] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
   env = { ...plainEnvironment(), ...image.env, REDIS_URL: redis.url, CLICKHOUSE_URL: clickhouse.url };

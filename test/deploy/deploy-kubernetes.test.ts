@@ -156,7 +156,7 @@ describe('each object', () => {
     assert.match(findMistyped([misspelt as unknown as Manifest]), /terminationGracePeriod/);
   });
 
-  test('is one that kustomize applies, but for templates, examples, and what is there instead of another one', () => {
+  test('is applied by kustomize, unless it is a template, an example, or an alternative to another file', () => {
     const { resources, images } = readYaml<{ resources: string[]; images: { name: string }[] }>(
       'kubernetes',
       'kustomization.yaml',
@@ -167,7 +167,7 @@ describe('each object', () => {
     for (const { image } of ours) assert.equal(image, images[0]?.name);
   });
 
-  test('comes out of kustomize as it is, with the image of the installation', (context) => {
+  test('comes out of kustomize unchanged except for the image', (context) => {
     const { status, stdout, stderr, error } = spawnSync('kubectl', ['kustomize', deployPath('kubernetes')], {
       encoding: 'utf8',
     });
@@ -213,7 +213,7 @@ describe('what objects say of each other', () => {
     );
   });
 
-  test('autoscalers and disruption budgets have what they are for, API and workers apart', () => {
+  test('autoscalers and disruption budgets name objects that exist, separately for API and workers', () => {
     const targets = ofKind<Scaler>('HorizontalPodAutoscaler').map(({ spec }) => spec.scaleTargetRef);
     assert.deepEqual(targets.map(({ name }) => name).sort(), ['sluice-api', 'sluice-worker']);
     for (const { kind, name } of targets) assert.ok(!('replicas' in named<Workload>(kind, name).spec), name);
@@ -223,7 +223,7 @@ describe('what objects say of each other', () => {
     assert.deepEqual(budgets.sort(), [['clickhouse'], ['redis'], ['sluice-api'], ['sluice-worker']]);
   });
 
-  test('the monitoring and the Ingress find services by what these have', () => {
+  test('the monitoring and the Ingress find services by their labels, names and ports', () => {
     type Monitor = Manifest & {
       readonly spec: {
         readonly selector: { readonly matchLabels: Labels };
@@ -254,7 +254,7 @@ describe('what objects say of each other', () => {
     assert.ok(target.spec.ports.some(({ name }) => name === service.port.name));
   });
 
-  test('network policies cover every pod in both directions, and let the admin ports be reached from the monitoring only', () => {
+  test('network policies cover every pod in both directions, and open the admin ports to the monitoring only', () => {
     type Policy = Manifest & {
       readonly spec: {
         readonly podSelector: { readonly matchLabels?: Labels };
@@ -283,7 +283,7 @@ describe('what objects say of each other', () => {
       'sluice-egress-https',
       'sluice-egress-redis',
     ]);
-    // Redis is among nobody's selected pods, so it reaches nobody.
+    // No egress rule selects Redis, so it reaches nobody.
     for (const { spec } of leaving) {
       assert.ok(
         !podsOf(spec.podSelector.matchLabels ?? {}).some(({ metadata }) => metadata.name === 'redis'),
@@ -350,7 +350,7 @@ describe('pods', () => {
     assert.ok(grace('sluice-api') >= 5 + 5 + 5);
   });
 
-  test('run in a namespace that takes no others than confined ones', () => {
+  test('run in a namespace that accepts only confined pods', () => {
     const { metadata } = named('Namespace', 'sluice');
     assert.equal(metadata.labels?.['pod-security.kubernetes.io/enforce'], 'restricted');
     for (const { spec } of workloads) {
@@ -376,7 +376,7 @@ describe('pods', () => {
     }
   });
 
-  test('of workers are at most as many as the tick makes jobs for', () => {
+  test('of workers are at most as many as the tick can give jobs to', () => {
     const { data } = named<Manifest & { data: Record<string, string> }>('ConfigMap', 'sluice');
     const scaler = named<Scaler>('HorizontalPodAutoscaler', 'sluice-worker');
     assert.equal(Number(data.WORKER_PROCESSES), scaler.spec.maxReplicas);

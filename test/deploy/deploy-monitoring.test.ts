@@ -1,4 +1,4 @@
-// deploy/prometheus and deploy/grafana: valid, and about metrics that a running deployment has.
+// deploy/prometheus and deploy/grafana: the files are valid, and use metrics that a running deployment has.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ const dashboard = JSON.parse(readDeployFile('grafana', 'dashboard.json')) as {
 };
 const shown = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 
-/** As Grafana would send them. */
+/** The expressions as Grafana would send them. */
 const sent = [...shown, ...dashboard.annotations.list.map(({ expr }) => expr)].map((expr) =>
   expr.replaceAll('$__rate_interval', '1m'),
 );
@@ -146,7 +146,7 @@ describe('rules and dashboard name', () => {
     for (const value of values) assert.ok(sources.includes(`'${value}'`), value);
   });
 
-  test('and the dashboard shows every metric there is', () => {
+  test('metrics that are all on the dashboard', () => {
     const drawn = new Set(shown.flatMap(selectorsOf).map(({ metric }) => declaredName(metric, declared)));
     assert.deepEqual(
       [...declared].filter((name) => !drawn.has(name)),
@@ -175,7 +175,7 @@ describe('alerts', () => {
     }
   });
 
-  test('have each a section in the runbook, and no section is about another one', () => {
+  test('and the sections of the runbook match one to one', () => {
     const sections = [...readDeployFile('RUNBOOK.md').matchAll(/^### (Sluice\w+)$/gm)].map(
       ([, name]) => name,
     );
@@ -184,7 +184,7 @@ describe('alerts', () => {
 });
 
 describe('the dashboard', () => {
-  test('has panels of its own number that do not lie on each other', () => {
+  test('has panels with unique numbers that do not overlap', () => {
     const ids = dashboard.panels.map(({ id }) => id);
     assert.equal(new Set(ids).size, ids.length);
     const taken = new Set<string>();

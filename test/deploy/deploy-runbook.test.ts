@@ -1,5 +1,5 @@
-// deploy/RUNBOOK.md: its commands do what it says, in the order in which they stand there, on a deployment that has
-// the history which they are for.
+// deploy/RUNBOOK.md: its commands, run in their order on a deployment with the history that they are for, do what the page
+// says.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -43,7 +43,7 @@ function sendEvent(identity: string): Promise<void> {
   return send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity });
 }
 
-/** Whose events can be queried. */
+/** The users whose events can be queried. */
 async function seen(): Promise<string[]> {
   const rows = await sluice.rows<{ identity: string }>(
     'SELECT DISTINCT identity FROM events ORDER BY identity',

@@ -50,7 +50,7 @@ let redisServer: RedisHandle;
 let clickhouseServer: ClickHouseHandle;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
-/** Before the same ClickHouse, to hold a load at a statement. */
+/** A gate before the same ClickHouse, to hold a load at a statement. */
 let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
@@ -80,7 +80,7 @@ beforeEach(async () => {
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_targets' });
   await clickhouse.command({ query: 'TRUNCATE TABLE suppressed_names' });
-  // What earlier restores refuse.
+  // The constraints of earlier restores.
   for (const table of [...tables.map(storedTable), 'failed_events']) {
     for (const shard of [0, 1]) {
       const constraint = `not_before_restore_of_shard_${shard}`;
@@ -116,7 +116,7 @@ test('a first start creates the deployment once, later ones find it', async () =
   }
 });
 
-test('who reads the suppressions while they are loaded knows all of them afterwards', async () => {
+test('a process that reads the suppressions while they are loaded knows all of them afterwards', async () => {
   const { deployment } = await load();
   const options = { redis, epoch: deployment.epoch, shards: 1 };
   const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
@@ -177,7 +177,7 @@ test('an emptied Redis gets everything back from ClickHouse: accounts, settings,
   assert.deepEqual(found.accounts, kept.accounts);
   assert.deepEqual(found.environments, kept.environments);
   assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.hash, hashKey(apiKey));
-  assert.notEqual(found.version, kept.version, 'who read before must see a change');
+  assert.notEqual(found.version, kept.version, 'a process that read before must see a change');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
 });
 
@@ -228,7 +228,7 @@ async function countStatements(comment: string): Promise<number> {
   return Number(row?.running);
 }
 
-test('copies nothing from an emptied Redis that still says what is to be copied, and removes nothing', async () => {
+test('copies and removes nothing if Redis is emptied but still lists documents to be copied', async () => {
   await load();
   await createDemoAccount(redis);
   await mirrorRegistry(redis, clickhouse);
@@ -294,7 +294,7 @@ test('after a restore new records lie above the fences of deletion requests, als
   const number = BigInt(segment.replace('events:', ''));
   assert.ok(number > ahead, `${number} is not above the fence ${ahead}`);
   const last = await redis.hget(shardKeys.state(1), 'last_number');
-  assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard stands at its own fence at least');
+  assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard is at least at its own fence');
 });
 
 test('pending deletion requests come back in the order of their fences, whatever the clocks of their callers said', async () => {
@@ -361,7 +361,7 @@ async function assertRestored(): Promise<void> {
   assert.deepEqual((await redis.smembers(registryKeys.unkeptDeletions)).toSorted(), ['first', 'second']);
 }
 
-test('a Redis that is emptied while a loaded state is looked at is not told to be loaded', async () => {
+test('does not report a state as loaded if Redis is emptied while the state is checked', async () => {
   await load();
   const { ended } = await loadHeldAt('max(segment)');
   await redis.flushall();
@@ -371,7 +371,7 @@ test('a Redis that is emptied while a loaded state is looked at is not told to b
   assert.equal((await load()).how, 'restored');
 });
 
-test('a shard that is emptied again while it is loaded takes no numbers of before', async () => {
+test('a shard that is emptied again while it is loaded takes none of the earlier numbers', async () => {
   await load();
   await redis.del(shardKeys.state(0));
   const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
@@ -398,10 +398,10 @@ for (const text of asked) {
     await assertRestored();
   });
 
-  test(`a restore that stood still while it asked ${text} changes nothing that came after another one`, async () => {
+  test(`a restore that stood still while it asked ${text} changes nothing that another restore has loaded since`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
-    // What the time does to a process that stands still.
+    // The right to load of a process that stands still expires.
     await redis.del(registryKeys.loading);
     assert.equal((await loadAll(0)).how, 'restored');
     const account = await findDemoAccount(redis);
@@ -443,7 +443,7 @@ test('a restore that was killed holds up the next one for its lifetime at most, 
   await assertRestored();
 });
 
-test('what a restore that was killed had loaded, and is no more, does not stay', async () => {
+test('what a killed restore loaded does not stay if it no longer exists', async () => {
   await emptyWithRequests();
   await redis.zadd(registryKeys.pendingDeletions, 0, 'an account complete');
   await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
@@ -496,7 +496,7 @@ test('a restore asks ClickHouse and Redis as seldom for thousands of requests as
     const startedMs = performance.now();
     const many = await restore(12_000, 3_000);
     console.log(few, many, `${Math.round(performance.now() - startedMs)} ms`);
-    // A shard's constraint that is there needs a statement of its own to be replaced.
+    // To replace a shard's existing constraint takes a statement of its own.
     assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
     assert.ok(many.sent <= few.sent + 60, JSON.stringify({ few, many }));
   } finally {
@@ -561,13 +561,13 @@ test('targets of a request that is lost or ended leave Redis', async () => {
   assert.equal(await redis.exists(targets), 0);
 });
 
-/** A number of a shard, that many microseconds after the present time at most. */
+/** A segment number of a shard, at most this many microseconds after the present time. */
 function numberOf(shard: number, aheadUs = 0): string {
   const us = BigInt(Date.now()) * 1000n + BigInt(aheadUs);
   return String(us - (us % 64n) + BigInt(shard));
 }
 
-/** An insert as a worker sends it: of a segment that holds nothing but its marker row. */
+/** An insert as a worker sends it, of a segment that has only its marker row. */
 function insertOf(number: string): Promise<void> {
   const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
   return insertSegment(clickhouse, { table: 'events', number }, rows, `token of ${number}`);
@@ -618,7 +618,7 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
 });
 
-test('an account has exactly one main environment, whichever was set last', async () => {
+test('an account has exactly one main environment, the one that was set last', async () => {
   await load();
   const account = await createAccount(redis, 'shop', ['Main Production', 'Staging']);
   const other = await createAccount(redis, 'other', ['Main Production']);
@@ -653,7 +653,7 @@ test('an API key is shown at its creation only, and stored as a hash', async () 
   assert.deepEqual(Object.keys(await showApiKey(redis, appId)), ['app_id', 'created_at']);
 });
 
-test('refuses limits that are none', () => {
+test('refuses invalid limits', () => {
   assert.deepEqual(parseLimit('track', '5'), ['track', 5]);
   assert.deepEqual(parseLimit('track', 'none'), ['track', 'none']);
   for (const [name, value] of [
@@ -689,7 +689,7 @@ test('an API process sees a new environment at once and a changed one within a s
       });
       seenMs.push(performance.now() - startedMs);
     }
-    // A machine that stands still makes some later, not the quickest.
+    // A machine that stands still delays some changes, but not the quickest one.
     assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.isLoaded(), true);
     await redis.flushall();

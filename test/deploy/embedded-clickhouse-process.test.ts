@@ -34,7 +34,7 @@ describe('the process', { concurrency: true }, () => {
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
     const own = await startClickHouse();
     try {
-      // Long enough to be seen on a busy machine, and shorter than what a stop waits for.
+      // This is long enough to be seen on a busy machine, and shorter than a stop waits.
       const body =
         'SELECT sum(sleepEachRow(0.5)) FROM numbers(11) SETTINGS max_block_size = 1, max_threads = 1';
       const reply = ask(own, { parameters: { query_id: 'ends' }, body });
@@ -108,7 +108,7 @@ describe('the process', { concurrency: true }, () => {
     }
   });
 
-  test('is up again however often it is killed while it starts', async () => {
+  test('starts however often it is killed while it starts', async () => {
     const own = await startClickHouse();
     try {
       await own.query('CREATE TABLE default.t (a UInt64) ENGINE = MergeTree ORDER BY a');
@@ -122,7 +122,7 @@ describe('the process', { concurrency: true }, () => {
           'ignore',
           'KILL',
         );
-        // At moments of its start that nothing tells from outside.
+        // At moments of its start that nothing outside can see.
         setTimeout(() => child.kill('SIGKILL'), afterMs);
         await once(child, 'exit');
       }
@@ -145,7 +145,7 @@ describe('the process', { concurrency: true }, () => {
     }
   });
 
-  test('makes a password again where a first start was cut off before it was written', async () => {
+  test('makes a password again if a first start was killed before it was written', async () => {
     const dir = tempDir('clickhouse-cut');
     writeFileSync(join(dir, 'clickhouse-password'), '');
     const own = await startClickHouse({ dir });

@@ -79,7 +79,7 @@ describe('a program', () => {
     await assert.rejects(read, (error) => error instanceof ClickHouseError && error.code === '395');
   });
 
-  test('asks with curl, in UTC', async () => {
+  test('can use curl, and gets times in UTC', async () => {
     const password = `$(cat ${join(server.dir, 'clickhouse-reader-password')})`;
     const curl = `curl -sS --fail-with-body -u "reader:${password}" '${server.origin}/?database=sluice'`;
     const sql = 'SELECT currentUser(), timezone(), count() FROM events';
@@ -162,7 +162,7 @@ describe('a program', () => {
     const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
     await until(() => response.readableLength > 0, { deadlineMs: 30_000, what: 'the result begins' });
     const memoryBefore = memoryKiB();
-    // Other statements go on, and the large one cannot: nobody takes what it writes.
+    // Other statements go on. The large one cannot, since nobody reads what it writes.
     for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
     let bytes = 0;
     let grownKiB = 0;
@@ -316,7 +316,7 @@ describe('the process', () => {
       await server.query(`ALTER TABLE work.parts DELETE WHERE a = ${5 + time} SETTINGS mutations_sync = 1`);
       times.push(performance.now() - startedAt);
     }
-    // Each takes 3 s where the end of one part's work does not begin the next one's.
+    // Each mutation would take 3 s if the next part only began at the next check.
     assert.ok(Math.min(...times) < 1_500, `${times.map(Math.round)} ms`);
   });
 
@@ -360,7 +360,7 @@ describe('access', () => {
     await assert.rejects(server.query(native), /USER_SESSION_LIMIT_EXCEEDED/);
   });
 
-  test('to files, other servers and users is denied to the service and to the reader', async () => {
+  test('to files, to other servers and to users is denied to the service and to the reader', async () => {
     await server.query('CREATE TABLE work.private (a UInt8) ENGINE = MergeTree ORDER BY a');
     for (const as of [server.service, server.reader]) {
       for (const body of [
@@ -386,7 +386,7 @@ describe('access', () => {
     }
   });
 
-  test('of the reader ends with reading the database of the service', async () => {
+  test('of the reader is to read the database of the service, and nothing else', async () => {
     const as = server.reader;
     assert.equal((await ask(server, { as, body: 'SELECT count() FROM sluice.users' })).body, '0\n');
     for (const body of [
@@ -457,13 +457,13 @@ describe('access', () => {
   });
 });
 
-/** How many the engine has, this one's own included. */
+/** How many connections the engine has, this one included. */
 async function connections(): Promise<number> {
   const sql = "SELECT sum(value) FROM system.metrics WHERE metric IN ('HTTPConnection', 'TCPConnection')";
   return Number(await server.query(sql));
 }
 
-/** Of the tester, as a header of a raw request. */
+/** The tester's credentials, as a header of a raw request. */
 function authorization(): string {
   return `X-ClickHouse-User: ${server.tester.name}\r\nX-ClickHouse-Key: ${server.tester.password}\r\n`;
 }

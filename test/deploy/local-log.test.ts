@@ -10,7 +10,7 @@ import { tempDir } from '../../harness/temp-dir.js';
 
 const MiB = 1024 * 1024;
 
-test('a log file that exceeds 20 MiB is moved aside once, and what follows begins a new file', () => {
+test('a log file that exceeds 20 MiB is renamed once, and later lines go to a new file', () => {
   const path = join(tempDir('log'), 'child.log');
   const log = openLogFile(path, () => false, assert.fail);
   const line = `${'x'.repeat(MiB - 1)}\n`;

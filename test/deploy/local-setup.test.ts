@@ -45,7 +45,7 @@ describe('packages', () => {
     assert.equal(await isInstalled({ a: one }, { a: { version: '2.0.0' } }), false);
   });
 
-  test('that are optional may be absent where they are for other machines, and are installed where they came anew', async () => {
+  test('that are optional may be absent if they are for other machines, and are installed if they are new in the lock file', async () => {
     const optional = { ...one, optional: true };
     assert.equal(await isInstalled({ a: { ...optional, os: ['darwin'] } }, {}), true);
     const root = { optionalDependencies: { a: '1.0.0' } };
@@ -78,19 +78,19 @@ describe('the front of this Node', () => {
     );
   }
 
-  test('is not spoken of where it loads', async () => {
+  test('is not mentioned if it loads', async () => {
     assert.equal(await frontFault(undefined), undefined);
     assert.equal(setUp(process.env.PATH ?? '', 'requireFront()').stderr, '');
   });
 
-  test('is told to need a newer glibc, or another Node, in one line', async () => {
+  test('gets one line that asks for a newer glibc or another Node', async () => {
     const error = new Error(
       "This version supports only …\n\nError: libc.so.6: version `GLIBC_2.38' not found (required by uws.node)",
     );
     assert.equal(await frontFault(error), 'Node 24 needs glibc 2.38; this system has 2.36: use Node 22');
   });
 
-  test('is told not to load where something else is wrong, in one line', async () => {
+  test('gets one line with the error if something else is wrong', async () => {
     const error = new Error('This version supports only …\n\nError: Cannot find module uws.node');
     assert.equal(await frontFault(error), 'uWebSockets.js does not load: Error: Cannot find module uws.node');
   });

@@ -142,7 +142,7 @@ function asOtherUser(command: string, ...args: string[]) {
   return { status, output: `${stdout}${stderr}` };
 }
 
-/** What below a folder, and the folder itself, lets others in. Links have no rights of their own. */
+/** The paths at and below a folder that are open to others. Links have no rights of their own. */
 function openToOthers(dir: string): string[] {
   return [dir, ...entriesBelow(dir).map(({ path }) => path)].filter((path) => {
     const found = lstatSync(path, { throwIfNoEntry: false });
@@ -177,7 +177,7 @@ describe('one start after another on the same data', () => {
 
   before(async () => {
     env = await deployment();
-    // As a folder of a user whom others may visit; the start makes DATA_DIR in it.
+    // A folder that others may enter; the start makes DATA_DIR in it.
     chmodSync(env.DATA_DIR, 0o755);
     env.DATA_DIR = join(env.DATA_DIR, 'data');
     running = start(env, startScript);
@@ -216,7 +216,7 @@ describe('one start after another on the same data', () => {
     }
   });
 
-  test('its own processes reach its Redis by a socket that others may not open, and the port is there too', async () => {
+  test('its own processes reach its Redis by a private socket, and Redis also listens on its port', async () => {
     const socket = join(env.DATA_DIR, 'redis', 'redis.sock');
     assert.equal(statSync(socket).mode & 0o777, 0o700);
     const redis = redisOf(env);
@@ -228,7 +228,7 @@ describe('one start after another on the same data', () => {
         const bySocket = clients.filter((client) => client.includes('redis.sock:0 '));
         return bySocket.length >= 4 && bySocket.length === clients.length - 1;
       };
-      // The supervisor asks by the port whether Redis is ready, and leaves at once.
+      // The supervisor asks on the port whether Redis is ready, and disconnects at once.
       await until(bySocketAlone, { deadlineMs: 10_000, what: 'all but this one have come by the socket' });
     } finally {
       redis.disconnect();
@@ -319,7 +319,7 @@ describe('one start after another on the same data', () => {
     assert.equal((await askAdmin(env, '/admin/v1/accounts', 'wrong')).status, 401);
   });
 
-  test('a start on the same DATA_DIR names it and ends with code 1', async () => {
+  test('a second start on the same DATA_DIR names it and ends with code 1', async () => {
     const second = start({ ...(await deployment()), DATA_DIR: env.DATA_DIR });
     assert.equal(await within(second.exited, 60_000), 1);
     assert.match(second.output(), /^sluice: DATA_DIR \S+ is used by a running start \(pid \d+\)\n$/);
@@ -451,7 +451,7 @@ test('two API processes and two workers share the ports of one deployment, and t
   const given = { ADMIN_TOKEN: operatorsToken, DEMO: '0' };
   const running = start({ ...env, ...given, API_PROCESSES: '2', WORKER_PROCESSES: '2' });
   await untilUp(running);
-  // What the environment says stands.
+  // The environment's own values count.
   assert.equal((await askAdmin(env, '/admin/v1/accounts', operatorsToken)).status, 200);
   assert.ok(!existsSync(join(env.DATA_DIR, 'admin-token')));
   assert.equal((await askAdmin(env, '/demo')).status, 404);
@@ -494,7 +494,7 @@ test('children of a killed start that are still there are ended by the next star
   const bin = pathWithout('setpriv');
   const first = start({ ...env, PATH: bin, HOST: '0.0.0.0' });
   await untilUp(first);
-  // Nobody else's machine reaches the administration, and where anybody reaches the API there is no demo.
+  // Other machines do not reach the administration. There is no demo where other machines reach the API.
   await assert.rejects(fetch(`http://127.0.0.2:${env.ADMIN_PORT}/metrics`), 'the administration');
   assert.equal((await fetch(`http://127.0.0.2:${env.PORT}/health/ready`)).status, 200);
   assert.equal((await askAdmin(env, '/demo')).status, 404);

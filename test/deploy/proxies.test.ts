@@ -115,12 +115,12 @@ for (const name of ['nginx', 'caddy'] as const) {
       const refused = await ask(origin(), 'POST', '/api/track', bulk(17 * MiB));
       assert.equal(refused.status, 413);
       assert.match(refused.text, /"code":"body_too_large"/);
-      // nginx looks at the length and answers; Caddy counts, and cuts the connection.
+      // nginx reads the length and answers. Caddy counts the bytes and cuts the connection.
       const cut = await ask(origin(), 'POST', '/api/track', bulk(40 * MiB)).catch(() => ({ status: 413 }));
       assert.ok([413, 502].includes(cut.status), String(cut.status));
     });
 
-    test('limits answer 429 with Retry-After, and errors come as Sluice words them', async () => {
+    test('limits answer 429 with Retry-After, and errors arrive as Sluice writes them', async () => {
       const statuses: number[] = [];
       let last: Answer | undefined;
       for (let at = 0; at < 31; at++) {
@@ -134,7 +134,7 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.match(wrong.text, /"err":\{/);
     });
 
-    test('callers count by their own addresses, whatever they say of themselves', async () => {
+    test('callers are counted by their own addresses, whatever forwarding headers they send', async () => {
       const last = name === 'nginx' ? 10 : 20;
       const attempt = (host: number, told: string) =>
         ask(
@@ -176,7 +176,7 @@ for (const name of ['nginx', 'caddy'] as const) {
   });
 }
 
-test('Caddy takes its file as it stands, and leads to the administration on a port of its own', async () => {
+test('Caddy accepts its file unchanged, and serves the administration on a port of its own', async () => {
   assert.equal(checkCaddyfile(), '');
   const reply = await fetch(`${proxies.caddy?.adminOrigin}/metrics`);
   assert.equal(reply.status, 200);

@@ -1,4 +1,4 @@
-// deploy/clickhouse: what a server as it is installed needs for Sluice, on ClickHouse's own server.
+// deploy/clickhouse: what a freshly installed ClickHouse server needs for Sluice.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -38,14 +38,14 @@ async function growing(query: (sql: string) => Promise<string>): Promise<string[
   return names.split('\n').filter((name) => name !== '');
 }
 
-test('a server as it is installed has logs that grow without end', async () => {
+test('a freshly installed server has logs that grow without end', async () => {
   const { query } = await start({});
   const names = await growing(query);
   for (const name of ['query_log', 'metric_log', 'error_log', 'query_metric_log', 'trace_log'])
     assert.ok(names.includes(name), `${name} is among ${names.join(', ')}`);
 });
 
-test('with sluice.xml it starts, has none, and makes backups on their disk only', async () => {
+test('with sluice.xml it starts, has no such logs, and makes backups only on their disk', async () => {
   const { query, origin } = await start({ 'sluice.xml': xml });
   assert.deepEqual(await growing(query), []);
   assert.equal(await query('SELECT count() > 0 FROM system.query_log'), '1');
@@ -55,6 +55,6 @@ test('with sluice.xml it starts, has none, and makes backups on their disk only'
   await assert.rejects(query("BACKUP DATABASE sluice TO Disk('default', 'one')"), /not allowed/);
 });
 
-test('it would not start if the file added to the sections of the server instead of replacing them', async () => {
+test('it would not start if the file added to the server’s sections instead of replacing them', async () => {
   await assert.rejects(start({ 'sluice.xml': xml.replaceAll(' replace="1"', '') }), /Code: 36/);
 });

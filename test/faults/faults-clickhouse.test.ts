@@ -21,7 +21,7 @@ const backlogBytesMax = 300_000;
 
 let sluice: SluiceHandle;
 let redis: Redis;
-/** Between each of two workers and ClickHouse. */
+/** The gates between each of two workers and ClickHouse. */
 let gates: readonly [ClickHouseGate, ClickHouseGate];
 let workers: readonly [Child, Child];
 
@@ -52,7 +52,7 @@ afterEach(async () => {
   }
 });
 
-/** Sends 30 events in three requests, which are acknowledged; more for those whose outcome a pause left open. */
+/** Sends 30 events in three acknowledged requests, and further ones if a pause left the outcome of some open. */
 async function sendSome(producer: Producer): Promise<void> {
   for (let acknowledged = 0, requests = 0; acknowledged < 3; requests += 1) {
     const events = Array.from({ length: 10 }, () => producer.nextEvent());
@@ -163,11 +163,11 @@ test('stores once what was inserted although the worker was killed before it not
   for (const gate of gates) gate.hold(inserts);
   await sendSome(producer);
   const { worker, gate, otherGate } = await untilInsertHeld();
-  gate.hold(markerLooks); // the next look is the one behind the insert
+  gate.hold(markerLooks); // the next look is the one after the insert
   otherGate.hold(() => true);
   const [insert] = gate.held;
   assert.ok(insert);
-  // Goes on with the insert alone.
+  // Passes on the insert only.
   gate.release();
   gate.hold(markerLooks);
   await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker looks for the marker' });
@@ -199,7 +199,7 @@ test('stores what ClickHouse believes to be stored because it logged the token b
   for (const gate of gates) gate.hold(inserts);
   await sendSome(producer);
   const { gate } = await untilInsertHeld();
-  // What such a crash leaves: the token is known, the rows are not there.
+  // Such a crash leaves a known token without its rows.
   for (const { parameters } of gate.held) {
     const token = parameters.get('insert_deduplication_token') ?? '';
     const number = token.slice(0, token.indexOf('-'));
@@ -260,14 +260,14 @@ test('accepts events up to the high-water mark while ClickHouse is stopped, then
   // A commit that no longer fits is refused whole; rows get their stamps after the bound is checked.
   assert.ok(bytesAtFirst > 0.7 * backlogBytesMax, `refused at ${bytesAtFirst} bytes`);
   assert.ok(bytesAtMost < 1.3 * backlogBytesMax, `took ${bytesAtMost} bytes`);
-  // A process that is stopped for a moment may leave the outcome of a commit open; a full backlog never does.
+  // A full backlog never leaves the outcome of a commit open. Only a process that stops for a moment may do so.
   const { unknown } = countOutcomes(producer.settled);
   assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
   for (const { retryAfter } of producer.settled.filter(({ status }) => status === 503)) {
     assert.match(retryAfter ?? '', /^[1-9]\d*$/);
   }
   await untilDrained(sluice, redis);
-  // Of a user who is not one of the load's: one of those is above its limit.
+  // A user of its own, since one of the load's users is above its limit.
   const { user_id: _, ...event } = producer.nextEvent();
   const last = await producer.send(api.baseUrl, [{ ...event, identity: `${producer.mark}-afterwards` }]);
   assert.equal(last.outcome, 'acknowledged', last.code);

@@ -37,10 +37,10 @@ async function underLoad(
   return producer;
 }
 
-/** What a power cut took: nothing acknowledged before the first of the times or after the second. */
+/** What a power cut may have taken: only what was acknowledged between these two times. */
 type Cut = { readonly lostBytes: number; readonly fromMs: number; readonly toMs: number };
 
-/** Cuts the power while every sync takes long, and at a moment when there is something to lose. */
+/** Cuts the power at a moment when there are unsynced bytes, while every sync takes long. */
 async function cutPower({ server }: Deployment, load: Load, awayMs: number): Promise<Cut> {
   const watched = await watchForPowerCut(server.pid, 100);
   await load.more(50);
@@ -50,11 +50,11 @@ async function cutPower({ server }: Deployment, load: Load, awayMs: number): Pro
     everyMs: 5,
   });
   const { lostBytes, syncedMs } = await watched.cut(() => server.kill9());
-  // The trace has the time of day; some milliseconds between the two clocks.
+  // The trace has the time of day, so the two clocks may differ by some milliseconds.
   const fromMs = syncedMs - (Date.now() - performance.now()) - 50;
   // A machine does not come back at once.
   await new Promise((settle) => setTimeout(settle, awayMs));
-  // What Redis answered before the cut may have reached a client only now.
+  // An answer from before the cut may reach a client only now.
   const toMs = performance.now();
   await server.restart();
   return { lostBytes, fromMs, toMs };
@@ -89,7 +89,7 @@ test('loses only what was not synced in a power cut with appendfsync everysec', 
   );
   const { sluice } = deployment as Deployment;
   const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
-  // What was acknowledged after the last sync before a cut may be gone, its key too; nothing else may.
+  // Only what was acknowledged after the last sync before a cut may be gone, with its key.
   const emptiedMs = cuts.map(({ fromMs, toMs }) => [fromMs, toMs] as const);
   const history = producer.readHistory();
   const lostWithRedis = new Set(

@@ -38,7 +38,7 @@ async function storeSome(producer: Producer): Promise<void> {
   await assertKept(sluice, producer);
 }
 
-/** Makes an account with settings that are not the defaults; settles with all that must be the same later. */
+/** Makes an account with settings that are not the defaults; settles with everything that must be the same later. */
 async function makeState(): Promise<() => Promise<object>> {
   const { account_id, environments } = (await sluice.admin(
     'accounts',
@@ -77,7 +77,7 @@ async function assertNumbersAbove(floor: bigint, producer: Producer): Promise<vo
   const repeated = await sluice.rows(
     `SELECT segment FROM stored_events WHERE app_id = '' GROUP BY segment HAVING count() > 1`,
   );
-  assert.deepEqual(repeated, [], 'a number was given twice');
+  assert.deepEqual(repeated, [], 'no number is given twice');
 }
 
 test('refuses everything after Redis was emptied until it is restored, then goes on as before', async () => {
@@ -93,7 +93,7 @@ test('refuses everything after Redis was emptied until it is restored, then goes
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   await whileRunning(load, async () => {
     await load.more(100, { outcomes: ['overloaded'] });
-    // What a slow Redis leaves unknown is not accepted either; in the end it is absent or there once.
+    // An outcome that a slow Redis leaves unknown is no acceptance. In the end such an event is absent or there once.
     const accepted = producer.settled.filter(({ outcome, code }) => {
       const refused = outcome === 'refused' && code !== 'unknown_app_id';
       return outcome !== 'overloaded' && outcome !== 'unknown' && !refused;
@@ -178,8 +178,8 @@ async function untilMirrored(): Promise<void> {
 }
 
 /**
- * What was acknowledged and not yet in ClickHouse is gone with Redis; nothing may be there twice, but for keys that
- * were under way when Redis forgot them.
+ * What was acknowledged and not yet in ClickHouse is lost with Redis. Nothing may be there twice, except under keys that
+ * were on their way when Redis forgot them.
  */
 async function assertDoubledNothing(producer: Producer, fromMs: number, toMs: number): Promise<void> {
   const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));

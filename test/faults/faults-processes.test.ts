@@ -36,7 +36,7 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {
   producer.close();
 }
 
-/** The pids of everything that was not meant to be restarted. */
+/** The pids of everything that must not be restarted. */
 function pidsBut(...killed: readonly Child[]): number[] {
   return [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]
     .filter((child) => !killed.includes(child))
@@ -121,7 +121,7 @@ test('answers every request it accepted when an API process is asked to end, and
   });
   assert.deepEqual(exit, { code: 0, signal: null });
   await untilDrained(sluice, redis);
-  // Whoever got no answer was never accepted, so that a producer may send the same event again.
+  // A request without an answer was never accepted, so a producer may send the same event again.
   await assertKept(sluice, producer, { unansweredAbsent: true });
   producer.close();
   await ended.restart();

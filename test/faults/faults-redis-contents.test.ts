@@ -1,5 +1,5 @@
-// Redis full, without its scripts, without BullMQ's keys, or far away from the workers: nothing is stored by
-// halves, and the set of segments alone decides what is still to be stored.
+// Redis full, without its scripts, without BullMQ's keys, or far away from the workers. Nothing is stored in part, and only
+// the set of segments decides what still has to be stored.
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -20,14 +20,14 @@ import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
 
 let server: RedisHandle;
-/** Between the worker and Redis. */
+/** The proxy between the worker and Redis. */
 let proxy: TcpProxy;
 let sluice: SluiceHandle;
 /** The test's own connection, which no proxy disturbs. */
 let redis: Redis;
 
 before(async () => {
-  // What Redis forgets here has nothing to do with its disk.
+  // These faults have nothing to do with Redis's disk.
   server = await startRedis({ appendfsync: 'no' });
   proxy = await startTcpProxy({ port: server.port });
   sluice = await startSluice({
@@ -67,7 +67,7 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly
   return producer.settled;
 }
 
-/** What is done to Redis here is done again and again, and would leave more requests unknown than a pause does. */
+/** The faults here happen again and again, so they leave more outcomes unknown than a single pause does. */
 function assertNoneUnavailable(requests: readonly Request[], more: readonly Outcome[] = []): void {
   const expected: readonly Outcome[] = ['acknowledged', 'refused', ...more];
   const others = requests.filter(({ outcome }) => !expected.includes(outcome));
@@ -78,7 +78,7 @@ function assertNoneUnavailable(requests: readonly Request[], more: readonly Outc
   assert.ok(others.length <= unknownMax, `${others.length} of ${requests.length} requests are unknown`);
 }
 
-test('answers 503 overloaded while Redis is out of memory, stores nothing by halves, and goes on', async () => {
+test('answers 503 overloaded while Redis is out of memory, stores nothing in part, and goes on', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 3; round += 1) {
       await redis.config('SET', 'maxmemory', '1');
@@ -90,12 +90,12 @@ test('answers 503 overloaded while Redis is out of memory, stores nothing by hal
   assertNoneUnavailable(requests, ['overloaded']);
 });
 
-test('drains by itself what was taken when Redis ran out of memory', {}, async () => {
+test('drains what was accepted when Redis ran out of memory', {}, async () => {
   const producer = await newProducer(sluice);
   for (const worker of sluice.workers) worker.sigstop();
   const send = () => producer.send(sluice.baseUrl, [producer.nextEvent(), producer.nextEvent()]);
   assert.equal((await send()).outcome, 'acknowledged');
-  // As if the events that wait had filled it: with what is used now as its bound.
+  // Its bound is set to what it uses now, as if the waiting events had filled it.
   const info = await redis.info('memory');
   await redis.config('SET', 'maxmemory', /used_memory:(\d+)/.exec(info)?.[1] ?? '');
   await until(async () => (await send()).outcome === 'overloaded', {
@@ -113,7 +113,7 @@ test('drains by itself what was taken when Redis ran out of memory', {}, async (
   producer.close();
 });
 
-test('nobody notices that Redis forgets its scripts', async () => {
+test('goes on unnoticed when Redis forgets its scripts', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 10; round += 1) {
       await redis.script('FLUSH');
@@ -157,7 +157,7 @@ test('a worker far away from Redis stores no segment that still grows', async ()
   assertNoneUnavailable(requests);
 });
 
-test('a key whose event could not be appended is not taken for known later', async () => {
+test('a key whose event could not be appended does not count as known later', async () => {
   const producer = await newProducer(sluice);
   const keyed = (bytes: number): SentEvent => {
     const event = producer.nextEvent({ idempotency_key: `${producer.mark}-${bytes}` });
@@ -166,7 +166,7 @@ test('a key whose event could not be appended is not taken for known later', asy
     );
     return { ...event, properties: { ...event.properties, ...filler } };
   };
-  // The smallest bound that Redis takes is one MiB; nobody seals the segment that comes near it.
+  // The smallest bound that Redis accepts is one MiB. No worker runs, so the segment grows to nearly that.
   await redis.config('SET', 'proto-max-bulk-len', '1mb');
   for (const worker of sluice.workers) worker.sigstop();
   assert.equal((await producer.send(sluice.baseUrl, [keyed(800_000)])).outcome, 'acknowledged');

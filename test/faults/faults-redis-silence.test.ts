@@ -26,9 +26,9 @@ import { within } from '../../harness/wait.js';
 let server: RedisHandle;
 let sluice: SluiceHandle;
 let redis: Redis;
-/** So many times at most connections die. */
+/** How many times at most connections die. */
 const faultsMax = 4;
-/** The ways to Redis of connections made before the first fault, between two, and after the last. */
+/** Proxies for connections made before the first fault, between two faults, and after the last one. */
 const ways: TcpProxy[] = [];
 let entrance: TcpProxy;
 const target = { port: 0 };
@@ -72,7 +72,7 @@ test('API and worker replace connections that died silently, and go on', {}, asy
       others = producer.settled.slice(before).filter(({ outcome, tookMs }) => {
         return (outcome !== 'acknowledged' && outcome !== 'refused') || tookMs > answerMsMax;
       });
-      // Two attempts leave a second: where a process stands still meanwhile, what was under way is unknown, or late.
+      // Two attempts leave one second. If a process stands still that long, what was under way becomes unknown or late.
       if (others.length === 0) break;
     }
   });

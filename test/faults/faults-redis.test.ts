@@ -1,5 +1,5 @@
-// Redis away, silent, or losing its answers: every request is answered in time with what is known, and the service
-// recovers by itself.
+// Redis away, silent, or losing its answers: every request is answered in time and correctly, and the service recovers by
+// itself.
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -28,14 +28,14 @@ import { shardKeys } from '../../src/redis/keys.js';
 const unavailable: readonly Outcome[] = ['overloaded', 'unknown'];
 
 let server: RedisHandle;
-/** Between the API process and Redis. */
+/** The proxy between the API process and Redis. */
 let proxy: TcpProxy;
 let sluice: SluiceHandle;
 /** The test's own connection, which no proxy disturbs. */
 let redis: Redis;
 
 before(async () => {
-  // How Redis's disk fares is no matter here: it must not decide what becomes of a commit.
+  // Without waits for the disk: a slow disk must not decide about commits here.
   server = await startRedis({ appendfsync: 'no' });
   proxy = await startTcpProxy({ port: server.port });
   sluice = await startSluice({
@@ -58,7 +58,7 @@ afterEach(() => {
   for (const child of [server, ...sluice.workers]) child.sigcont();
 });
 
-/** Runs load while `fault` happens; then everything must be as promised, and no process another one. */
+/** Runs load while `fault` happens; then everything must be as promised, and no process may have been replaced. */
 async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
   const children = [...sluice.api, ...sluice.workers];
   const pids = children.map(({ pid }) => pid);
@@ -165,7 +165,7 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     proxy.pass();
     return answer;
   };
-  // When the machine stands still for as long as a commit may take, nobody repeats it, and a reply may come just as
+  // If the machine stands still for as long as a commit may take, it is not repeated, and a reply may come just as
   // the proxy passes again: then another one is made.
   await until(
     async () =>
@@ -187,7 +187,7 @@ test('does not report as refused what a late copy of its commit may still store'
   const event = producer.nextEvent();
   const large = { ...event, properties: { ...event.properties, ...filler(50_000) } };
   const sentBefore = proxy.bytesSent;
-  // The first copy is on its way for so long that the second one, on a new connection, is before it.
+  // The first copy takes so long that the second one, on a new connection, overtakes it.
   proxy.delay(6_000);
   const answer = producer.send(api.baseUrl, [large]);
   await until(() => proxy.bytesSent > sentBefore + 50_000, {
@@ -207,7 +207,7 @@ test('does not report as refused what a late copy of its commit may still store'
   producer.close();
 });
 
-test('doubles and loses nothing while replies of Redis are lost repeatedly', async () => {
+test('stores everything once while replies of Redis are lost again and again', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 8; round += 1) {
       const sent = proxy.bytesReceived;

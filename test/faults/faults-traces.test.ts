@@ -1,5 +1,5 @@
-// Where Redis and the logs contain what was sent: only in the rows of segments. Wherever something is counted or
-// remembered identities are hashed, and no error repeats data.
+// Redis holds what was sent only in the rows of segments, and the logs never do. For counts and keys identities are hashed,
+// and no error repeats data.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -69,7 +69,7 @@ async function sendElsewhere({ mark, appId: app_id }: Producer): Promise<void> {
     [`/api/${mark}`, { app_id, identity }],
   ];
   for (const [path, body] of bodies) {
-    // Right after the faults Redis may still be too slow for an answer in time: 503, and it is sent again.
+    // Right after the faults Redis may still be too slow, so a request that gets a 503 is sent again.
     const { status } = await until(
       async () => {
         const reply = await fetch(`${sluice.baseUrl}${path}`, {
@@ -112,7 +112,7 @@ test('no log holds what was sent when rows are refused by ClickHouse', async () 
   const producer = await newProducer(sluice);
   for (const worker of sluice.workers) worker.sigstop();
   assert.equal((await producer.send(sluice.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
-  // No request can make such rows; a defect of ours could.
+  // No request can cause such rows, but a defect of ours could.
   const [member] = await redis.zrange(shardKeys.segments(0), '0', '0');
   assert.ok(member);
   const [table, number] = member.split(':');

@@ -1,5 +1,5 @@
-// The same code on a Redis Cluster: four shards and the registry on three masters. Each master holds its own
-// shards, and what happens to one concerns the others as little as can be.
+// The same code on a Redis Cluster: four shards and the registry on three masters. Each master holds its own shards, and a
+// fault of one affects the others as little as possible.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -25,12 +25,12 @@ import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { beginPairing, collect, openLivePage } from '../support/visualizer.js';
 
 const shards = 4;
-/** Of each shard, each with one request at a time. */
+/** Clients per shard; each has one request under way at a time. */
 const clients = 3;
 
 let cluster: RedisClusterHandle;
 let sluice: SluiceHandle;
-/** One for an environment of each shard. */
+/** One producer for each shard, with an environment of that shard. */
 let producers: Producer[];
 
 before(async () => {
@@ -108,7 +108,7 @@ test('takes and stores the records of all shards, each shard on its master', asy
   assert.deepEqual(
     held.map(({ length }) => length > 0),
     [true, true, true],
-    'every master holds a shard, or the test shows little',
+    'every master holds a shard, otherwise the test shows little',
   );
   await underLoad(async (loads) => {
     await Promise.all(loads.map((load) => load.more(40)));
@@ -144,8 +144,8 @@ for (const [what, key] of [
     });
     for (const shard of affected) {
       const counts = countOutcomes((producers[shard] as Producer).settled.slice(before[shard]));
-      // What is sent to nobody is not stored: only what was under way at the kill may be unknown, and where a busy
-      // machine stood still, twice at most. If it were not told apart, all of the 20 and more would be.
+      // A send that certainly did not arrive is refused as overloaded. So only what was under way may be unknown: at the
+      // kill, and perhaps twice more if a busy machine stood still. Otherwise all of the 20 and more would be unknown.
       assert.ok(counts.overloaded > 0 && counts.unknown <= 3 * clients, JSON.stringify(counts));
     }
   });
@@ -155,7 +155,7 @@ test('deletes users from the environments of every shard, and leaves no trace on
   const names = ['Main Production', ...Array.from({ length: 11 }, (_, i) => `Environment ${i}`)];
   const account = await createTestAccount(sluice, 'Deletions', names);
   const spread = new Set(account.appIds.map((appId) => shardOf(appId, shards)));
-  assert.ok(spread.size > 1, 'the environments lie in several shards');
+  assert.ok(spread.size > 1, 'the environments are in several shards');
   const token = await getToken(sluice, account);
   for (const appId of account.appIds) {
     await sendEvents(sluice, appId, 'go', [{ identity: 'gone@example.com' }, { user_id: '77' }]);
@@ -177,7 +177,7 @@ test('deletes users from the environments of every shard, and leaves no trace on
   assert.deepEqual(rows, [{ fate: 'stay', rows: String(2 * names.length) }]);
   await until(async () => (await forks()).every((count, index) => count > (forksBefore[index] ?? 0)), {
     deadlineMs: 60_000,
-    what: 'every master has written its append-only file anew',
+    what: 'every master has rewritten its append-only file',
   });
 });
 
@@ -260,7 +260,7 @@ test('notices that one master was emptied, goes on with the others, and is mende
   await untilDrained();
 });
 
-test('a cluster is said by several URLs, or by REDIS_CLUSTER with one of its nodes', () => {
+test('several URLs mean a cluster, as does REDIS_CLUSTER with the URL of one node', () => {
   const two = 'redis://a:1,redis://b:2';
   assert.equal(readConfig({ REDIS_URL: two }).redisCluster, true);
   assert.equal(readConfig({ REDIS_URL: 'redis://a:1', REDIS_CLUSTER: '1' }).redisCluster, true);

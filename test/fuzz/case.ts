@@ -11,7 +11,7 @@ export type FuzzCase = {
   readonly name: string;
   /** The bytes, in the pieces in which they are sent. */
   readonly pieces: readonly Buffer[];
-  /** How long it waits before each further piece; else the pieces come one after another. */
+  /** Pause before each further piece. Without it the pieces come at once. */
   readonly pauseMs?: number;
 };
 

@@ -1,5 +1,5 @@
-// The fuzzer against a whole private deployment: what it needs there, and what must hold for the deployment afterwards,
-// besides what must hold for every single answer.
+// Runs the fuzzer against a whole private deployment, and checks the deployment afterwards: its process, its memory, its
+// rows. Single answers are checked by `case.ts`.
 
 import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
 import { getToken, submitAccepted } from '../../harness/deletion.js';
@@ -12,9 +12,9 @@ import type { Table, Tally } from './tally.js';
 
 export type FuzzReport = RunResult & {
   readonly seed: number;
-  /** Whether the API process is no longer the one from the beginning, although no case showed its end. */
+  /** Whether the API process was replaced although no case made it end. */
   readonly died: boolean;
-  /** Of the API process, in MiB: before, highest, after. */
+  /** Memory of the API process in MiB: before, highest, after. */
   readonly residentMib: { readonly before: number; readonly highest: number; readonly after: number };
   /** Latencies of a client beside the fuzzer, in ms; `alone` before the first case. */
   readonly neighbour: {

@@ -9,7 +9,7 @@ export function residentMib(pid: number): number {
   return mibOf(pid, /^VmRSS:\s+(\d+) kB/m);
 }
 
-/** The most that it was, or has been since its peak was reset; 0 when the process is gone. */
+/** The peak of that, since the start or since the last reset of the peak; 0 when the process is gone. */
 export function peakMib(pid: number): number {
   return mibOf(pid, /^VmHWM:\s+(\d+) kB/m);
 }

@@ -69,7 +69,7 @@ export function caseOf(context: RequestContext, seed: number, number: number): F
   const other = random.pick(requests).bytes(`o${seed}-${number}`);
   const valid = request.bytes(`c${seed}-${number}`);
   const planted = random.oneIn(6) ? plant(valid, random) : undefined;
-  // What is planted gets further when nothing else is wrong.
+  // A planted value gets further in the service if nothing else is wrong.
   const bytes = planted !== undefined && !random.oneIn(4) ? planted : mutate(planted ?? valid, random, other);
   const slow = random.oneIn(40) ? { pauseMs: 1 + random.below(pauseMsMax) } : undefined;
   const pieces =
@@ -77,7 +77,7 @@ export function caseOf(context: RequestContext, seed: number, number: number): F
   return { number, name: request.name, pieces, ...slow };
 }
 
-/** Of a request that comes slowly. */
+/** Pause between the pieces of a slow request. */
 const slowPiecesMax = 12;
 const pauseMsMax = 60;
 
@@ -269,7 +269,7 @@ export function describeFault({ what, seed, caseNumber, name, bytes, shown, befo
   const where = {
     alone: '',
     after: `, behind the cases ${before.join(', ')}`,
-    once: ', which shows it no more',
+    once: ', which did not show it again',
   };
   const text = JSON.stringify(bytes.toString('latin1'));
   return `${what}\ncase ${caseNumber} of seed ${seed}, a mutation of ${name}${where[shown]}:\n${text}`;

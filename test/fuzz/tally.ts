@@ -27,7 +27,7 @@ const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
   '/api/v1/identify': 'user_identities',
   '/api/collect': 'collect',
 };
-/** What a message of Segment's protocol becomes is not followed: it may be one row of each table, or none. */
+/** Messages of Segment's protocol are not followed in detail: each may become one row of each table, or none. */
 const segmentPath = /^\/v1\//;
 const tableOfType: Readonly<Record<string, Table>> = {
   event: 'events',

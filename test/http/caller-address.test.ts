@@ -1,4 +1,4 @@
-// Whose address counts, behind proxies that tell it and proxies that do not, and with headers that a caller made up.
+// Which address counts as the caller's: behind proxies that forward it or not, and with headers that a caller made up.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -27,7 +27,7 @@ describe('the address of a caller', () => {
     assert.equal(callerOf({ peer: client, ...headers }), client, 'a connection that is no proxy');
   });
 
-  test('is what the trusted proxies tell, read from the right', () => {
+  test('is what the trusted proxies forward, read from the right', () => {
     const cases: readonly (readonly [Sent, string])[] = [
       [{ peer: '10.1.2.3', for: client }, client],
       [{ peer: '192.0.2.1', for: client }, client],
@@ -50,7 +50,7 @@ describe('the address of a caller', () => {
     for (const [sent, expected] of cases) assert.equal(callerOf(sent), expected, JSON.stringify(sent));
   });
 
-  test('is never one that the caller made up, nor further left than what hides itself', () => {
+  test('is never one that the caller made up, nor one to the left of an entry that hides its address', () => {
     const proxy = '10.1.2.3';
     const cases: readonly (readonly [Sent, string])[] = [
       [{ peer: proxy, for: '1.1.1.1, unknown' }, proxy],
@@ -63,7 +63,7 @@ describe('the address of a caller', () => {
       [{ peer: proxy, forwarded: 'for=1.1.1.1, for=_hidden' }, proxy],
       [{ peer: proxy, forwarded: 'for=1.1.1.1, by=10.0.0.1' }, proxy],
       [{ peer: proxy, forwarded: 'for=1.1.1.1;by=x, proto=https;xfor=2.2.2.2' }, proxy],
-      // A quote that the caller leaves open takes nothing of what the proxy adds.
+      // A quote that the caller leaves open must not swallow what the proxy adds.
       [{ peer: proxy, forwarded: `for=1.1.1.1, for=", for=${client}` }, client],
       [{ peer: proxy, forwarded: 'for=1.1.1.1, for=", for="[2001:db8:ffff::7]:80"' }, '2001:db8:ffff::7'],
       // The proxy sets one header, and passes on the other.

@@ -1,4 +1,4 @@
-// How many connections a port takes, in all and from one address.
+// How many connections a port accepts, in all and from one address.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -66,7 +66,7 @@ test('an address that opens all it can leaves room for others, and a connection 
   const own = Array.from({ length: 4 * max }, () => open('127.0.0.2'));
   await until(() => own.filter(({ closed }) => closed).length === 3.5 * max, {
     deadlineMs: 30_000,
-    what: 'all but half of the room are closed',
+    what: 'the connections above half of the room are closed',
   });
   const other = open('127.0.0.3');
   other.ask();
@@ -111,7 +111,7 @@ test('WebSockets that have ended leave their room to others', async () => {
 });
 
 describe('a gate', () => {
-  test('counts to the number, and from half of it on an address has a quarter of it within a window', () => {
+  test('opens up to its number; once it is half full, an address gets at most a quarter within a window', () => {
     let nowMs = 0;
     const gate = createConnectionGate(100, () => nowMs);
     const opens = (address: string, count: number) => {
@@ -127,12 +127,12 @@ describe('a gate', () => {
     assert.equal(opens('b', 1), 0);
     nowMs += 15_000;
     assert.equal(opens('a', 100), 25, 'a new window');
-    assert.equal(opens('c', 1), 0, 'there is no more');
+    assert.equal(opens('c', 1), 0, 'there is no room left');
     gate.close();
     assert.equal(opens('c', 2), 1);
   });
 
-  test('gives a trusted proxy no share, but no more than there is', () => {
+  test('limits a trusted proxy to no share, only to the number', () => {
     const gate = createConnectionGate(100, () => 0);
     for (let i = 0; i < 100; i++) assert.equal(gate.open(undefined), true);
     assert.equal(gate.open(undefined), false);

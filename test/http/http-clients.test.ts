@@ -1,5 +1,5 @@
-// Clients that cost much and send little: slow ones, silent ones, short ones, bodies that inflate. Beside them
-// a well-behaved client is served; memory stays bounded, and every file descriptor comes back.
+// Clients that send little and cost much: slow ones, silent ones, short connections, bodies that inflate. Beside them a
+// well-behaved client is served, memory stays bounded, and every file descriptor is freed.
 
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
@@ -15,7 +15,7 @@ import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 60_000;
-/** It fires no earlier. */
+/** The timer fires no earlier. */
 const timerMsMin = 8_000;
 const slowClients = 200;
 
@@ -47,7 +47,7 @@ function pause(ms: number): Promise<void> {
 }
 
 /**
- * Runs `work` and then asserts that the client beside it was served as it is alone on this machine, that memory
+ * Runs `work` and then asserts that the client beside it was served as well as when it is alone on this machine, that memory
  * grew by no more than `growthMibMax` meanwhile, and that all descriptors are back.
  */
 async function beside(growthMibMax: number, work: () => Promise<void>): Promise<void> {
@@ -66,8 +66,8 @@ async function beside(growthMibMax: number, work: () => Promise<void>): Promise<
   }
   const { tookMs, faults } = await neighbour.report();
   assert.deepEqual(faults, []);
-  // Some of few requests may meet a pause of the machine or a busy processor. One that a slow client holds up waits
-  // for the parser's timer.
+  // A pause of the machine may delay some of the few requests. One that a slow client held up would wait longer: for the
+  // parser's timer.
   const [p75, p75Alone] = [quantile(tookMs, 0.75), quantile(alone.tookMs, 0.75)];
   assert.ok(p75 <= Math.max(250, 4 * p75Alone), `p75 ${p75} ms of ${tookMs.length}, alone ${p75Alone} ms`);
   assert.ok(Math.max(...tookMs) < timerMsMin, `one took ${Math.max(...tookMs)} ms`);
@@ -124,13 +124,13 @@ test('is not held by clients that do not read what they asked for', async () => 
     for (let index = 0; index < slowClients; index += 1) {
       const socket = connect({ host: hostname, port: Number(port) });
       socket.on('error', () => undefined);
-      // Nobody reads: the kernel's buffers fill, and then the server's.
+      // The client does not read, so the kernel's buffers fill, and then the server's.
       socket.pause();
       socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
       sockets.push(socket);
     }
     await pause(3_000);
-    // One more behind an answer that is not read.
+    // One more request behind an answer that is not read.
     for (const socket of sockets) socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
     await pause(1_000);
     for (const socket of sockets) socket.destroy();

@@ -1,4 +1,4 @@
-// The OpenAPI document: valid, complete, made of the schemas that check, and true of a running service.
+// The OpenAPI document: valid, complete, made from the schemas that check requests, and true of a running service.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -48,7 +48,7 @@ type Document = {
 
 let sluice: SluiceHandle;
 let document: Document;
-/** The same with every reference replaced by what it refers to. */
+/** The same document with every reference resolved. */
 let resolved: Document;
 
 before(async () => {
@@ -76,7 +76,7 @@ async function send(path: string, body: unknown, headers: Record<string, string>
   });
 }
 
-/** Holds an answer against what the document says of its status; settles with its body. */
+/** Compares an answer with the document's schema for its status; settles with the body. */
 async function checkAnswer(operation: Operation, reply: Response): Promise<unknown> {
   const answer = operation.responses[reply.status];
   assert.ok(answer, `${operation.operationId}: ${reply.status} is documented`);
@@ -93,7 +93,7 @@ function assertHolds(schema: object | undefined, value: unknown): void {
   assert.deepEqual(errors, [], JSON.stringify(value));
 }
 
-/** With an app_id that exists. */
+/** The example with an app_id that exists. */
 function real(request: object): object {
   return { ...request, app_id: sluice.appId };
 }
@@ -114,13 +114,13 @@ test('is an OpenAPI 3.1 document of this address with ingestion and health', () 
   for (const path of ['/health/live', '/health/ready', '/openapi.json']) assert.ok(resolved.paths[path]?.get);
 });
 
-test('is not valid any more when it is broken', async () => {
+test('is found invalid when it is broken', async () => {
   const broken = structuredClone(document) as unknown as { paths: Record<string, { post: object }> };
   broken.paths['/api/track'] = { post: { responses: { 200: {} } } };
   assert.equal((await new Validator().validate(broken)).valid, false);
 });
 
-test('has no reference to nothing, and two parts cannot define the same', () => {
+test('has no broken reference, and two parts cannot define the same schema', () => {
   const text = JSON.stringify(document);
   for (const [, name] of text.matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)) {
     assert.ok(document.components.schemas[name as string], name);
@@ -128,7 +128,7 @@ test('has no reference to nothing, and two parts cannot define the same', () => 
   assert.throws(() => openApiDocument('', [ingestPart, ingestPart]), /define \/api\/track/);
 });
 
-test('lists every code of the table with its status, meaning and whether to repeat', () => {
+test('lists every code of the table with its status, its meaning and whether to repeat', () => {
   const schema = document.components.schemas.ErrorCode;
   assert.deepEqual(schema?.enum, Object.keys(outcomes));
   for (const [code, { status, retry, meaning }] of Object.entries(outcomes)) {
@@ -154,11 +154,11 @@ test('an operation documents each code under its status, with its meaning', () =
   assert.equal(postOf('/api/v1/identify').responses[429], undefined, 'identify has no limit');
   assert.ok(
     postOf('/api/collect').responses[429],
-    'messages are limited one by one, but an address as a whole',
+    'messages are limited one by one, and only an address as a whole gets a 429',
   );
 });
 
-test('shows the schemas that check the requests, changed only to say more', () => {
+test('shows the schemas that check requests, only with more words', () => {
   const { schemas } = document.components;
   const more = new Set(['oneOf', 'pattern', 'format', 'maxProperties', 'propertyNames', 'description']);
   const assertContains = (shown: unknown, checked: unknown, path: string): void => {
@@ -214,7 +214,7 @@ test('carries the advice of the specification', () => {
   }
 });
 
-test('every request that is an example holds to its schema and is answered 200 {}', async () => {
+test('every example of a request matches its schema and is answered 200 {}', async () => {
   for (const path of ingestPaths) {
     const operation = postOf(path);
     const content = operation.requestBody?.content['application/json'];
@@ -230,7 +230,7 @@ test('every request that is an example holds to its schema and is answered 200 {
   }
 });
 
-test('every answer that is an example holds to its schema and is what its request gets', async () => {
+test('every example of an answer matches its schema and is what its request gets', async () => {
   let sent = 0;
   for (const [path, operations] of Object.entries(resolved.paths)) {
     for (const operation of Object.values(operations)) {
@@ -250,7 +250,7 @@ test('every answer that is an example holds to its schema and is what its reques
   assert.equal(sent, 8);
 });
 
-test('every request of the client library that is an example is stored, message by message', async () => {
+test('every example of a request by the client library is stored, message by message', async () => {
   const operation = postOf('/api/collect');
   const content = operation.requestBody?.content['application/json'];
   const examples = Object.values(content?.examples ?? {});
@@ -287,7 +287,7 @@ test('answers of the endpoint of the client library are as documented: 413, 415,
   assert.deepEqual(statuses, [413, 415, 400]);
 });
 
-test('every example of a single field is taken by the service', async () => {
+test('the service accepts every example of a single field', async () => {
   const event = { event: 'x', identity: 'fields' };
   for (const [name, schema] of Object.entries(eventSchema.properties)) {
     const { examples } = schema as unknown as { examples?: unknown[] };

@@ -1,5 +1,4 @@
-// `npm run import`: what becomes of files of every format, of rows that are refused, of an import that is killed, and of input
-// that is wrong.
+// `npm run import`: files of every format, rows that are refused, imports that are killed, and wrong input.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -112,13 +111,13 @@ async function stored(appId: string): Promise<Stored[]> {
   );
 }
 
-/** What ClickHouse writes in one of its formats, as it is or compressed. */
+/** Rows in one of ClickHouse's formats, plain or compressed. */
 async function written(sql: string, format: string, encoding?: string): Promise<Uint8Array> {
   const parameters = new URLSearchParams({
     query: `${sql} FORMAT ${format}`,
     ...(encoding === undefined ? {} : { enable_http_compression: '1' }),
   });
-  // fetch would inflate what it asks for.
+  // `fetch` would inflate the answer.
   const { request } = await import('node:http');
   return new Promise((resolve, reject) => {
     const headers = {
@@ -179,7 +178,7 @@ describe('a file', () => {
     });
   }
 
-  test('of the form Parquet has the same rows at the same places, wherever an import goes on', async () => {
+  test('of the form Parquet has the same rows at the same places, wherever an import continues', async () => {
     const sql = `SELECT toInt64(id + 9007199254740000) AS big, toString(id % 3) AS text, [id] AS list,
       CAST((id, 'x'), 'Tuple(n Int64, t String)') AS pair,
       if(id % 4 = 0, NULL, id / 8) AS part, date FROM (${flights(2_500)})
@@ -210,7 +209,7 @@ describe('a file', () => {
       assert.deepEqual(await readAfter(place), all.slice(place), `after ${place}`);
   });
 
-  test('may have columns with the names of what every object has', async () => {
+  test('may have columns named like properties of every object', async () => {
     const sql = `SELECT 'LAX' AS origin, 'p' AS \`__proto__\`, 'c' AS \`constructor\`, 7 AS \`toString\``;
     put('names.parquet', await written(sql, 'Parquet'));
     put('names.csv', await written(sql, 'CSVWithNames'));
@@ -252,7 +251,7 @@ describe('a file', () => {
     ];
     assert.deepEqual((await run(args, content.toString('utf8'))).counts.repeats, count);
     const asAnother = await into(appId, 'second.csv', ...mapping, '--event', 'Landing');
-    assert.equal(asAnother.counts.stored, count, 'another event of the same rows is not a repeat');
+    assert.equal(asAnother.counts.stored, count, 'the same rows as another event are no repeats');
     assert.equal((await stored(appId)).length, 2 * count);
   });
 
@@ -344,7 +343,7 @@ describe('an import that is killed', () => {
       child.kill('SIGKILL');
       await once(child, 'close');
     }
-    // As if rows had been refused after the last state was written, of which the service takes some now.
+    // As if rows had been refused after the last state was written, some of which the service accepts now.
     appendFileSync(join(folder, 'killed-r'), `${'x'.repeat(100_000)}\n`);
     const reached = place();
     assert.ok(reached > 0 && reached < count, `killed at row ${reached} of ${count}`);
@@ -369,7 +368,7 @@ describe('an import that is killed', () => {
     assert.match(others.words, /--state killed: it is that of an import .* with other options/);
   });
 
-  test('by a signal ends at a place from which it goes on', async () => {
+  test('by a signal ends at a place from which it can continue', async () => {
     const appId = newAppId();
     put('signal.csv', await written(asText(10_000), 'CSVWithNames'));
     const args = [
@@ -474,7 +473,7 @@ describe('rows that are refused', () => {
     assert.deepEqual(await stored(appId), []);
   });
 
-  test('include those whose time is farther away than any date', async () => {
+  test('include rows whose time is farther away than any date', async () => {
     const appId = newAppId();
     put('far.ndjson', '{"event": "x", "a": "ada", "t": 1e300, "properties": {"time": 1e300}}\n');
     const seconds = ['--event', 'x', '--identity', 'a', '--timestamp', 't', '--timestamp-format', 's'];
@@ -487,8 +486,8 @@ describe('rows that are refused', () => {
     assert.deepEqual(await stored(appId), []);
   });
 
-  test('include those whose time in a Parquet file is no date', async () => {
-    // A number of microseconds that ClickHouse would not write takes the place of the second.
+  test('include rows whose time in a Parquet file is no date', async () => {
+    // The second time is replaced by a number of microseconds that ClickHouse would not write.
     const sql = `SELECT number AS id, 'LAX' AS origin, toDateTime64(1234567890 + number, 6, 'UTC') AS date FROM numbers(3)
       SETTINGS output_format_parquet_compression_method = 'none'`;
     const bytes = Buffer.from(await written(sql, 'Parquet'));
@@ -496,7 +495,7 @@ describe('rows that are refused', () => {
     second.writeBigInt64LE(1_234_567_891_000_000n);
     const far = Buffer.from('ffffffffffffff7f', 'hex');
     for (let at = bytes.indexOf(second); at >= 0; at = bytes.indexOf(second)) far.copy(bytes, at);
-    // And the times name no zone any more: of TIMESTAMP(isAdjustedToUTC, MICROS) the first is false.
+    // And the times have no zone any more: isAdjustedToUTC of TIMESTAMP(isAdjustedToUTC, MICROS) becomes false.
     const type = bytes.indexOf(Buffer.from('8c111c2c', 'hex'));
     assert.ok(type > 0);
     bytes[type + 1] = 0x12;
@@ -513,7 +512,7 @@ describe('rows that are refused', () => {
     }
   });
 
-  test('never include those of a batch that is too large for a request: it is sent in parts', async () => {
+  test('do not include those of a batch that is too large for a request, since it is sent in parts', async () => {
     const appId = newAppId();
     const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
     put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));
@@ -522,7 +521,7 @@ describe('rows that are refused', () => {
   });
 });
 
-test('rows that are large are not all on their way at once', async () => {
+test('large rows are not all under way at once', async () => {
   const service = await startAnsweringServer();
   const underWay = { now: 0, most: 0 };
   let third: () => void = () => undefined;
@@ -534,12 +533,12 @@ test('rows that are large are not all on their way at once', async () => {
     underWay.now += 1;
     underWay.most = Math.max(underWay.most, underWay.now);
     if (underWay.now === 3) third();
-    // Time in which a third could come.
+    // Enough time for a third request.
     await Promise.race([thirdCame, wait(1_000)]);
     underWay.now -= 1;
     return { status: 200 };
   };
-  // 1000 rows have 9 million characters, and 16 million are on their way before the importer waits.
+  // 1,000 rows have 9 million characters, and the importer waits once 16 million are under way.
   const heavyRow = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)]));
   put('heavy.ndjson', `${JSON.stringify({ ...heavyRow, user: 'ada' })}\n`.repeat(4_000));
   const args = ['--event', 'x', '--identity', 'user'];
@@ -574,13 +573,13 @@ test('a file of rejects is never emptied by another import, nor left behind with
   assert.equal(existsSync(join(folder, 'kept-r')), false);
 });
 
-test('a disk that takes no more ends an import in one line, and the same command goes on exactly there', async () => {
+test('a full disk ends an import with one line, and the same command continues exactly there', async () => {
   const appId = newAppId();
   const count = 4_000;
   put('full.csv', `user,when\n${'ada,soon\n'.repeat(count)}`);
   const args = ['full.csv', '--event', 'x', '--identity', 'user', '--timestamp', 'when', '--app-id', appId];
   const files = ['--url', sluice.baseUrl, '--state', 'full', '--rejects', 'full-r'];
-  // No file of the process grows beyond this: about a sixth of the rejects, in the middle of a row.
+  // No file of the process may grow beyond this, which is about a sixth of the rejects, in the middle of a row.
   const limited = await run([...args, ...files], '', ['prlimit', '--fsize=100000']);
   assert.equal(limited.code, 1);
   assert.equal(

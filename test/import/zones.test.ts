@@ -30,7 +30,7 @@ test('a local time is read by the offset that its zone had then', () => {
   assert.equal(instant('Europe/Berlin', '01.07.2026 12:00', 'DD.MM.YYYY HH:mm'), '2026-07-01T10:00:00.000Z');
 });
 
-test('a time that comes twice is the first, and one that is skipped is as far after the change', () => {
+test('of a time that occurs twice the first counts, and a skipped time moves to the same distance after the change', () => {
   assert.equal(instant('Europe/Berlin', '2026-10-25T02:30:00'), '2026-10-25T00:30:00.000Z');
   assert.equal(instant('Europe/Berlin', '2026-10-25T03:00:00'), '2026-10-25T02:00:00.000Z');
   assert.equal(instant('Europe/Berlin', '2026-03-29T02:30:00'), '2026-03-29T01:30:00.000Z');
@@ -45,7 +45,7 @@ test('a time that names its zone is not moved', () => {
   );
 });
 
-test('what is no zone is refused', () => {
+test('an unknown zone is refused', () => {
   for (const text of ['', 'Berlin', 'CET', '+2', '+02:75', 'Europe/Nowhere', '02:00'])
     assert.equal(readZone(text), undefined, text);
 });

@@ -43,7 +43,7 @@ before(() => {
   folder = tempDir('packages');
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
   install(folder, ...tarballs);
-  // What its user would have besides.
+  // Packages that its users have already.
   for (const name of [
     'react',
     'react-dom',
@@ -58,7 +58,7 @@ before(() => {
 });
 after(() => removeTempDir(folder));
 
-/** npm removes from the folder what it did not install, also behind links: nothing is linked before the last install. */
+/** npm removes from the folder what it did not install, also behind links. So nothing is linked before the last install. */
 function install(into: string, ...args: string[]): void {
   const options = [
     '--offline',
@@ -97,7 +97,7 @@ function run(file: string): string {
 
 for (const [index, name] of names.entries()) {
   describe(name, () => {
-    test('is small, and brings its licence, page, types, source maps and no dependency of the library', () => {
+    test('is small, has its licence, page, types and source maps, and adds no dependency to the library', () => {
       const installed = join(folder, 'node_modules', name);
       const files = readdirSync(installed, { recursive: true, encoding: 'utf8' });
       const bytes = files.map((file) => statSync(join(installed, file))).filter((stat) => stat.isFile());
@@ -191,7 +191,7 @@ export const all = [SluiceProvider, useSluice];
     });
   }
 
-  test('by require and by import, which give the same library', () => {
+  test('by require and by import, which load the same library', () => {
     const file = write(
       'both.mjs',
       `import { createRequire } from 'node:module';

@@ -88,7 +88,7 @@ describe('order', () => {
     server.answer = async ({ body, path }) => {
       underWay++;
       mostUnderWay = Math.max(mostUnderWay, underWay);
-      // In an order of its own, some of them twice.
+      // In random order, some of them twice.
       await new Promise((settle) => setTimeout(settle, (turn++ * 7) % 20));
       underWay--;
       if (turn % 5 === 0) return { status: 503, body: { err: { code: 'overloaded' } } };
@@ -229,7 +229,7 @@ describe('failures', () => {
 });
 
 describe('a full queue', () => {
-  test('makes callers wait that await, and drops nothing of theirs', async () => {
+  test('makes callers that await wait, and drops none of their records', async () => {
     let release: () => void = () => undefined;
     const released = new Promise<void>((settle) => {
       release = settle;
@@ -279,7 +279,7 @@ describe('the end', () => {
     assert.equal(await client.close(50), false);
     assert.deepEqual(dropped, [{ count: 2, reason: 'deadline' }]);
     await track(client, 2);
-    await until(() => dropped.length === 2, { deadlineMs: 30_000, what: 'the late call is told' });
+    await until(() => dropped.length === 2, { deadlineMs: 30_000, what: 'the late call is reported' });
     assert.deepEqual(dropped[1], { count: 1, reason: 'closed' });
   });
 

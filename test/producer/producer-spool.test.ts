@@ -1,5 +1,5 @@
-// The spool of the library for servers: what it keeps, in what order it is sent, and what becomes of it when the disk is full,
-// when its files are not as they were left, and when several processes want its folder.
+// The spool of the library for servers: what it keeps and in what order it is sent, also when the disk is full, when its
+// files have changed, and when several processes want its folder.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -126,7 +126,7 @@ test('a spool is bounded: callers that await wait for room', async () => {
 test('a spool lets callers go on when it has written their records, although the service is away', async () => {
   server.answer = () => ({ status: 503 });
   const client = create({ spoolFolder });
-  // More than may wait to be written.
+  // More bytes than may wait to be written.
   const calls = upTo(70).map((n) => track(client, n, 'u', 'x'.repeat(1_000_000)));
   await calls.at(-1);
   assert.equal(await client.close(0), false);
@@ -135,8 +135,8 @@ test('a spool lets callers go on when it has written their records, although the
 
 describe('a disk that takes no more', () => {
   for (const cutFails of [false, true]) {
-    const how = cutFails ? ', also if that cannot be cut off at first' : '';
-    test(`doubles and breaks nothing: what it took of a write is written again${how}`, async () => {
+    const how = cutFails ? ', also if that part cannot be cut off at first' : '';
+    test(`doubles and breaks nothing, since a write that was taken in part is repeated${how}`, async () => {
       server.answer = () => ({ status: 503 });
       const client = create({ spoolFolder, queueRecords: 5 });
       await Promise.all(upTo(10).map((n) => trackLarge(client, n)));
@@ -166,7 +166,7 @@ describe('a disk that takes no more', () => {
     });
   }
 
-  test('holds up nothing that the service takes, and settled files make room', async () => {
+  test('does not hold up what the service accepts, and settled files make room', async () => {
     limitFiles(diskBytes);
     const client = create({ spoolFolder, queueRecords: 20, batchRecords: 10 });
     await Promise.all(upTo(100).map((n) => trackLarge(client, n)));
@@ -186,7 +186,7 @@ describe('a disk that takes no more', () => {
     assert.deepEqual([problems.map(({ code }) => code)[0], dropped], ['EFBIG', []]);
   });
 
-  test('loses what nobody has when the library is closed, and says how much', async () => {
+  test('loses what is neither on disk nor accepted when the library is closed, and says how much', async () => {
     server.answer = () => ({ status: 503 });
     const client = create({ spoolFolder });
     limitFiles(diskBytes);
@@ -201,8 +201,8 @@ describe('a disk that takes no more', () => {
   });
 });
 
-describe('files that are not as they were left', () => {
-  test('hold up what comes after them while they cannot be read, and are reported when they are gone', async () => {
+describe('files that have changed meanwhile', () => {
+  test('hold up later records while they cannot be read, and are reported when they are gone', async () => {
     mkdirSync(join(spoolFolder, '000000000001.records'));
     put('000000000002.records', line(0) + line(1));
     const client = create({ spoolFolder });
@@ -238,7 +238,7 @@ describe('files that are not as they were left', () => {
     assert.deepEqual(readdirSync(spoolFolder), ['000000000001.records', '000000000001.settled']);
   });
 
-  test('are not settled by marks that were left of others with their number', async () => {
+  test('are not settled by the marks of earlier files with the same number', async () => {
     put('000000000001.settled', '\n0 9.');
     server.answer = () => ({ status: 503 });
     const first = create({ spoolFolder });
@@ -256,7 +256,7 @@ describe('files that are not as they were left', () => {
 describe('the folder of a spool', () => {
   afterEach(() => releaseFolder(spoolFolder));
 
-  /** As a process would claim it. */
+  /** Claims the folder as a process would. */
   function owner(pid: number, startedLater = 0): string {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     const started = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]) + startedLater;
@@ -266,7 +266,7 @@ describe('the folder of a spool', () => {
   test('is refused while its owner lives, and taken over when the owner is gone', async () => {
     put('owner.3', owner(1));
     assert.throws(() => create({ spoolFolder }), /in use by process 1/);
-    // The same id, given again.
+    // The same process id, used again.
     put('owner.3', owner(1, 1));
     const client = create({ spoolFolder });
     assert.deepEqual(readdirSync(spoolFolder), ['owner.4']);
@@ -274,7 +274,7 @@ describe('the folder of a spool', () => {
     assert.deepEqual(readdirSync(spoolFolder), []);
   });
 
-  test('has one owner when two processes find that the last one is gone', () => {
+  test('has one owner when two processes find at once that the last one is gone', () => {
     put('owner.4', owner(1, 1));
     const found = findClaims(spoolFolder);
     takeFolder(spoolFolder, found);
@@ -282,7 +282,7 @@ describe('the folder of a spool', () => {
     assert.deepEqual(readdirSync(spoolFolder), ['owner.5']);
   });
 
-  test('is not taken by a process that looked before another one came', () => {
+  test('is not taken by a process that looked before another one claimed it', () => {
     const found = findClaims(spoolFolder);
     put('owner.2', owner(1));
     assert.throws(() => takeFolder(spoolFolder, found), /in use by process 1/);
@@ -296,8 +296,8 @@ describe('the folder of a spool', () => {
     assert.throws(() => claimByCopy(spoolFolder), /in use by process/);
   });
 
-  test('is free when its owner was killed, whether or not anybody asked how it ended', async () => {
-    // A shell that becomes another program never asks.
+  test('is free when its owner was killed, even if it is still a zombie', async () => {
+    // A shell that becomes another program never reaps it.
     const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
@@ -320,15 +320,15 @@ describe('the folder of a spool', () => {
   });
 });
 
-/** 32 of them fill the disk. */
+/** Tracks a record of 32 kB; 32 of them fill the disk. */
 function trackLarge(client: Sluice, n: number): Promise<void> {
   return track(client, n, 'u', 'x'.repeat(32_000));
 }
 
-/** Far more than the test's own report takes. */
+/** The size of the disk: far more than the test's own report takes. */
 const diskBytes = 1024 * 1024;
 
-/** Files of this process take no more bytes than that; a full disk would need a disk of its own. */
+/** Limits the size of this process's files to that, since a full disk would need a disk of its own. */
 function limitFiles(bytes: number | 'unlimited'): void {
   const { status } = spawnSync('prlimit', ['--pid', String(process.pid), `--fsize=${bytes}:`]);
   assert.equal(status, 0, 'prlimit');

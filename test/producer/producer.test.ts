@@ -19,9 +19,9 @@ import { createSluice, type Problem, type Refusal, SluiceError } from '../../src
 
 let sluice: SluiceHandle;
 let proxy: TcpProxy;
-/** Strict, without limits. */
+/** A strict environment without limits. */
 let appId: string;
-/** Of the proxy. */
+/** The base URL of the proxy. */
 let baseUrl: string;
 
 before(async () => {
@@ -35,7 +35,7 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** Events of a name by a property: how many rows there are, and of how many different values. */
+/** How many rows an event name has, and how many different values of a property. */
 async function countNumbers(event: string): Promise<{ rows: number; numbers: number; max: number }> {
   await untilStored(sluice);
   const [found] = await sluice.rows<{ rows: number; numbers: number; max: number }>(
@@ -209,7 +209,7 @@ test('a spool loses nothing and doubles nothing when its process is killed again
   proxy.pass();
   assert.ok(
     readdirSync(spool).some((name) => name.endsWith('.records')),
-    'there is something left to send',
+    'something is left to send',
   );
   const process = startProducer(spool, kept, ['--drain']);
   const [code] = await once(process, 'exit');
@@ -234,7 +234,7 @@ test('a spool loses nothing and doubles nothing when its process is killed again
   assert.deepEqual(lost, [], 'none is lost');
   const users = await readUsers(sluice, appId);
   const last = Number(users.find(({ identity }) => identity === 'user-0')?.properties.last);
-  assert.ok(last >= lastKept(kept), `the last properties stand: ${last}`);
+  assert.ok(last >= lastKept(kept), `the last properties count: ${last}`);
   removeTempDir(spool);
 });
 
@@ -264,7 +264,7 @@ test('what waits is sent before SIGTERM ends a process', async () => {
   assert.deepEqual(await countNumbers('Ended'), { rows: 300, numbers: 300, max: 299 });
 });
 
-test('a program that ends by itself sends what waits first', async () => {
+test('a program that ends by itself first sends what waits', async () => {
   const program = `
     import { createSluice } from ${JSON.stringify(new URL('../../src/producer/index.js', import.meta.url).href)};
     const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}' });

@@ -38,7 +38,7 @@ function listFiles(folders: readonly string[]): string[] {
   );
 }
 
-/** Every import of a project file by another one, of these folders. */
+/** Every import of one project file by another in these folders. */
 function imports(folders: readonly string[] = ['src', 'workers']): { from: string; to: string }[] {
   return listFiles(folders).flatMap((from) => {
     const text = readFileSync(join(root, from), 'utf8');
@@ -60,7 +60,7 @@ test('imports point down the layers', () => {
   assert.ok(imports().length > 100, 'the imports were found');
 });
 
-test('the service knows neither the harness nor what uses it, and the harness neither tests nor the bench', () => {
+test('the service imports neither the harness nor its users, and the harness neither tests nor the bench', () => {
   const known = (from: string) =>
     from.startsWith('harness/') ? /^(harness|src|workers|deploy)\// : /^(src|workers|deploy)\//;
   for (const { from, to } of imports(['src', 'workers', 'deploy', 'harness'])) {
@@ -83,7 +83,7 @@ test('tests, the bench and the harness have no circles of imports', () => {
   for (const file of importedBy.keys()) visit(file, []);
 });
 
-test('packages are loaded as the one file that the build makes of each, and by no other way', () => {
+test('packages are loaded only as the one file that the build makes of each', () => {
   const bundled = /^src\/(packages\/|contract\/typebox\.ts)/;
   const files = listFiles(['src', 'workers']);
   const loaded = files.flatMap((file) =>
@@ -98,7 +98,7 @@ test('packages are loaded as the one file that the build makes of each, and by n
   }
 });
 
-/** The packages whose values, not only types, a file imports or passes on. */
+/** The packages from which a file imports or re-exports values, not only types. */
 function packagesLoadedBy(text: string): string[] {
   return [...text.matchAll(/\b(?:import|export)\s*(?!type\b)[{*\w][^;]*?from ?['"]([^'"]+)['"]/g)]
     .map(([, name]) => String(name))
@@ -106,7 +106,7 @@ function packagesLoadedBy(text: string): string[] {
 }
 
 /**
- * A native module, what only the program for imports loads, what the caller of the library for React has, and the console,
+ * Exceptions: a native module, packages of the importer only, what callers of the library for React have, and the console,
  * which is built as one file with its packages.
  */
 function isLoadedAsItIs(file: string, name: string): boolean {
@@ -136,21 +136,21 @@ test('of HTTP, endpoints, the OpenAPI document and pages know the protocol but n
   assert.deepEqual(across, []);
 });
 
-test('taking records in does not depend on how administrators see what was refused or mended', () => {
+test('ingestion does not depend on how administrators see what was refused or mended', () => {
   const upward = imports().filter(
     ({ from, to }) => from.startsWith('src/ingest/') && to.startsWith('src/data-quality/'),
   );
   assert.deepEqual(upward, []);
 });
 
-test('lengths, outcomes, identities and roles import nothing, so that a browser can have them', () => {
+test('lengths, outcomes, identities and roles import nothing, so that they fit into a browser', () => {
   for (const file of ['lengths', 'outcomes', 'identities', 'roles']) {
     const text = readFileSync(join(root, `src/contract/${file}.ts`), 'utf8');
     assert.doesNotMatch(text, /^import /m, relative(root, file));
   }
 });
 
-test('the client library knows only itself and what is promised, and the server only its snippet, for the demo', () => {
+test('the client library imports only itself and the contract, and the server only its snippet, for the demo', () => {
   const known = /^src\/(client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/client/')) assert.match(to, known, from);
@@ -159,7 +159,7 @@ test('the client library knows only itself and what is promised, and the server 
   }
 });
 
-test('the console knows only itself and what is promised, and nobody knows it', () => {
+test('the console imports only itself and the contract, and nothing imports it', () => {
   const known = /^src\/(console\/.*|contract\/(lengths|roles)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/console/')) assert.match(to, known, from);
@@ -167,7 +167,7 @@ test('the console knows only itself and what is promised, and nobody knows it', 
   }
 });
 
-test('the library for servers knows only itself, what is promised, and Node', () => {
+test('the library for servers imports only itself, the contract, and Node', () => {
   const known = /^src\/(producer\/.*|contract\/(deletion-states|lengths|limits|outcomes)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/producer/')) assert.match(to, known, from);
@@ -179,7 +179,7 @@ test('the library for servers knows only itself, what is promised, and Node', ()
   }
 });
 
-test('the client library needs no package, but React where it is for React', () => {
+test('the client library needs no package, except React in its part for React', () => {
   const files = readdirSync(join(root, 'src/client'), { recursive: true, encoding: 'utf8' });
   for (const file of files.filter((name) => name.endsWith('.ts') && name !== 'react.ts')) {
     const text = readFileSync(join(root, 'src/client', file), 'utf8');

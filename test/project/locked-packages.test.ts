@@ -1,4 +1,4 @@
-// The packages: the lock file says of each what its bytes have to be, and npm can list what runs.
+// The packages: the lock file has the hash of each, and npm can list what runs.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,5 +1,5 @@
-// The end of what environments retain for some days only: exactly what is over goes, whatever is beside it, and nothing comes
-// back. The clock is passed in; rows of the past are stored as workers store them.
+// Retention: exactly what is over is deleted, whatever is stored beside it, and nothing comes back. The clock is passed in;
+// rows of the past are stored as workers store them.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -55,7 +55,7 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** What a row of a table has besides the stamps. */
+/** The values of a row without the stamps. */
 type Row = {
   readonly app_id: string;
   readonly identity: string;
@@ -117,7 +117,7 @@ async function emptyTables(): Promise<void> {
     await clickhouse.command({ query: `TRUNCATE TABLE ${table}` });
 }
 
-test('takes events that are over and users without events since, and nothing younger, of nobody else', async () => {
+test('deletes events that are over and users without later events, and nothing younger or of others', async () => {
   const ages = [0, 5, 29, 31, 60, 99, 101, 400];
   const user = fc.constantFrom('i0', 'i1', 'i2', 'u0', 'u1', 'u2', 'u3');
   const record = fc.oneof(
@@ -225,7 +225,7 @@ test('takes events that are over and users without events since, and nothing you
         .filter((row) => !goes(row))
         .map(textOf)
         .sort();
-      // By a clock at which nothing is over, nothing goes.
+      // With a clock at which nothing is over, nothing is deleted.
       assert.equal(await expireRows(context, nowMs - 400 * dayMs), 'done');
       assert.deepEqual(await storedRows(), rows.map(textOf).sort());
       assert.equal(await expireRows(context, nowMs), 'done');
@@ -241,7 +241,7 @@ test('takes events that are over and users without events since, and nothing you
   assert.deepEqual(tables, [], 'no names of users are left');
 });
 
-test('drops whole months, keeps the markers and rows of others, and no worker brings a dropped segment back', async () => {
+test('drops whole months but no markers and no rows of others, and no worker brings a dropped segment back', async () => {
   await emptyTables();
   lines.length = 0;
   const [retained, , forEver] = appIds;
@@ -273,7 +273,7 @@ test('drops whole months, keeps the markers and rows of others, and no worker br
   assert.deepEqual([line?.rows, line?.retainDays], [{ stored_events: 3 }, 30]);
   assert.ok(said.some(({ partition }) => partition !== undefined));
   assert.ok(!lines.join().includes('ada'));
-  // What is accepted now is stored as ever.
+  // What is accepted now is stored as usual.
   const answer = await post(sluice.baseUrl, paths.track, {
     app_id: retained,
     event: 'next',
@@ -284,7 +284,7 @@ test('drops whole months, keeps the markers and rows of others, and no worker br
   assert.ok((await storedRows()).includes(`e ${retained} next`));
 });
 
-test('a run that dies anywhere, again and again, is made again, takes the same and keeps its keys', async () => {
+test('a run that dies anywhere, again and again, is repeated, deletes the same and keeps its keys', async () => {
   await emptyTables();
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_keys' });
   const [retained, , forEver] = appIds;
@@ -327,10 +327,10 @@ test('a run that dies anywhere, again and again, is made again, takes the same a
   const [kept] = await sluice.rows<{ keys: string }>(
     'SELECT toString(uniqExact(hash, rest)) AS keys FROM stored_keys WHERE hash != 0',
   );
-  assert.equal(kept?.keys, '4', 'of two events, a property and an identification');
+  assert.equal(kept?.keys, '4', 'the keys of two events, a property and an identification');
 });
 
-test('waits for what is accepted and not stored: its user may have come back', async () => {
+test('waits for what is accepted and not stored, since its user may have come back', async () => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();
@@ -351,7 +351,7 @@ test('waits for what is accepted and not stored: its user may have come back', a
   assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
 });
 
-test('keeps what identifies users while a deletion waits, which may have to find them by it', async () => {
+test('keeps identifications while a deletion waits, which may need them to find its users', async () => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();
@@ -367,7 +367,7 @@ test('keeps what identifies users while a deletion waits, which may have to find
   assert.deepEqual(await storedRows(), []);
 });
 
-test('a worker looks some times a day, by the clock that is behind', async () => {
+test('a worker checks a few times a day, by the slower of two clocks', async () => {
   await emptyTables();
   const [retained] = appIds;
   const old = () =>

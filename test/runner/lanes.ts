@@ -7,8 +7,8 @@ export const filesAtOnce = { usual: 5, heavy: 3, alone: 1 } as const;
 export type Lane = keyof typeof filesAtOnce;
 
 const lanes: Readonly<Record<Exclude<Lane, 'usual'>, readonly string[]>> = {
-  // Each keeps a core busy, with a browser or with load during faults. (The crash points do too, but they take minutes: they
-  // begin with the first files.)
+  // Each keeps a core busy, with a browser or with load during faults. (The crash points do so too, but they take minutes, so
+  // they begin with the first files.)
   heavy: [
     'bench-lost-event',
     'chaos-rounds',
@@ -31,11 +31,11 @@ const lanes: Readonly<Record<Exclude<Lane, 'usual'>, readonly string[]>> = {
     'redis-cluster',
     'visualizer-page',
   ],
-  // What they find is a latency or a rate.
+  // These measure a latency or a rate.
   alone: ['bench-load', 'body-attacks', 'http-clients', 'http-fuzz'],
 };
 
-/** Without a deployment, and half a minute all together. */
+/** These need no deployment, and take half a minute together. */
 const quick: readonly string[] = [
   'bench-compare',
   'bench-histogram',
@@ -102,7 +102,7 @@ export function namedFiles(): string[] {
   return [...lanes.heavy, ...lanes.alone, ...quick];
 }
 
-/** Without folders and endings, so that a file keeps its lane when it moves. */
+/** The name without folder and ending, so that a file keeps its lane when it moves. */
 export function nameOf(path: string): string {
   return path.replace(/^.*\//, '').replace(/\.test\.[jt]s$/, '');
 }

@@ -1,5 +1,5 @@
-// How long claims are remembered: whatever Redis's clock does and whether or not workers run, as long as their
-// segment is outstanding, and as long as the window; and no longer than needed, so that they cannot fill Redis.
+// How long claims are remembered: as long as their segment is outstanding, and at least as long as the window, whatever
+// Redis's clock does and whether or not workers run. But no longer than needed, so that they cannot fill Redis.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
@@ -37,10 +37,10 @@ const minuteMs = 60 * secondMs;
 const hourMs = 60 * minuteMs;
 const dayMs = 24 * hourMs;
 
-/** A budget that no claim fits, so that the window is the shortest: 15 minutes. */
+/** A budget too small for any claim, so that the window is the shortest: 15 minutes. */
 const noBytes = 1;
 
-/** A shard with a clock of Redis and a time that really passes. Workers look when they are told to. */
+/** A shard with a clock of Redis, and a real time beside it. Workers look when they are told to. */
 async function createWorld(claimBytesMax = noBytes) {
   const clock = await withRedisClock(connection);
   const { redis } = clock;
@@ -48,7 +48,7 @@ async function createWorld(claimBytesMax = noBytes) {
   let realMs = 0;
   const startWorker = () => createClaimAging({ redis, shard: 0, claimBytesMax, clockMs: () => realMs });
   let age = startWorker();
-  /** What is stored is indexed at once, as far as anybody wants it. */
+  /** Indexes stored segments at once, as far as their keys may be forgotten. */
   const look = async () => {
     const aged = await age();
     if (!aged?.wantsIndex) return aged?.keptMinutes;
@@ -203,9 +203,9 @@ test('remembers the claims of a segment that stays outstanding, and of all after
   await world.claim('third');
   assert.equal(await world.claim('before'), true, 'stored, and older');
   assert.deepEqual([await world.claim('first'), await world.claim('second')], [false, false]);
-  assert.ok(Number(await world.look()) > 120, 'the window is told as long as it is');
+  assert.ok(Number(await world.look()) > 120, 'the look returns the whole window');
 
-  assert.equal((await world.store()).length, 1, 'all of it is one segment');
+  assert.equal((await world.store()).length, 1, 'everything is one segment');
   await world.look();
   assert.deepEqual([await world.claim('first'), await world.claim('third')], [true, false]);
 });
@@ -329,13 +329,13 @@ test('claims of an older version, by the minutes of Redis, are neither forgotten
   await world.store();
   await world.work(5 * minuteMs);
   await world.claim('old, outstanding');
-  // What that version did not write.
+  // That version did not write these.
   const fields = ['claim_clock_us', 'claim_clock_seen_us', 'claims_kept_from'] as const;
   await connection.hdel(shardKeys.state(0), ...fields);
   await connection.del(shardKeys.claimMinutes(0));
 
   await world.pass(hourMs);
-  assert.ok(Number(await world.look()) > 24 * 60, 'nothing is known of when the segment was opened');
+  assert.ok(Number(await world.look()) > 24 * 60, 'nothing tells when the segment was opened');
   assert.deepEqual([await world.claim('old, stored'), await world.claim('old, outstanding')], [false, false]);
   await world.store();
   await world.work(8 * minuteMs);
@@ -416,7 +416,7 @@ const deeds: fc.Arbitrary<Deed> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('restart') }) },
 ) as fc.Arbitrary<Deed>;
 
-test('random deeds: a claim is remembered while outstanding or younger than the window, and not for ever', async () => {
+test('after random actions a claim is remembered while outstanding or younger than the window, and not for ever', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(deeds, { minLength: 5, maxLength: 60 }), async (list) => {
       await connection.flushall();

@@ -96,10 +96,10 @@ function reversed(table: TableName): string[] {
   return Object.keys(recordColumns[table]).reverse();
 }
 
-/** Of shard 0, and below the numbers that commits give. */
+/** The last number given to a segment here: of shard 0, and below those that commits give. */
 let lastNumber = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
 
-/** Puts a sealed segment with one row into Redis, as a version with these columns leaves it there. */
+/** Puts a sealed segment with one row into Redis, as a version with these columns would leave it. */
 async function putSegment(
   version: TableVersion,
   table: TableName,

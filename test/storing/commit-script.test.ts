@@ -53,7 +53,7 @@ async function sealAll(ageMs = 0, listMax = 100): Promise<string[]> {
   )) as string[];
 }
 
-/** Sets the clock of limits, which then stands there until it is set again: it must lie ahead. */
+/** Sets the clock of limits to a time ahead, where it stands still until it is set again. */
 async function standLimitClock(ms: number): Promise<void> {
   await redis.hset(shardKeys.state(0), 'limit_clock_us', String(ms * 1000), 'limit_clock_ahead_us', '0');
 }
@@ -137,7 +137,7 @@ test('refuses a late copy of a commit that is older than the last one', async ()
   assert.equal(await commit(redis, [group([eventRecord('c')])], { sequence: 1, process: 'another' }), 's');
 });
 
-test('stores nothing by a caller that knows less of the suppressions than the shard, and says what it must know', async () => {
+test('stores nothing for a caller with an older version of the suppressions than the shard, and names the version', async () => {
   const state = shardKeys.state(0);
   await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '1764000000000000']);
   const before = await dumpAll(redis);
@@ -151,12 +151,12 @@ test('stores nothing by a caller that knows less of the suppressions than the sh
   assert.equal(await commit(redis, groups, { suppressionVersion: 6 }), 'v1764000000000000', 'it never falls');
   const sequence = 3_000_001;
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
-  // What was stored before the suppressions changed was stored.
+  // A repeat of what was stored before the suppressions changed gets its answer.
   await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '1764000000000001']);
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
 });
 
-test('commits a group of which no record is left', async () => {
+test('commits a group without records', async () => {
   assert.equal(await commit(redis, [group([])]), '');
   assert.equal(await commit(redis, [group([]), group([eventRecord('a')]), group([])]), ',s,');
   assert.equal((await outstanding()).length, 1);
@@ -181,7 +181,7 @@ test('refuses a commit that the backlog has no room for, and writes nothing', as
   assert.equal(await commit(redis, [next], { backlogBytesMax: bytes + next.bytes }), 's');
 });
 
-test('takes an equal key once in a commit and in later ones, whatever the row, and says which rows differ', async () => {
+test('accepts a key once, in one commit and in later ones, and says which repeats have other rows', async () => {
   const first = [
     group([eventRecord('first', 'k1'), eventRecord('second', 'k1'), eventRecord('other', 'k2')]),
   ];
@@ -195,7 +195,7 @@ test('takes an equal key once in a commit and in later ones, whatever the row, a
   assert.deepEqual(names, ['"first"', '"other"', '"new"']);
 });
 
-test('stores just the rows between those of limited groups and repeats, in every table', async () => {
+test('stores exactly the rows that are neither limited nor repeats, in every table', async () => {
   const property = (name: string): IngestRecord => ({
     table: 1,
     row: `["1000000001","${noEventId}",null,"${name}",{},`,
@@ -291,7 +291,7 @@ test('a group of several events passes whole or not at all', async () => {
   assert.match(await commit(redis, [five(1)]), /^l0:/);
 });
 
-test('a group whose limits let repeats pass is not limited nor counted when all of it is repeated', async () => {
+test('a group whose limits let repeats pass is neither limited nor counted if all of it is repeated', async () => {
   const two = limit('repeats', 2, 60_000);
   const passing = (...records: IngestRecord[]): Group => ({
     ...group(records, [two]),
@@ -308,7 +308,7 @@ test('a group whose limits let repeats pass is not limited nor counted when all 
   );
   assert.deepEqual(answers.slice(0, 2), ['s', 'r']);
   assert.match(answers[2] ?? '', /^l0:\d+$/);
-  // Full now: repeats pass, but not with something new beside them, nor without a claim, nor where they count.
+  // The limit is full now. Repeats pass, unless something new is beside them, they have no claim, or the limit counts them.
   assert.equal(await commit(redis, [passing(a(), b())]), 'rr');
   for (const full of [passing(a(), eventRecord('d', 'kd')), passing(eventRecord('e')), counting(a())]) {
     assert.match(await commit(redis, [full]), /^l0:\d+$/);
@@ -317,7 +317,7 @@ test('a group whose limits let repeats pass is not limited nor counted when all 
   assert.deepEqual(names, ['"a"', '"b"']);
 });
 
-test('waiting as long as a refusal says is enough, and a millisecond less is not', async () => {
+test('the wait that a refusal names is enough, and one millisecond less is not', async () => {
   const one = () => group([eventRecord('a')], [limit('wait', 2, 60_000)]);
   const waitOf = async () => Number((await commit(redis, [one()])).split(':')[1]);
   const startMs = Date.now() + 3_600_000;
@@ -334,7 +334,7 @@ test('waiting as long as a refusal says is enough, and a millisecond less is not
   assert.equal(await commit(redis, [one()]), 's');
 });
 
-test('random arrivals: never more than the limit in any window, never refused when there was room', async () => {
+test('random arrivals never exceed the limit in any window, and are never refused while there is room', async () => {
   const max = 5;
   const windowMs = 40;
   const arrivals = fc.array(
@@ -372,7 +372,7 @@ test('random arrivals: never more than the limit in any window, never refused wh
         }
       }
       for (const last of accepted) {
-        // Every acceptance that is surely within the window that ends with `last`.
+        // Every acceptance that is certainly within the window that ends with `last`.
         const used = accepted
           .filter((a) => a.beforeMs > last.afterMs - windowMs && a.afterMs <= last.afterMs)
           .reduce((sum, a) => sum + a.cost, 0);
@@ -388,7 +388,7 @@ async function timeMs(): Promise<number> {
   return Number(seconds) * 1000 + Number(micros) / 1000;
 }
 
-test('an entry of a coarse limit leaves the window only when all it stands for has left', async () => {
+test('an entry of a coarse limit leaves the window only when everything that it counts has left', async () => {
   const coarse = () => group([eventRecord('a')], [limit('coarse', 1, 100, 1, 1000)]);
   const secondMs = (Math.floor(Date.now() / 1000) + 3_600) * 1000;
   await standLimitClock(secondMs + 10);
@@ -401,7 +401,7 @@ test('an entry of a coarse limit leaves the window only when all it stands for h
   assert.equal(await commit(redis, [coarse()]), 's');
 });
 
-test('numbers rise even when the clock was set back, and above what ClickHouse has seen', async () => {
+test('numbers rise even after the clock was set back, and above what ClickHouse has seen', async () => {
   const future = String((Date.now() + 3_600_000) * 1000);
   await loadShard(redis, 0, future);
   await commit(redis, [group([eventRecord('a')])]);
@@ -421,7 +421,7 @@ test('a segment over its size takes no further commit', async () => {
   assert.equal((await outstanding()).length, 2);
 });
 
-test('a segment that should be sealed long since takes no further commit', async () => {
+test('an overdue segment takes no further commit', async () => {
   await commit(redis, [group([eventRecord('a')])]);
   await commit(redis, [group([eventRecord('b')])], { segmentAgeMsMax: 60_000 });
   assert.equal((await outstanding()).length, 1);
@@ -429,7 +429,7 @@ test('a segment that should be sealed long since takes no further commit', async
   assert.equal((await outstanding()).length, 2);
 });
 
-test('keeps a segment a table, and one sequence of numbers over all tables', async () => {
+test('keeps one open segment per table, and one sequence of numbers over all tables', async () => {
   const identity = { table: 2, row: `["1000000001","${noEventId}",7,"ada",`, claim: undefined };
   const properties = { table: 1, row: `["1000000001","${noEventId}",null,"ada",{},`, claim: undefined };
   assert.equal(
@@ -491,7 +491,7 @@ test('seals a segment that was opened before the clock was set back', async () =
   assert.equal((await sealAll(60_000)).length, 1);
 });
 
-test('a segment takes commits until it is overdue, also while the time of acceptance stands', async () => {
+test('a segment takes commits until it is overdue, also while the time of acceptance stands still', async () => {
   const clock = await withRedisClock(redis);
   const startMs = Date.now();
   await clock.set(startMs + 86_400_000);
@@ -519,7 +519,7 @@ test('commits under way while segments are sealed all end up in exactly one list
       committed += 1;
     }
   });
-  // What is listed is read at once and must be final: it is compared with what it is in the end.
+  // A listed segment is read at once and must be final, so it is compared with its content at the end.
   const listed = new Map<string, string>();
   while (committed < 2_000) {
     for (const member of await sealAll(0)) if (!listed.has(member)) listed.set(member, await bytesOf(member));
@@ -569,13 +569,13 @@ test('the log of a limit is found in the generation before, and is gone after tw
   }
 });
 
-test('a limit goes on to open after the clock was set back, and not before its window has passed', async () => {
+test('a limit still has room again after the clock was set back, but not before its window has passed', async () => {
   const one = () => group([eventRecord('a')], [limit('back', 1, 400)]);
   const hourUs = 3600 * 1e6;
   for (const field of ['clock_us', 'limit_clock_us']) {
     await redis.hset(shardKeys.state(0), field, String(Date.now() * 1000 + hourUs));
   }
-  // Before the commit: its answer may come late.
+  // Read before the commit, whose answer may come late.
   const startMs = performance.now();
   assert.equal(await commit(redis, [one()]), 's');
   await until(
@@ -597,7 +597,7 @@ test('a log of many entries answers as exactly as a short one', async () => {
   assert.match(await commit(redis, [busy(20), busy(1)]), /^s,l0:\d+$/);
 });
 
-test('a commit of two thousand claims and limits is decided whole', async () => {
+test('a commit of two thousand claims and limits is decided in one step', async () => {
   const many = (name: string) =>
     Array.from({ length: 2000 }, (_, i) =>
       group(
@@ -635,7 +635,7 @@ test('a claim takes less than 40 bytes of memory', async () => {
       await runScript(redis, scripts.forget, keys, [member]);
     }
   }
-  // Of the key alone: the memory of the whole server also falls and rises with its clients' buffers.
+  // The memory of this key only, since the memory of the whole server also changes with its clients' buffers.
   const bytesPerClaim = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0)) / count;
   assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
 });
@@ -676,7 +676,7 @@ test('a commit that Redis has no memory for writes nothing at all', async () => 
   );
 });
 
-test('tells the faults of a real Redis apart', async () => {
+test('distinguishes the faults of a real Redis', async () => {
   const kindOf = (run: Promise<unknown>) => run.then(() => 'none', classifyRedisFault);
   assert.equal(await kindOf(redis.evalsha('0'.repeat(40), 0)), 'unknown_script');
   assert.equal(await kindOf(redis.eval("return redis.call('incr', 'x', 'y')", 0)), 'broken');

@@ -41,7 +41,7 @@ test('requests that keep coming share a commit, several times as many as come wh
     made = 0;
     const turns = 300;
     const answers: Promise<CommitResult | undefined>[] = [];
-    // Two in every turn of a millisecond; an answer takes a third of one. A slow machine makes fewer turns, and fewer commits.
+    // Two requests every millisecond, while an answer takes a third of one. A slow machine makes fewer turns and fewer commits.
     for (let turn = 0; turn < turns; turn += 1) {
       answers.push(submit(), submit());
       await new Promise((resolve) => setTimeout(resolve, 1));

@@ -54,7 +54,7 @@ beforeEach(async () => {
   }
 });
 
-/** A compressor whose clock the test turns, and which is not held up by the last turn. */
+/** A compressor whose clock the test sets, and which does not wait for the previous turn. */
 function createTurned() {
   let ms = 0;
   const compress = createCompressor({ redis, shard: 0, crash: noCrash, clockMs: () => ms });
@@ -71,7 +71,7 @@ async function seal(ageMs = 0): Promise<Segment[]> {
   return (members as string[]).map(segmentOfMember);
 }
 
-/** Rows as shops send them. */
+/** Rows like those of a shop. */
 function orders(count: number, from = 0): IngestRecord[] {
   return Array.from({ length: count }, (_, n) => {
     const order = from + n;

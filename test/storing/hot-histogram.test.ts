@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { HotHistogram, LabelledHotHistogram } from '../../src/hot-histogram.js';
 import { AggregatorRegistry, Histogram, Registry } from '../../src/packages/prom-client.js';
 
-/** What both kinds of histogram say of the same values. */
+/** The output of both kinds of histogram for the same values. */
 async function saying(
   make: (registry: Registry) => { observe(value: number): void },
 ): Promise<{ text: string; added: string }> {
@@ -15,7 +15,7 @@ async function saying(
   return { text, added: await AggregatorRegistry.aggregate([objects, objects]).metrics() };
 }
 
-test('says of values, alone and added up over processes, what the histogram of the library says', async () => {
+test('gives the same output as the histogram of the library, for one process and added up over several', async () => {
   const described = { name: 'sizes', help: 'Sizes.', buckets: [1, 2, 5, 1000] };
   const expected = await saying((registry) => new Histogram({ ...described, registers: [registry] }));
   const actual = await saying((registry) => new HotHistogram({ ...described, registers: [registry] }));
@@ -31,7 +31,7 @@ test('takes finite numbers only', () => {
   }
 });
 
-test('with labels says the same of each set of them, and of an empty one only that there is nothing', async () => {
+test('with labels gives the same output for each set of them, and nothing but its head without values', async () => {
   const described = {
     name: 'times',
     help: 'Times.',

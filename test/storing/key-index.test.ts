@@ -1,5 +1,5 @@
-// Keys that Redis has forgotten: whatever happens in between, the first record of a key that was accepted is stored, and no
-// other one ever. Real Redis and ClickHouse; the worker's steps run here, one by one, under a clock that is set forward.
+// Keys that Redis has forgotten: whatever happens in between, the first accepted record of a key is stored, and never another
+// one. Redis and ClickHouse are real. The worker's steps run here one by one, and the clock is set forward.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -83,7 +83,7 @@ const countOf = async (counter: { get(): Promise<{ values: { value: number }[] }
 
 class Crashed extends Error {}
 
-/** A worker whose budget for claims is so small that it forgets whatever it may. */
+/** A worker with a budget for claims so small that it forgets everything it may. */
 async function createWorker() {
   const clock = await withRedisClock(connection);
   const { redis } = clock;
@@ -119,7 +119,7 @@ async function createWorker() {
     storeAll: async () => {
       for (const segment of await seal()) await store(segment);
     },
-    /** Lets twenty minutes pass, in which everything is forgotten that may be. */
+    /** Lets twenty minutes pass, after which everything that may be forgotten is. */
     forget: async () => {
       for (let step = 0; step < 24; step += 1) {
         realMs += claims.clockStepMsMax;
@@ -131,7 +131,7 @@ async function createWorker() {
     restart: () => {
       keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
     },
-    /** A Redis that was emptied, and loaded again from what ClickHouse has. */
+    /** Empties Redis and loads it again from ClickHouse. */
     loseRedis: async () => {
       await redis.flushall();
       const [highest] = (await rowsOf('SELECT toString(max(segment)) FROM stored_events')).flat();
@@ -160,7 +160,7 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.deepEqual(await names(), ['first', 'other']);
 });
 
-test('nothing is asked and nothing is indexed as long as no key was ever forgotten', async () => {
+test('nothing is looked up and nothing is indexed before the first key is forgotten', async () => {
   const worker = await createWorker();
   const asked = await countOf(keysLookedUp);
   for (let i = 0; i < 5; i += 1) {
@@ -220,7 +220,7 @@ test('a segment that is stored again keeps the keys that it owns, also if they a
   assert.deepEqual(await names(), ['first', 'old']);
 });
 
-test('every crash between look-up, insert, adding and forgetting leaves the first record and no other', async () => {
+test('a crash anywhere between look-up, insert, adding and forgetting leaves the first record and no other', async () => {
   const points = [
     'keys_looked_up',
     'before_insert',
@@ -253,7 +253,7 @@ test('every crash between look-up, insert, adding and forgetting leaves the firs
   }
 });
 
-test('the filter of a worker rules out new keys, and none that the index has, however many come', async () => {
+test('the filter of a worker rules out new keys but none of the index, however many come', async () => {
   const worker = await createWorker();
   const keysOf = (name: string) => Array.from({ length: 500 }, (_, i) => eventRecord(name, `${name} ${i}`));
   await commit(worker.redis, [group(keysOf('a'))]);
@@ -277,7 +277,7 @@ test('the filter of a worker rules out new keys, and none that the index has, ho
   );
 });
 
-test('keys that share bits are told apart, and of two segments that have a key the first owns it', async () => {
+test('keys that share bits are distinguished, and the first of two segments with a key owns it', async () => {
   const base = 0x0123456789abcdefn;
   const keyOf = (hash: bigint, rest: number) => {
     const bytes = Buffer.alloc(14);
@@ -334,7 +334,7 @@ test('two workers on one segment leave out the same rows', async () => {
   assert.deepEqual(await names(), ['first', 'new']);
 });
 
-test('after a loss of Redis keyed segments wait for the index, which is made from the stored rows', async () => {
+test('after a loss of Redis, segments with keys wait until the index is rebuilt from the stored rows', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
   await worker.storeAll();
@@ -362,7 +362,7 @@ test('a Redis of a version without an index may have forgotten any key, so the i
   assert.deepEqual(await names(), ['first']);
 });
 
-test('an index that was lost, or set back, decides nothing, and is made anew', async () => {
+test('an index that was lost or set back decides nothing, and is rebuilt', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
   await worker.storeAll();
@@ -413,7 +413,7 @@ test('an old message of the client library that comes late does not win over a n
   assert.deepEqual(await rowsOf('SELECT count() FROM user_identities'), [[1]]);
 });
 
-test('a repeat of what was deleted stays out, also when the index is made anew', async () => {
+test('a repeat of a deleted record stays out, also when the index is rebuilt', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
   await worker.send('kept', 'k2');
@@ -479,7 +479,7 @@ test('rows of a version whose messages had no ids are stored, also beside newer 
   );
 });
 
-test('every row that claims a key has its id, so that the index can be made from it', () => {
+test('every row that claims a key has its id, so that the index can be rebuilt from the rows', () => {
   const mending = { note: () => undefined, longNumerals: new Set<string>(), flattenedBytesLeft: 1e6 };
   const common = {
     appId: '1000000001',
@@ -550,7 +550,7 @@ const deeds = fc.oneof(
   },
 ) as fc.Arbitrary<Deed>;
 
-test('random deeds: the first accepted record of a key is stored, and nothing else', async () => {
+test('after random actions the first accepted record of each key is stored, and nothing else', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(deeds, { minLength: 6, maxLength: 25 }), async (list) => {
       await empty();
@@ -582,7 +582,7 @@ test('random deeds: the first accepted record of a key is stored, and nothing el
         if (deed.do === 'lose redis') {
           const stored = new Set(await names());
           await worker.loseRedis();
-          // What only Redis had is gone, with its key.
+          // What only Redis had is lost, with its key.
           for (const [key, known] of first) {
             if (!stored.has(known.event) && !known.isDeleted) first.delete(key);
           }

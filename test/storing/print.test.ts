@@ -1,11 +1,11 @@
-// Prints of records: what shows that a repeat says something else than the first record with its key.
+// Prints of records, which show whether a repeat differs from the first record with its key.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { printOfRow, printWithoutTime } from '../../src/ingest/print.js';
 import fc from '../support/fast-check.js';
 
-/** The print of a row that stands somewhere in a commit, under a number. */
+/** The print of a row at some place in a commit. */
 function printOf(row: string, number = 0, before = 0): number {
   const bytes = Buffer.concat([
     Buffer.alloc(before, 0x2c),
@@ -30,7 +30,7 @@ test('the print of a row is the same wherever the row stands in a commit, and ne
   );
 });
 
-test('rows that differ anywhere have other prints, but for one in 255', () => {
+test('rows that differ anywhere have different prints, except one in 255', () => {
   const row = rowOf('Order Completed', { amount: '12.5', currency: 'EUR' });
   const print = printOf(row);
   let same = 0;
@@ -48,7 +48,7 @@ test('rows that differ anywhere have other prints, but for one in 255', () => {
   assert.notEqual(printOf(swapped), print);
 });
 
-test('the print of a message is the same for any time, though the same text stands elsewhere in it', () => {
+test('the print of a message does not depend on its time, even if the text of the time is elsewhere in it too', () => {
   const [one, two] = ['2026-03-01 12:30:00.250', '2026-03-01 12:30:07.001'];
   const of = (time: string, event = 'Opened', properties = {}) =>
     printWithoutTime(rowOf(event, properties, time), time);

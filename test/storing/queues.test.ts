@@ -66,7 +66,7 @@ test('a job that failed on a worker whose clock is hours ahead does not wait for
   assert.deepEqual(
     (await queue.getDelayed()).map(({ id }) => id),
     ['near'],
-    'a wait of ours is kept',
+    'a delay that we set stays',
   );
   await queue.close();
 });
@@ -88,7 +88,7 @@ test('a killed worker’s job is given to another one although Redis’s clock w
   try {
     await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
     assert.equal((await killed.getNextJob('token'))?.id, 'held');
-    // As they are when the clock was a day ahead as they were set, and is right again.
+    // As they would be if they were set while the clock was a day ahead, and the clock is right again.
     assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
     await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
     await undoEffectsOfWrongClocks(redis, queue, 500, Date.now());
@@ -122,7 +122,7 @@ test('a command of the queues settles even if its answer never comes', async () 
   }
 });
 
-test('ticks and turns that were noted before the clock was set back by a day do not count for longer than others', async () => {
+test('ticks and turns from before the clock was set back by a day do not last longer than others', async () => {
   assert.equal(await hasTickedLately(redis, 0), false);
   await noteTick(redis, 0);
   assert.equal(await hasTickedLately(redis, 0), true);

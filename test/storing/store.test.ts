@@ -50,7 +50,7 @@ let redisServer: RedisHandle;
 let clickhouseServer: ClickHouseHandle;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
-/** Between a worker of `gated` and ClickHouse. */
+/** The gate between ClickHouse and a worker of `gated`. */
 let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
@@ -127,7 +127,7 @@ async function burn(name: { table: TableName; number: string }, bytes: Buffer): 
 const store = (segment: Segment, fresh = false) =>
   storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment, fresh);
 
-test('migrations make the tables that the description of records says', async () => {
+test('migrations make the tables that the description of records demands', async () => {
   for (const table of tables) {
     const described = Object.entries(recordColumns[table]).map(([name, type]) => [
       name,
@@ -159,7 +159,7 @@ test('stores a segment, proves it by its marker, and forgets it', async () => {
   assert.deepEqual(await names(), ['a', 'b']);
 });
 
-test('marker rows show in no view and no count', async () => {
+test('marker rows are in no view and no count', async () => {
   const identity = { table: 2, row: `["1000000001","${noEventId}",7,"ada",`, claim: undefined };
   const properties = {
     table: 1,
@@ -208,10 +208,10 @@ test('the first try of a young segment, which does not look before its insert, s
   const second = await sealedSegment('c');
   await burn(second.name, second.bytes);
   assert.equal(await store(second.segment, true), 'stored');
-  assert.deepEqual(await names(), ['a', 'b', 'c'], 'nor does it lose what lies under a burnt token');
+  assert.deepEqual(await names(), ['a', 'b', 'c'], 'nothing under a burnt token is lost either');
 });
 
-test('only the first try of a segment that is not overdue may spare the look before its insert', () => {
+test('only the first try of a segment that is not overdue may skip the look before its insert', () => {
   const openedMs = 1_700_000_000_000;
   const segment: Segment = { table: 'events', number: String(openedMs * 1000) };
   const isFreshAt = (nowMs: number, triesStarted = 1) =>
@@ -243,13 +243,13 @@ test('goes on to the next token when ClickHouse knows a token but not its rows',
   const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   await burn(name, bytes);
   await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
-  assert.deepEqual(await names(), [], 'the burnt token swallows the rows without a word');
+  assert.deepEqual(await names(), [], 'the burnt token silently swallows the rows');
   assert.equal(await store(segment), 'stored');
   assert.deepEqual(await names(), ['a', 'b']);
   assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'forgotten with its segment');
 });
 
-test('takes no token for burnt while an insert of the segment is running', async () => {
+test('does not call a token burnt while an insert of the segment is running', async () => {
   const { segment, bytes, name } = await sealedSegment('a');
   await burn(name, bytes);
   const running = clickhouse.command({
@@ -276,7 +276,7 @@ test('a worker that wakes up after the segment was stored and its users deleted 
   assert.equal(await store(segment), 'stored');
   await run("ALTER TABLE stored_events DELETE WHERE app_id = '1000000001' AND identity = 'ada'");
   assert.deepEqual(await names(), []);
-  // What the stopped worker had decided to do before: its insert, with its token.
+  // The insert that the stopped worker had decided on, with its token.
   await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.deepEqual(await names(), []);
 });
@@ -418,7 +418,7 @@ async function segmentWithBadRow(): Promise<Segment> {
 
 const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_name != '' ORDER BY line");
 
-/** A worker behind the gate stores the segment, and is held at a statement; settles with what comes of it. */
+/** Lets a worker behind the gate store the segment and holds it at a statement; settles with its outcome. */
 async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
   gate.hold(({ sql }) => statement.test(sql));
   const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
@@ -471,7 +471,7 @@ test('keeps a failed row of every table whole under its user, so that a deletion
   }
 });
 
-/** Texts of rows that name nobody whom a deletion could name, though each tells of somebody. */
+/** Texts of rows that hold a user's data but no name that a deletion could find. */
 function namelessRows(table: TableName): string[] {
   const somebody = { user_id: '7', identity: '"secret"' };
   const users = [
@@ -494,7 +494,7 @@ function namelessRows(table: TableName): string[] {
   ];
 }
 
-test('keeps of a failed row that names nobody only its place, the reason, its length and its hash', async () => {
+test('keeps only the place, reason, length and hash of a failed row that names nobody', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   await loadShard(redis);
   for (const table of tables) {
@@ -550,7 +550,7 @@ test('a migration takes the text of rows that were kept whole and name nobody', 
   }
 });
 
-/** Deletes every user's failed rows, as a deletion does; settles when nothing of a part that got empty is left. */
+/** Deletes every user's failed rows, as a deletion does; settles when the parts that became empty are gone. */
 async function deleteFailedRows(): Promise<void> {
   await run("ALTER TABLE failed_events DELETE WHERE app_id IN ('1000000001')");
   const emptied = `SELECT 1 FROM system.parts WHERE database = '${database}' AND table = 'failed_events' AND active AND rows = 0`;
@@ -583,7 +583,7 @@ test('an insert of failed rows that arrives after a deletion brings none back, a
   assert.deepEqual(await failedLines(), []);
 });
 
-test('keeps no failed rows of a segment that Redis has no more, also when ClickHouse has forgotten them whole', async () => {
+test('keeps no failed rows of a segment that Redis no longer has, even if ClickHouse has forgotten all of them', async () => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   assert.equal(await store(segment), 'stored');
@@ -768,7 +768,7 @@ function failedRow(row: string, line: number, table_name: TableName = 'events') 
   };
 }
 
-// As from before: loading the deployment once more is a restore, after which others are refused.
+// Rows from before: loading the deployment again is a restore, after which ClickHouse refuses older ones.
 const insertFailed = (values: readonly object[]) =>
   clickhouse.insert({
     table: 'failed_events',
@@ -815,9 +815,9 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   assert.ok(leftMs <= 5_000, `the lock of another lasts ${leftMs} ms`);
 });
 
-/** What happens to Redis between a worker's reading of a segment and its statement, and what is to come of it. */
+/** What happens to Redis after a worker has read a segment and before its statement, and the expected result. */
 const restores = [
-  { what: 'Redis has it no more', isOutstanding: false, result: 'gone' },
+  { what: 'Redis no longer has it', isOutstanding: false, result: 'gone' },
   { what: 'Redis still has it outstanding', isOutstanding: true, result: 'stored' },
 ] as const;
 
@@ -854,7 +854,7 @@ for (const { what, isOutstanding, result } of restores) {
   });
 }
 
-/** Inserts a segment with nothing but its marker row, as a worker does that has not asked Redis again. */
+/** Inserts a segment with only its marker row, like a worker that has not asked Redis again. */
 async function insertMarker(number: bigint): Promise<void> {
   const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
   await insertSegment(clickhouse, { table: 'events', number: String(number) }, rows, `token of ${number}`);
@@ -878,7 +878,7 @@ test('a restore refuses segments of its own shard up to its number, and a later 
   await refuseSegments(clickhouse, 0, String(number - 64n));
   for (const table of [...tables.map(storedTable), 'failed_events']) {
     const [[created]] = (await rowsOf(`SHOW CREATE TABLE ${table}`)) as [[string]];
-    assert.equal(created.split('not_before_restore').length - 1, 1, `${table} has one constraint a shard`);
+    assert.equal(created.split('not_before_restore').length - 1, 1, `${table} has one constraint per shard`);
   }
 });
 
@@ -902,7 +902,7 @@ test('a row that failed before a restore can still be retried after it', async (
   assert.deepEqual(await rowsOf('SELECT event, identity FROM events'), [['bad', 'eve']]);
 });
 
-test('takes nothing out of a segment whose marker row is refused too: then the schema is at fault', async () => {
+test('takes nothing out of a segment whose marker row is refused too, since the schema is at fault', async () => {
   const { segment } = await sealedSegment('a', 'b');
   await run('RENAME TABLE stored_events TO stored_events_kept');
   await run('CREATE TABLE stored_events AS stored_events_kept ENGINE = Null');

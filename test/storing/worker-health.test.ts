@@ -35,15 +35,15 @@ test('shows its own metrics, which the API process then leaves out', async () =>
     async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
     {
       deadlineMs: 30_000,
-      what: 'the worker tells of the row that it stored',
+      what: 'the worker counts the row that it stored',
     },
   );
-  // By the time that a worker without a port has left its metrics, so would this one have.
+  // Once a worker without a port has shared its metrics, this one would have done so too.
   const sharing = await sluice.addWorker();
   const shared = /^sluice_rows_quarantined_total\{table="events"\} 0$/m;
   await until(async () => shared.test((await get('/metrics', sluice.adminUrl)).text), {
     deadlineMs: 60_000,
-    what: 'the API process tells the metrics of the worker without a port',
+    what: 'the API process shows the metrics of the worker without a port',
   });
   const { text } = await get('/metrics', sluice.adminUrl);
   assert.match(text, /^sluice_records_accepted_total\{endpoint="track"\} 1$/m);

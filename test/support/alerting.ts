@@ -1,4 +1,4 @@
-// Prometheus and Alertmanager as Debian has them, with the files of deploy/prometheus, faster and with targets of a test.
+// Debian's Prometheus and Alertmanager with the files of deploy/prometheus, but with shorter waits and a test's targets.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -15,9 +15,9 @@ type PrometheusConfig = {
 type AlertmanagerConfig = { readonly receivers: readonly { readonly name: string }[] };
 
 export type Watched = {
-  /** By job, the addresses whose metrics are scraped. */
+  /** The addresses whose metrics are scraped, by job. */
   readonly targets: Readonly<Record<string, readonly string[]>>;
-  /** Where alerts are posted to, by receiver. */
+  /** The URLs to which alerts are posted, by receiver. */
   readonly receivers: Readonly<Record<string, string>>;
 };
 
@@ -99,8 +99,8 @@ function start(command: string, port: number, args: readonly string[]): Promise<
 }
 
 /**
- * A copy of Alertmanager for a folder. Debian's reads templates from where its package installs them, and nothing is installed
- * here. So in the copy that path is one of the same length that leads to the folder in which it runs.
+ * A copy of Alertmanager for a folder. Debian's program reads templates from the path where its package installs them, but
+ * nothing is installed here. So the copy has another path of the same length, which leads to the folder in which it runs.
  */
 function alertmanagerIn(dir: string): string {
   const bytes = readFileSync(programPath('prometheus-alertmanager'));

@@ -1,5 +1,5 @@
-// Stands in for the service in tests of what is sent, when, and after which answer: it keeps the requests and answers as
-// the test says.
+// Stands in for the service in tests of what a client sends, when, and after which answer. It keeps the requests and answers
+// as the test says.
 
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ import { gunzipSync } from 'node:zlib';
 export type Arrived = {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
-  /** Of its JSON. */
+  /** The content of its JSON. */
   readonly body: {
     readonly app_id?: string;
     readonly events?: readonly { readonly [field: string]: unknown }[];

@@ -57,7 +57,7 @@ export function begin(server: ClickHouseHandle, { as, parameters, headers, body 
     outgoing.once('response', settle);
     outgoing.once('error', reject);
   });
-  response.catch(() => undefined); // whoever destroys the request does not wait for its answer
+  response.catch(() => undefined); // a test that destroys the request does not wait for its answer
   outgoing.end(body);
   return { outgoing, response };
 }

@@ -26,7 +26,7 @@ export type TestWindow = Window & {
   activate(): void;
   /** The page empties its storage. */
   clearStorage(): void;
-  /** Ends the tab: its timers, its locks, and whatever would come back to it. */
+  /** Ends the tab with its timers and locks. Pending answers never reach it. */
   end(): void;
 };
 
@@ -233,7 +233,7 @@ export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
   return { clock, server, cookies, cookieWrites, storage, open };
 }
 
-/** A `localStorage` whose own properties are its keys. As in browsers, what changes nothing tells nobody. */
+/** A `localStorage` whose own properties are its keys. As in browsers, a write that changes nothing causes no event. */
 function createWebStorage(
   storage: Map<string, string>,
   state: () => WindowOptions['localStorage'],

@@ -7,7 +7,7 @@ import { type AndroidContext, sluice as android } from 'sluice/client/android';
 import { sluice as ios } from 'sluice/client/ios';
 import { type DeviceStorage, sluice as reactNative } from 'sluice/client/react-native';
 
-/** As applications have them: an interface has no index signature. */
+/** Properties as applications declare them, since an interface has no index signature. */
 interface Order {
   readonly amount: number;
   readonly note?: string;

@@ -1,5 +1,5 @@
-// Pages with the client library in a real browser, before a whole service: what a test does in a page, what
-// its requests were, and what of it came to lie in ClickHouse.
+// Pages with the client library in a real browser, in front of a whole service: what a test does in a page, which requests
+// the page sent, and what ClickHouse stored of them.
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -25,14 +25,14 @@ export type StoredRow = {
 
 export type PageOptions = Partial<SnippetOptions> & {
   readonly appId: string;
-  /** Of the user who opens it; a new one unless told. */
+  /** The browser profile of the user who opens it; a new one by default. */
   readonly context?: BrowserContext;
   /** HTML before the snippet. */
   readonly head?: string;
   /** Instead of the snippet. */
   readonly html?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whether to wait until the library is there; true unless told. */
+  /** Whether to wait until the library is loaded; true by default. */
   readonly wait?: boolean;
 };
 
@@ -48,9 +48,9 @@ export type ClientRig = {
   put(html: string, headers?: Readonly<Record<string, string>>, path?: string): string;
   /** The address of a page with the snippet. */
   pageUrl(options: PageOptions): string;
-  /** Opens such a page, without page views unless told. */
+  /** Opens such a page, by default without page views. */
   open(options: PageOptions): Promise<Page>;
-  /** All events of an environment, by time, once there are `count`, and nothing more was on its way. */
+  /** All events of an environment by time, once there are `count` and nothing more is under way. */
   stored(appId: string, count: number): Promise<StoredRow[]>;
   /** Ends all of it, with the pages that tests opened. */
   stop(): Promise<void>;
@@ -118,7 +118,7 @@ export async function startClientRig(): Promise<ClientRig> {
   }
 }
 
-/** Settles when the script is there and has begun to record. */
+/** Settles when the script is loaded and has begun to record. */
 export async function libraryIn(page: Page): Promise<void> {
   await page.waitForFunction('window.sluice && sluice.userId !== undefined');
 }
@@ -137,7 +137,7 @@ export function userOf(page: Page): Promise<{ userId: string; identity?: string 
   return page.evaluate('({ userId: sluice.userId, identity: sluice.identity })');
 }
 
-/** One shard keeps the order of acceptance: what was accepted before the mark is stored when the mark is. */
+/** A shard keeps the order of acceptance, so what was accepted before the mark is stored when the mark is. */
 async function stored(sluice: SluiceHandle, appId: string, count: number): Promise<StoredRow[]> {
   const all = () =>
     sluice.rows<StoredRow>(`SELECT event, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity,
@@ -149,7 +149,7 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
       last = await all();
       return last.length >= count;
     },
-    // Longer than a batch is held for a page that is gone, or waits for the interval of one that is left.
+    // Longer than the batch of a closed page is held, and than the interval of an open one.
     { deadlineMs: 90_000, everyMs: 50, what: `${count} events are stored` },
   ).catch((error: Error) => {
     const names = last.slice(0, 40).map((row) => row.event);
@@ -157,7 +157,7 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
   });
   const mark = `mark ${newId()}`;
   const message = event({ event: mark });
-  // On a busy machine the disk may stand still for longer than a request waits; a repeat changes nothing.
+  // On a busy machine the disk may stall for longer than a request waits. A repeat changes nothing.
   const taken = async () => (await collect(sluice.baseUrl, request(appId, [message]))).status === 200;
   await until(taken, { deadlineMs: 50_000, everyMs: 500, what: 'the mark is taken' });
   await until(async () => (await sluice.rows(`SELECT 1 FROM events WHERE event = '${mark}'`)).length === 1, {

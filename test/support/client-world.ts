@@ -7,7 +7,7 @@ import type { CollectRequest, Message, MessageAnswer } from '../../src/client/co
 import { createStoredProperties } from '../../src/client/core/stored-properties.js';
 
 export type TestClock = Clock & {
-  /** Moves the clock forward and runs what becomes due, each timer with everything that follows from it. */
+  /** Moves the clock forward and runs the timers that become due, each with everything that follows from it. */
   advance(ms: number): Promise<void>;
   /** Sets the clock without running anything. */
   set(ms: number): void;
@@ -123,7 +123,7 @@ export function createLateStorage(clock: Clock, ms: () => number) {
       put(kept, key, text);
       from.pending.set(key, (from.pending.get(key) ?? 0) - 1);
       for (const view of views) {
-        // What the tab itself has written since comes later in the order.
+        // The tab's own later writes come later in the order.
         if (view === from || (view.pending.get(key) ?? 0) > 0) continue;
         put(view.texts, key, text);
         for (const tell of view.listeners) tell(key);
@@ -229,7 +229,7 @@ export type World = {
   open(options?: Partial<Adapters> & { ready?: boolean }): TestPage;
 };
 
-/** Who visits: `first` has no user yet, so nothing is sent at once; `later` already has users of the apps 1 to 3. */
+/** The kind of visit: `first` has no user yet, so nothing is sent at once; `later` already has users of the apps 1 to 3. */
 export type Visit = 'first' | 'later';
 
 export function rememberVisit(visit: Visit, texts: Map<string, string>): void {

@@ -20,9 +20,9 @@ export type SeenRequest = {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
-  /** Time of arrival, by `performance.now()`. */
+  /** When it arrived, by `performance.now()`. */
   readonly atMs: number;
-  /** Of `POST /api/collect`; otherwise empty. */
+  /** The app_id and the messages of `POST /api/collect`; empty for other requests. */
   readonly appId: string;
   readonly messages: readonly SentMessage[];
   /** The status that the page got; 0 if its connection was closed instead. */

@@ -8,7 +8,7 @@ import { password } from './console.js';
 
 export type ConsoleBrowserPage = { readonly page: Page; readonly faults: readonly string[] };
 
-/** An empty page of a browser of its own, which may use the clipboard. */
+/** An empty page in its own browser context, which may use the clipboard. */
 export async function openConsole(
   browser: Browser,
   { adminUrl }: Pick<SluiceHandle, 'adminUrl'>,

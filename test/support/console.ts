@@ -1,4 +1,4 @@
-// People of the console as programs play them: with real requests, cookies and the headers of a browser's page.
+// People of the console, played by programs with real requests, cookies and the headers of a browser's page.
 
 import type { SluiceHandle } from '../../harness/sluice.js';
 import type { Role } from '../../src/contract/roles.js';

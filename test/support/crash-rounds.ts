@@ -8,7 +8,7 @@ import type { RoundResult } from '../chaos/round.js';
 import { createRunner } from '../chaos/runner.js';
 import type { Schedule } from '../chaos/schedule.js';
 
-/** Defines a test for each schedule, and one that every process died where it had to. */
+/** Defines a test for each schedule, and one which checks that every process died where it had to. */
 export function testCrashes(schedules: readonly Schedule[]): void {
   const runner = createRunner();
   const results: RoundResult[] = [];

@@ -1,11 +1,11 @@
-// The clock of rate limits: it runs with Redis's own, ahead by what the state of a shard says.
+// The clock of rate limits. It is Redis's own clock plus an offset in the state of a shard.
 
 import { withRedis } from '../../harness/redis-client.js';
 import { shardKeys } from '../../src/redis/keys.js';
 
 /**
- * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. This is for
- * tests of what follows a window; other tests check that a window really lasts as long.
+ * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. It is for tests
+ * of what happens after a window. Other tests check that a window really lasts as long.
  */
 export async function forwardLimitClock(
   sluice: { readonly redisUrl: string },

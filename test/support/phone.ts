@@ -34,7 +34,7 @@ export type Run = {
   shake(): void;
   /** The number of listeners to shakes. */
   shakeListenerCount(): number;
-  /** Ends the app at once: no timer fires any more, no pending answer reaches it, nothing more is written. */
+  /** Ends the app at once: no further timer fires, no pending answer reaches it, nothing more is written. */
   kill(): void;
 };
 
@@ -50,7 +50,7 @@ export type TestStorage = DeviceStorage & {
   readonly texts: Map<string, string>;
   /** The calls so far, such as `getItem sluice:1:user`. */
   readonly calls: string[];
-  /** Awaited before each answer; may reject. */
+  /** The storage awaits this before each answer; it may reject. */
   before: (call: string) => Promise<void>;
 };
 
@@ -128,7 +128,7 @@ export function createPhone(): Phone {
       warn: (line: string) => void warnings.push(line),
       fetch: async (url: string, init: { method: string; headers: object; body: string }) => {
         if (init.method !== 'POST' || !JSON.stringify(init.headers).includes('text/plain')) {
-          throw new Error('not the request that the server takes without a preflight');
+          throw new Error('not a request that needs no preflight');
         }
         const { status, body, retryAfter } = await unlessKilled(() => answerTo(url, init.body));
         if (status === 0) throw new TypeError('Network request failed');

@@ -23,7 +23,7 @@ const sluice = createSluice({
   appId: values['app-id'],
   baseUrl: values.url,
   spoolFolder: values.spool,
-  // So few that most of what waits is only in the files.
+  // So few that most waiting records are only in the files.
   queueRecords: 100,
   batchRecords: 25,
   intervalMs: 5,
@@ -51,7 +51,7 @@ for (let first = Number(values.first); ; first += group) {
   calls.push(sluice.addUserProperties({ identity: 'user-0', properties: { last: String(first) } }));
   await Promise.all(calls);
   writeSync(kept, `${first}\n`);
-  // More than tests read.
+  // More records than tests read.
   if (first > 1e6) break;
 }
 closeSync(kept);

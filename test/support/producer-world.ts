@@ -16,7 +16,7 @@ export type ProducerWorld = {
   readonly dropped: Dropped[];
   readonly refused: Refusal[];
   readonly create: (options?: Partial<SluiceOptions>) => Sluice;
-  /** The numbers that came, request by request. */
+  /** The numbers of the events that arrived, by request. */
   readonly numbers: () => number[][];
 };
 

@@ -6,7 +6,7 @@ import { delimiter, join } from 'node:path';
 import { tempDir } from '../../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
-/** Where deploy/local/unpack.mjs puts it. */
+/** The path where deploy/local/unpack.mjs puts it. */
 const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
 /** Runs promtool in a folder; returns its output and whether it found no fault. */

@@ -8,9 +8,9 @@ import Provider from 'oidc-provider';
 export type Claims = Readonly<Record<string, unknown>>;
 
 export type TestProvider = {
-  /** By the subject. */
+  /** People by their subject. */
   readonly people: Map<string, Claims>;
-  /** Who signs in there next. */
+  /** The subject of whoever signs in there next. */
   subject: string;
   close(): Promise<void>;
 };
@@ -89,7 +89,7 @@ export class SignOnBrowser {
     return { status: response.status, to: location === null ? '' : new URL(location, url).href };
   }
 
-  /** The way to the provider and through it; settles with the address of the way back. */
+  /** Goes to the provider and through it; settles with the address that leads back. */
   async goThere(): Promise<string> {
     let { to } = await this.go(`${this.#console}/admin/v1/sign_on`, 'same-origin');
     for (let hops = 0; hops < 10 && !to.startsWith(this.#console); hops += 1)

@@ -1,4 +1,4 @@
-// The proxies of deploy/proxy, as Debian has them, in front of an API process of a test.
+// Debian's proxies with the files of deploy/proxy, in front of a test's API process.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -67,7 +67,7 @@ export async function startCaddy({ apiPort, adminPort }: Upstream): Promise<Star
   return start('caddy', args, env, port, { authority, adminOrigin: `http://127.0.0.1:${ownAdminPort}` });
 }
 
-/** What Caddy says of the file as it stands; empty if it is content. */
+/** What Caddy says about the unchanged file; empty if it finds nothing wrong. */
 export function checkCaddyfile(): string {
   const { status, stdout, stderr } = spawnSync(
     programPath('caddy'),

@@ -9,7 +9,7 @@ import { root } from './deploy-file.js';
 
 export type Block = { readonly section: string; readonly commands: string };
 
-/** The blocks marked `sh` of a page, in their order, each with the heading or the bold step that it stands under. */
+/** The blocks marked `sh` of a page, in their order, each with the heading or the bold step above it. */
 export function readBlocks(page: string): Block[] {
   const blocks: Block[] = [];
   let section = '';
@@ -29,7 +29,7 @@ export function readBlocks(page: string): Block[] {
   return blocks;
 }
 
-/** What the pages' variables and functions are for a deployment of the tests. */
+/** Definitions of the pages' variables and functions for a test's deployment. */
 export const prelude = `
 sluice() { node "$ROOT/dist/$1.js" "\${@:2}"; }
 admin() { sluice src/admin/main "$@"; }
@@ -49,7 +49,7 @@ export async function runBlock(
     cwd: folder,
     env: {
       ...sluice.env,
-      // redis-cli takes no path of a socket as a URL.
+      // redis-cli does not accept the path of a socket as a URL.
       REDIS_URL: sluice.redisUrl,
       PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
       ROOT: root,

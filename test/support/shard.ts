@@ -40,12 +40,12 @@ export async function loadShard(
   claimBuckets = 64,
 ): Promise<void> {
   const state = shardKeys.state(shard);
-  // As whoever may load notes it in the shard.
+  // The process that may load a shard notes its nonce there.
   await redis.hset(state, 'loading', 'test');
   await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0']);
 }
 
-/** Suppressions of nobody. */
+/** Suppressions without any user. */
 export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
@@ -102,8 +102,8 @@ export function eventRecord(name: string, claim?: string): IngestRecord {
 }
 
 /**
- * 32 hexadecimal digits of a hash, as real ids are. Bytes of the text itself would be found across two entries of a
- * bucket, in minutes whose bytes are among them.
+ * 32 hexadecimal digits of a hash, like real ids. If the id were the text itself, the search in a bucket could match across
+ * two entries whenever the bytes of a minute are part of the text.
  */
 export function eventIdOf(claim: string): string {
   return createHash('sha256').update(claim).digest('hex').slice(0, 32);

@@ -13,7 +13,7 @@ export async function keysWith(sluice: { readonly redisUrl: string }, text: stri
       for (const key of keys as string[]) {
         const dumped = await redis.dumpBuffer(key);
         if (dumped === null) continue;
-        // DUMP compresses long strings; but only DUMP contains what a key has besides its values. So both are searched.
+        // DUMP compresses long strings, but is the only one to contain everything that a key has. So both are searched.
         const held = [key, dumped, await textOf(redis, key)].some((bytes) => bytes.includes(text));
         if (held) found.push(key);
       }
@@ -54,7 +54,7 @@ export function filesWith(dir: string, texts: readonly string[]): string[] {
     );
 }
 
-/** Everything below a folder to which servers write. What vanishes meanwhile is left out. */
+/** Everything below a folder to which servers write. Files that vanish meanwhile are left out. */
 export function entriesBelow(dir: string): { readonly path: string; readonly entry: Dirent }[] {
   return unlessGone(() => readdirSync(dir, { withFileTypes: true })).flatMap((entry) => {
     const path = join(dir, entry.name);

@@ -1,4 +1,4 @@
-// A device and a page of the Event Visualizer, as tests play them: with real requests and a real WebSocket.
+// A device and a page of the Event Visualizer, played by tests with real requests and a real WebSocket.
 
 import { request } from 'node:http';
 import { WebSocket } from 'ws';
@@ -8,7 +8,7 @@ export type Pairing = { readonly pairing: string; readonly code: string; readonl
 
 export type Answer = { readonly status: number; readonly body: Record<string, unknown> };
 
-/** Posts JSON as a page of another site does; `from` is the loopback address of the sender. */
+/** Posts JSON like a page of another site; `from` is the loopback address of the sender. */
 export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<Answer> {
   return new Promise((settle, reject) => {
     const sent = request(url, {

@@ -8,7 +8,7 @@ import { createNameHasher, inEnvironment, readName, textOfHash } from '../../src
 import { createSipHash, type SipHash } from '../../src/suppression/siphash.js';
 import fc from '../support/fast-check.js';
 
-/** SipHash-1-3-128 in 64-bit words, as its description has it. */
+/** SipHash-1-3-128 in 64-bit words, written as in its specification. */
 function referenceHash(key: Buffer, bytes: Buffer): readonly [bigint, bigint] {
   const word = (value: bigint) => BigInt.asUintN(64, value);
   const turned = (value: bigint, bits: bigint) => word(value << bits) | (value >> (64n - bits));
@@ -54,7 +54,7 @@ function wordsOf(hashed: SipHash): NameHash {
   return [hashed.first(), hashed.second(), hashed.third()];
 }
 
-test('the hash of any bytes is the one that SipHash-1-3 describes', () => {
+test('the hash of any bytes is that of the specification of SipHash-1-3', () => {
   const bytes = fc.uint8Array({ maxLength: 80 }).map((array) => Buffer.from(array));
   const key = fc.uint8Array({ minLength: 16, maxLength: 16 }).map((array) => Buffer.from(array));
   fc.assert(
@@ -73,7 +73,7 @@ test('the hash of any bytes is the one that SipHash-1-3 describes', () => {
   );
 });
 
-test('a set holds what was added and not removed, in its scope or in all', () => {
+test('a set holds what was added and not removed, in one scope or in all', () => {
   const hasher = createNameHasher('secret', '1');
   const step = fc.record({ add: fc.boolean(), name: fc.nat(60), scope: fc.nat(2) });
   fc.assert(
@@ -99,7 +99,7 @@ test('a set holds what was added and not removed, in its scope or in all', () =>
   );
 });
 
-test('a set finds names although all of them want the same place', () => {
+test('a set finds names although all of them hash to the same place', () => {
   const set = createNameSet();
   const key = randomBytes(16);
   const sip = createSipHash(key);
@@ -124,7 +124,7 @@ test('a million names take at most 32 MB, and none of them is missed', () => {
   for (let i = 1_000_000; i < 1_010_000; i++) assert.ok(!set.has(hasher.ofUserId(String(i)), 1));
 });
 
-test('names differ by account, kind and environment, and are read as they were written', () => {
+test('hashes of names differ by account, kind and environment, and are read back as they were written', () => {
   const [one, other] = [createNameHasher('secret', '1'), createNameHasher('secret', '2')];
   const names = [
     one.textOf({ identity: '7' }),

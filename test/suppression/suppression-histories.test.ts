@@ -1,6 +1,6 @@
-// Random histories of suppressing, freeing, tracking and identifying over two API processes, several at a time, so that each
-// process has to catch up all the time. A model says for each record whether it has to be stored. What is sent while a
-// suppression is submitted may be stored or not; what is sent after its answer may not.
+// Random histories of suppressing, freeing, tracking and identifying over two API processes. Several run at a time, so each
+// process has to catch up all the time. A model says for each record whether it has to be stored. A record that is sent
+// while a suppression is submitted may be stored or not; one that is sent after its answer may not.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -56,7 +56,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
-/** What a name is suppressed for, by "<name>@<environment>"; the environment `*` is all of them. */
+/** For whose sake a name is suppressed, by "<name>@<environment>"; the environment `*` means all of them. */
 class Model {
   readonly #roots = new Map<string, Set<string>>();
   /** The first identity of an anonymous user in an environment. */
@@ -169,7 +169,7 @@ async function play(steps: readonly Step[], number: number): Promise<Map<string,
       model.identify(anonymous, identity, what.environment);
       const ids = [userIdOf(anonymous), identityOf(identity)] as const;
       if (what.byCollect) {
-        // The event that follows in the same request is that of somebody who has just been identified.
+        // The next event in the same request belongs to a user who has just been identified.
         expect(event_, anonymous, what.environment);
         const messages = [identify(...ids), event({ event: event_, user_id: ids[0] })];
         const reply = await collect(urls[what.process] as string, request(app_id, messages));
@@ -186,7 +186,7 @@ async function play(steps: readonly Step[], number: number): Promise<Map<string,
   return fates;
 }
 
-test('whatever is suppressed, freed, identified and sent, over two processes: what must be stored is, and nothing else', async () => {
+test('exactly what must be stored is, whatever is suppressed, freed, identified and sent over two processes', async () => {
   const several = fc.array(fc.array(step, { minLength: 8, maxLength: 22 }), {
     minLength: historiesAtOnce,
     maxLength: historiesAtOnce,
@@ -205,5 +205,5 @@ test('whatever is suppressed, freed, identified and sent, over two processes: wh
     }),
     { numRuns: 2, endOnFailure: true },
   );
-  assert.ok(absent > 10, `${absent} records were to be left out`);
+  assert.ok(absent > 10, `${absent} records had to be left out`);
 });

@@ -1,5 +1,5 @@
-// Keeping users out: what is sent about a suppressed user is answered 200 and in no table, from the answer to the submission
-// on, in whichever API process and environment, and whatever was merged.
+// Keeping users out. From the answer to the submission on, records of a suppressed user are answered 200 and are in no table,
+// in every API process and environment, and for merged users too.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
@@ -49,7 +49,7 @@ async function forgetSubmissions(): Promise<void> {
 beforeEach(forgetSubmissions);
 
 let users = 0;
-/** Two names that nobody has. */
+/** Two names of a new user. */
 function newUser(): { identity: string; userId: string } {
   users += 1;
   return { identity: `user-${users}@example.com`, userId: String(9_000_000 + users) };
@@ -112,7 +112,7 @@ async function rowsOf(identity: string, ...userIds: readonly string[]): Promise<
   return Number(rows[0]?.rows);
 }
 
-test('stores nothing of a suppressed user by any endpoint, process and environment, and everything of the neighbours', async () => {
+test('stores nothing of a suppressed user from any endpoint, process and environment, and everything of others', async () => {
   const [user, neighbour] = [newUser(), newUser()];
   const device = `device of ${user.identity}`;
   await setSuppressed(
@@ -132,7 +132,7 @@ test('stores nothing of a suppressed user by any endpoint, process and environme
       identity: user.identity,
     });
   const userIdOfDevice = userIdOfAnonymousId(device);
-  assert.equal(await rowsOf(user.identity, user.userId, userIdOfDevice), 2, 'those of the other account');
+  assert.equal(await rowsOf(user.identity, user.userId, userIdOfDevice), 2, 'the rows of the other account');
   assert.equal(
     await rowsOf(
       neighbour.identity,
@@ -143,8 +143,8 @@ test('stores nothing of a suppressed user by any endpoint, process and environme
   );
 });
 
-test('holds in the next request to another process, which has not looked meanwhile, and ends as suddenly', async () => {
-  // Each process looks twice a second by itself; what decides is that the commit tells it.
+test('begins and ends with the next request, even to another process that has not looked meanwhile', async () => {
+  // Each process looks twice a second by itself, but the commit tells it earlier.
   for (let round = 0; round < 12; round++) {
     const { identity } = newUser();
     const [one, two] = round % 2 === 0 ? urls : [...urls].reverse();
@@ -178,7 +178,7 @@ test('claims no key and uses up no limit for what it leaves out', async () => {
   assert.equal(await rowsOf(identity), 1);
 });
 
-test('leaves out some records of a request and takes the others, with their keys, answers and limits', async () => {
+test('leaves out some records of a request and accepts the others, with their keys, answers and limits', async () => {
   const [user, neighbour] = [newUser(), newUser()];
   await setSuppressed(urls[0] as string, token, [{ identity: user.identity }], true);
   const events = [user, neighbour, user, neighbour].map(({ identity }, i) => ({
@@ -214,12 +214,12 @@ test('leaves out some records of a request and takes the others, with their keys
   assert.equal(await rowsOf(neighbour.identity), 3);
 });
 
-test('takes the whole merged user: the identity of a user_id, and the other user_ids of that identity, where they are merged', async () => {
+test('suppresses the whole merged user: the identity of a user_id and its other user_ids, in the environments that merge them', async () => {
   const { identity, userId } = newUser();
   const second = newUser().userId;
   const [one, two] = urls as [string, string];
   for (const id of [userId, second]) await send(two, paths.identify, { app_id: main, user_id: id, identity });
-  // What was accepted a moment ago is not in ClickHouse yet.
+  // Records of a moment ago are not in ClickHouse yet.
   await setSuppressed(one, token, [{ user_id: userId }], true);
   const before = await rowsOf(identity, userId, second);
   assert.equal(before, 2);
@@ -235,7 +235,7 @@ test('takes the whole merged user: the identity of a user_id, and the other user
     'in Staging nobody is merged with that user_id',
   );
   assert.deepEqual(JSON.parse((await lookUp(one, token, `?identity=${identity}`)).text).app_ids, [main]);
-  // By whichever name.
+  // The same with every name.
   await setSuppressed(one, token, [{ identity }], false);
   for (const id of [userId, second])
     await send(two, paths.track, { app_id: main, event: 'Again', user_id: id });
@@ -263,7 +263,7 @@ test('suppresses an anonymous user who is identified as a suppressed one, from t
     for (const url of urls)
       await send(url, paths.track, { app_id: main, event: 'Identified', user_id: userId });
     await send(one, paths.track, { app_id: staging, event: 'Elsewhere', user_id: userId });
-    assert.equal(await rowsOf(identity, userId), 2, `${by}: one from before, one in another environment`);
+    assert.equal(await rowsOf(identity, userId), 2, `${by}: one row from before, one in another environment`);
   }
   await setSuppressed(two, token, [{ identity }], false);
   for (const { device } of devices) {
@@ -383,7 +383,7 @@ test('refuses what names no user, names too many, or comes without a token', asy
   for (const reply of await Promise.all(replies)) assert.equal(reply.status, 200);
 });
 
-test('takes the largest list in one request, and more than one submission a second only up to the limit', async () => {
+test('accepts the largest list in one request, and submissions only up to the limit per second', async () => {
   const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({
     identity: `many-${i}@example.com`,
   }));
@@ -437,7 +437,7 @@ test('loses no suppression when Redis is emptied, and keeps no name in Redis or 
     await send(url, paths.track, { app_id: main, event: 'No', user_id: userId });
     await send(url, paths.track, { app_id: main, event: 'Yes', identity: freed.identity });
   }
-  assert.equal(await rowsOf(identity, userId), 1, 'the identification from before');
+  assert.equal(await rowsOf(identity, userId), 1, 'the earlier identification');
   assert.equal(await rowsOf(freed.identity), 2);
   token = await getToken(sluice, account);
   await setSuppressed(two, token, [{ identity }], false);
@@ -445,7 +445,7 @@ test('loses no suppression when Redis is emptied, and keeps no name in Redis or 
   assert.equal(await rowsOf(identity, userId), 3);
 });
 
-test('is not answered when Redis was emptied before the copy, and came back without the change', async () => {
+test('is not answered if Redis was emptied before the change was copied, and was restored without it', async () => {
   const { identity } = newUser();
   const deployment = async (redis: Redis) => (await readRegistry(redis)).deployment;
   await withRedis(sluice, async (redis) => {

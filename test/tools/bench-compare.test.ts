@@ -28,7 +28,7 @@ test('compares medians and says by how much they changed', () => {
   });
 });
 
-test('calls a change real when no run of one session reaches the other', () => {
+test('calls a change real when the runs of the two sessions do not overlap', () => {
   assert.equal(verdictOf([40, 41, 42], [43, 44, 45]), 'worse');
   assert.equal(verdictOf([43, 44, 45], [40, 41, 42]), 'better');
   assert.equal(verdictOf([40, 41, 43], [43, 44, 45]), 'same');
@@ -51,7 +51,7 @@ test('a higher rate is better, a higher cost is worse', () => {
   assert.equal(changes.find(({ name }) => name === 'single, by wrk: rate')?.verdict, 'better');
 });
 
-test('compares only what both sessions have, and says how much only one has', () => {
+test('compares only what both sessions have, and says how many rows only one has', () => {
   const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
   const b = resultsOf({ ways: [wayOf('single', 40)], halfLoad: halfLoadOf([5, 6, 7], [1]) });
   assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single, by wrk']));

@@ -145,7 +145,7 @@ test('by wrk: every request is sent once and answered, the bodies in turn, repea
   const url = await serve((body, response, { method, url: path, headers, socket }) => {
     sockets.add(socket);
     received.push(`${method} ${path} ${headers['content-type']} ${body}`);
-    // In another order than they came, and the last one long after the others.
+    // The answers come in another order than the requests, and the last one long after the others.
     setTimeout(() => response.end('{}'), received.length === 100 ? 500 : received.length % 3);
   });
   const bodies = Array.from({ length: 30 }, (_, i) => Buffer.from(`{"body":${i}}`));
@@ -157,7 +157,7 @@ test('by wrk: every request is sent once and answered, the bodies in turn, repea
   assert.deepEqual([...received].sort(), expected.sort());
 });
 
-test('by wrk: sends nothing before the command to start, and can be ended until then', async () => {
+test('by wrk: sends nothing before the command to start, and can be ended before it', async () => {
   let requests = 0;
   const url = await serve((_body, response) => {
     requests += 1;
@@ -182,7 +182,7 @@ test('by wrk: sends nothing before the command to start, and can be ended until 
   assert.equal(requests, 4);
 });
 
-test('by wrk: an answer with another status, none, and a lost connection fail the run', async () => {
+test('by wrk: an answer with another status, a missing answer, and a lost connection fail the run', async () => {
   let requests = 0;
   const refusing = await serve((_body, response) => {
     requests += 1;
@@ -235,7 +235,7 @@ test('the CPU of a generator outside the bench does not count as that of others'
     return run.othersShare;
   };
   assert.ok((await othersShare(0)) > 0);
-  // More than there was on the machine.
+  // More CPU than the machine has.
   assert.equal(await othersShare(1e12), 0);
 });
 
@@ -252,7 +252,7 @@ test('where wrk is not installed, one line says so', () => {
   assert.equal(said.length, 1);
 });
 
-test("wrk's counts are read, and all must be answered without a fault", () => {
+test("reads wrk's counts, and demands an answer without a fault to every request", () => {
   const counts = readCounts('answers 100 connect 0 read 1 write 2 status 3 timeout 4');
   assert.deepEqual(counts, { answers: 100, connect: 0, read: 1, write: 2, status: 3, timeout: 4 });
   const none = { connect: 0, read: 0, write: 0, status: 0, timeout: 0 };
@@ -281,7 +281,7 @@ test('at a fixed rate: all requests are sent, no faster than they are due', asyn
   assert.ok(performance.now() - startedAt >= 495);
 });
 
-test('at a fixed rate: a pause of the service shows in what was due meanwhile, though nothing of it was sent', async () => {
+test('at a fixed rate: a pause of the service shows in the latency of requests that were due meanwhile and not sent', async () => {
   const pauseMs = 300;
   let paused = false;
   const url = await serve((_body, response) => {
@@ -289,7 +289,7 @@ test('at a fixed rate: a pause of the service shows in what was due meanwhile, t
     paused = true;
     setTimeout(() => response.end('{}'), pauseMs);
   });
-  // One connection: while its first request waits, those that are due can only wait.
+  // There is one connection, so while its first request waits, all others that are due wait too.
   const found = await send(url, { rate: 100, seconds: 0.3, connections: 1 });
   const latencies = sumOfHistograms(found);
   assert.equal(latencies.totalCount, 30);

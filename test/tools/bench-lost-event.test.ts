@@ -17,7 +17,7 @@ import { sluiceWays } from '../../bench/throughput/ways.js';
 type Fault = 'none' | 'swallow' | 'double';
 
 const agent = new Agent({ keepAlive: true });
-/** What happens to the next request; then nothing does. */
+/** What happens to the next request only. */
 let fault: Fault = 'none';
 let deployment: Deployment;
 const proxy = createServer((incoming, outgoing) => {
@@ -57,7 +57,7 @@ after(async () => {
   await deployment?.stop();
 });
 
-/** Of all runs: the kernel counts in steps of 10 ms, and one run may take less. */
+/** Summed over all runs, since the kernel counts in steps of 10 ms and one run may take less. */
 let systemMicroseconds = 0;
 
 /** Runs one way through the proxy, where `next` happens to one request after the warm-up. */
@@ -66,7 +66,7 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
   assert.ok(way !== undefined);
   const [appId = ''] = await deployment.addEnvironments(1, way.limits);
   const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-  // The measured part says so when it begins.
+  // The measured part reports its beginning.
   const progress: Progress = {
     say: () => undefined,
     watch: () => {
@@ -82,7 +82,7 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
     warmUpSeconds: 0.2,
     connections: 4,
     threads: 1,
-    // Only where something is swallowed a run waits for so long.
+    // Only a run from which something was swallowed waits this long.
     stallMs: next === 'swallow' ? 6_000 : 60_000,
     progress,
     ...parts,
@@ -139,7 +139,7 @@ test('fails when a stored row is gone, and when two events have one id', async (
   const { events = 0, ids } = await deployment.stored(appId);
   assert.equal(events, ids);
   await assertStored(deployment, appId, { events });
-  // By its value: a mutation asks a subquery again for every part, and gets another event each time.
+  // The id is a value, since a mutation runs a subquery again for every part and would get another event each time.
   const [one] = await deployment.rows<{ event_id: string }>(
     `SELECT event_id FROM stored_events WHERE app_id = '${appId}' LIMIT 1`,
   );

@@ -1,5 +1,5 @@
-// `npm run bench -- SCENARIO --url …`: a deployment that runs already, behind proxies that close connections and servers
-// that fail, as operators meet them.
+// `npm run bench -- SCENARIO --url …`: measures a deployment that runs already, behind proxies that close connections and
+// servers that fail.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -153,12 +153,12 @@ describe('on a deployment behind a proxy that ends each connection after ten req
     await sluice?.stop();
   });
 
-  test('all is acknowledged and stored, in several environments, and removed when asked', async () => {
+  test('everything is acknowledged and stored in several environments, and removed on request', async () => {
     const out = join(dir, 'proxy');
     const { code, output } = await bench(
       ...['single', '--url', url, '--app-id', account.appIds.join(',')],
       ...['--clickhouse-url', sluice.clickhouse.testerUrl, '--database', sluice.database],
-      // A slow machine needs them all; most are unused otherwise.
+      // A slow machine needs them all; on others most stay unused.
       ...['--rate', '100', '--connections', '200', '--duration', '2', '--out', out],
       ...['--remove', '--api-key', account.apiKey],
     );
@@ -186,7 +186,7 @@ test('a load at a rate uses no more connections than it may, and begins without 
   const stub = await startStub((n) => ({ status: 200, close: n % 7 === 0 }));
   try {
     const args = ['--app-id', '1', '--rate', '200', '--connections', '4', '--duration', '2'];
-    // On a slow machine four connections may not be enough for all, which is not the subject.
+    // On a slow machine four connections may be too few for the rate, which is not the subject here.
     const generous = ['--errors', '100%'];
     const { code, output } = await bench(
       ...['single', '--url', stub.url, ...args, ...generous, '--out', join(dir, 'burst')],
@@ -202,7 +202,7 @@ test('a load at a rate uses no more connections than it may, and begins without 
   }
 });
 
-test('what is due while the generator itself stands still is sent when it goes on, also at the end', async () => {
+test('requests that are due while the generator stands still are sent when it goes on, also at the end', async () => {
   const stub = await startStub(() => ({ status: 200 }));
   try {
     const counted: Record<string, number> = {};
@@ -254,7 +254,7 @@ test('errors are counted by status, and one more than the budget allows fails th
   }
 });
 
-test('a server that is not there is an error of each request, within the time of the run', async () => {
+test('without a server each request is an error, and the run ends in time', async () => {
   const stub = await startStub(() => ({ status: 200 }));
   stub.close();
   const args = ['--app-id', '1', '--rate', '50', '--duration', '1', '--out', join(dir, 'away')];
@@ -263,7 +263,7 @@ test('a server that is not there is an error of each request, within the time of
   assert.match(output, /errors 100 %, at most 0 %: 50 × connection/);
 });
 
-test('a bound that is not kept fails the run; what was due and never sent counts', async () => {
+test('a broken bound fails the run, and requests that were due and never sent count', async () => {
   const slow = await startStub(() => ({ status: 200, afterMs: 400 }));
   try {
     const args = [
@@ -297,7 +297,7 @@ test('a bound that is not kept fails the run; what was due and never sent counts
 });
 
 test('the highest rate that keeps the bounds is found in steps, and the exit code says when there is none', async () => {
-  // Serves the requests of the first step, and all later ones too late.
+  // Serves the requests of the first step in time, and all later ones too late.
   const limited = await startStub((n) => ({ status: 200, afterMs: n > 50 ? 6_000 : 0 }));
   try {
     const out = join(dir, 'search');
@@ -313,7 +313,7 @@ test('the highest rate that keeps the bounds is found in steps, and the exit cod
   }
 });
 
-test('a search without a step doubles, then comes within a tenth', async () => {
+test('a search without a given step doubles the rate, then narrows it to a tenth', async () => {
   const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit: 'service' } as const;
   const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
   const tried = await searchRate(undefined, async (rate) => ({

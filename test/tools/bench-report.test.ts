@@ -97,7 +97,7 @@ test('the acknowledgement may take three times what a server with a synced file 
   assert.equal(at([6.01], [2])?.verdict, 'missed');
 });
 
-test('a target whose bound lies within what single runs would give is undecided', () => {
+test('a target is undecided if single runs lie on both sides of its bound', () => {
   const at = (sluice: readonly number[], floor: readonly number[]) =>
     targetOf(resultsOf({ halfLoad: halfLoadOf(sluice, floor) }), 'acknowledgement at half load');
   const wide = at([4, 6, 8], [2]);
@@ -184,7 +184,7 @@ test('memory may grow by a tenth, or by what means nothing, in its trend after t
   );
 });
 
-test('a target of which one side was not measured is left out', () => {
+test('a target is left out if one of its two figures was not measured', () => {
   assert.deepEqual(targetsOf(resultsOf({ ways: [wayOf('single', 40)] })), []);
 });
 
@@ -211,7 +211,7 @@ test('the page and the end of a session show how events share commits, and name 
   const ways = [withCommits('single-64', 60, 50, 70)];
   const { markdown } = await makePage(resultsOf({ ways }), 'all');
   assert.match(markdown, /sent by wrk, which takes a seventh/);
-  // 1000 events in 40 commits: 25 each, so a commit costs 25 times what an event does.
+  // 1,000 events in 40 commits are 25 per commit, so a commit costs 25 times as much as an event.
   const row =
     '| single-64 | 64 | 1,000 | 40 | 12 | 4 | 4 | 60 | 50 to 70 | 17 | 1 | service | 25 | 1,000 | 300 | 0 | 3 |';
   assert.ok(markdown.includes(row), markdown);
@@ -232,13 +232,13 @@ test('plots carry the sums and are legible on a light and on a dark page', async
   assert.match(svg, /@media \(prefers-color-scheme:dark\)\{[^<]*\[fill="#ffffff"\]\{fill:#0d1117\}/);
 });
 
-test('a session that failed says so on its page and at its end', async () => {
+test('a failed session says so on its page and at its end', async () => {
   const results = resultsOf({ failures: [{ scenario: 'single', message: '5 of 6' }] });
   assert.match((await makePage(results, 'all')).markdown, /\*\*This session failed:\*\*\n- single: 5 of 6/);
   assert.match(summary(results), /FAILED: single: 5 of 6/);
 });
 
-test('what failed in a session runs again with its options, and its page says so', async () => {
+test('failed parts of a session run again with its options, and its page says so', async () => {
   const session = resultsOf({
     command: 'all --flat-events 1,10',
     ways: [wayOf('single', 41)],

@@ -1,5 +1,5 @@
-// The checker of the fault harness against histories made by hand: deletions, limits, statuses, answers, and a
-// Redis that was emptied. What it says of keys and rows is in faults-checker.test.ts.
+// The checker of the fault harness, tried on histories made by hand: deletions, limits, statuses, answers, and a Redis that was
+// emptied. Its verdicts on keys and rows are in faults-checker.test.ts.
 
 import assert from 'node:assert/strict';
 import { createHash, createHmac } from 'node:crypto';
@@ -106,7 +106,7 @@ test('what was sent after the answer to a submission has to stay', () => {
   assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), ['over-deleted']);
 });
 
-test('what was under way with a submission, or may have been, may be there or not', () => {
+test('what was or may have been under way at the same time as a submission may be there or not', () => {
   const event = eventOf('a');
   for (const times of [
     [1, 4],
@@ -140,7 +140,7 @@ test('other users, and the same names in other accounts, have to stay', () => {
   assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])], stranger), ['lost']);
 });
 
-test('a merged user goes as a whole, one who was merged after the answer does not', () => {
+test('a merged user goes as a whole, but not a user who was merged after the answer', () => {
   const merged = merge('7', 'ada');
   const event = eventOfUserId('a', '7');
   const before = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
@@ -190,7 +190,7 @@ test('an identification that was sent again under its key is the one that was ac
   const submissions = [deletion(ada, [4, 5]), deletion(ada, [8, 9])];
   assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
   assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
-  // Unless Redis forgot the key: then the repeat may be a new one.
+  // If Redis forgot the key, the repeat may be a new one.
   const late = eventOfUserId('b', '7');
   const forgotten = [
     sent('collect', merged, [2, 3]),
@@ -203,7 +203,7 @@ test('an identification that was sent again under its key is the one that was ac
   assert.deepEqual(kinds(forgotten, [], around), ['over-deleted']);
 });
 
-test('an identification may be there for a deletion whose order with another one nobody knows', () => {
+test('an identification may or may not exist for a deletion if its order with another deletion is unknown', () => {
   const merged = merge('7', 'ada');
   const later = eventOf('b');
   const history = [sent('identify', merged, [0, 1]), sent('track', later, [6, 7])];
@@ -217,7 +217,7 @@ test('an identification may be there for a deletion whose order with another one
   }
 });
 
-test('a user who was deleted may be identified anew, and goes with the new identity then', () => {
+test('a deleted user may be identified again, and then goes with the new identity', () => {
   const again = merge('7', 'eve');
   const [ofUserId, ofEve, ofAda] = [eventOfUserId('a', '7'), eventOf('b', 'eve'), eventOf('c')];
   const history = [
@@ -230,7 +230,7 @@ test('a user who was deleted may be identified anew, and goes with the new ident
   assert.deepEqual(kinds(history, [rowOf(ofAda), rowOf(ofUserId)], submissions), ['resurrected']);
 });
 
-test('of the identifications of a user_id the first one stands', () => {
+test('the first identification of a user_id counts', () => {
   const event = eventOfUserId('a', '7');
   const [first, second] = [merge('7', 'ada'), merge('7', 'eve')];
   const history = [
@@ -242,7 +242,7 @@ test('of the identifications of a user_id the first one stands', () => {
   assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
   assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
-  // Of two that were under way at once either may be the first.
+  // Of two that were under way at once, either may be the first.
   const atOnce = [
     sent('track', event, [0, 1]),
     sent('identify', first, [2, 5]),
@@ -271,7 +271,7 @@ test('a repeat of what was deleted is not stored', () => {
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
 });
 
-test('what Redis alone held when it was emptied may be missing, and a repeat of it stored, but no key twice', () => {
+test('what only Redis held when it was emptied may be missing, and its repeat stored, but no key twice', () => {
   const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   const lost = eventOf('a');
   const kept = eventOf('b');
@@ -313,7 +313,7 @@ test('a request that ClickHouse had with its targets when Redis was emptied has 
   assert.deepEqual(after([poll(30, '404'), poll(31, 'complete')], [], ['a']), ['wrong status']);
   assert.deepEqual(after([poll(30, 'pending')], [], ['a']), ['not completed']);
   assert.deepEqual(after([poll(30, 'pending')], [], ['a'], { state: 'targets_lost' }), ['targets lost']);
-  // Nobody has what Redis alone held.
+  // What only Redis held is lost.
   for (const status of ['404', 'pending']) {
     for (const rows of [[], [rowOf(event)]]) {
       assert.deepEqual(after([poll(30, status)], rows, ['b'], { state: 'targets_lost' }), []);
@@ -325,7 +325,7 @@ test('a request that ClickHouse had with its targets when Redis was emptied has 
   assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
 });
 
-test('a request that somebody was told to be complete stays so when Redis is emptied', () => {
+test('a request that was reported complete stays complete when Redis is emptied', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
   const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
@@ -338,7 +338,7 @@ test('a request that somebody was told to be complete stays so when Redis is emp
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])], { emptied }), ['resurrected']);
 });
 
-test('a window with more than its limit is reported, one with as many is not', () => {
+test('a window with more records than its limit is reported, a full one is not', () => {
   const windowOf = (count: number, lastMs: number, more: Partial<Evidence> = {}) => {
     const events = Array.from({ length: count }, (_, index) => eventOf(`m${index}`));
     const history = events.map((event) => sent('track', event, [0, 1]));
@@ -348,11 +348,11 @@ test('a window with more than its limit is reported, one with as many is not', (
   assert.deepEqual(windowOf(30, 1_000), []);
   assert.deepEqual(windowOf(31, 30_999), ['limit exceeded']);
   assert.deepEqual(windowOf(31, 31_000), []);
-  // A clock that stood for a day says nothing of half a minute.
+  // The stamps of a clock that stood still for a day say nothing about half a minute.
   assert.deepEqual(windowOf(31, 1_000, { clockStoodMs: 86_400_000 }), []);
 });
 
-test('a status that goes back, is not one, or never gets there is reported', () => {
+test('a status that goes back, is unknown, or never becomes complete is reported', () => {
   const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
   const polled = (...polls: Submission['polls']) => kinds([], [], [deletion(ada, [2, 3], { polls })]);
   assert.deepEqual(polled(poll(4, 'pending'), poll(6, ''), poll(8, '503'), poll(10, 'complete')), []);
@@ -378,13 +378,13 @@ test('a record about a suppressed user that is stored is reported', () => {
   assert.deepEqual(kinds([], [], [], { environments: none }), []);
   assert.deepEqual(stored('x-named-1'), ['stored though suppressed']);
   assert.deepEqual(stored('x-merged-2'), ['stored though suppressed']);
-  // Who was merged before the suppression may have been forgotten with Redis.
+  // Redis may have lost the merges from before the suppression.
   const emptied = [{ fromMs: 1, toMs: 2, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
   assert.deepEqual(stored('x-named-1', { emptied }), ['stored though suppressed']);
   assert.deepEqual(stored('x-merged-2', { emptied }), []);
 });
 
-test('an export that lacks a record, has another one, or is never there is reported', () => {
+test('an export that lacks a record, has one too many, or never becomes complete is reported', () => {
   const exported = (records: readonly string[] | undefined, more: Partial<Evidence> = {}) => {
     const asked = { invokedMs: 5, before: ['a', 'b'], status: 409 };
     return kinds([], [], [], { exports: [records === undefined ? asked : { ...asked, records }], ...more });
@@ -400,7 +400,7 @@ test('an export that lacks a record, has another one, or is never there is repor
   assert.deepEqual(exported(['a', 'b', 'b']), ['too much in an export']);
   assert.deepEqual(exported(undefined), ['not exported']);
   assert.deepEqual(exported(undefined, { clockMoved: true }), []);
-  // With Redis its request is lost; what it would have to have, only if Redis alone had that.
+  // An emptied Redis loses the request, but of its records only those that no other part had.
   assert.deepEqual(exported(undefined, emptiedAt(6)), []);
   assert.deepEqual(exported(undefined, emptiedAt(2)), ['not exported']);
   assert.deepEqual(exported(['a'], emptiedAt(2, 'b')), []);
@@ -458,7 +458,7 @@ test('a power cut takes what no completed sync covers', () => {
   assert.deepEqual([...readTrace(trace).unsynced], [['/d/a.incr.aof', 7]]);
 });
 
-test('the clock of a Redis jumps while it runs, for its scripts and for what expires', async (context) => {
+test('the clock of a Redis can jump while it runs, for its scripts and for expiry', async (context) => {
   if (!canSetRedisClock()) return context.skip('there is no C compiler');
   const clock = createRedisClock();
   const server = await startRedis({ env: clock.env });
@@ -493,7 +493,7 @@ test('a schedule without one of its faults keeps the others as they are', () => 
   assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
 });
 
-test('the commit script of every mutant still runs: it breaks a promise, not itself', async () => {
+test('the commit script of every mutant still runs, so that it breaks only its promise', async () => {
   const server = await startRedis();
   const redis = new Redis(server.url);
   try {

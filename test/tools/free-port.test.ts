@@ -29,7 +29,7 @@ test('never gives a port that another test process may get, even if nobody liste
   }
 });
 
-test('begins again with the first ports once a process has used all of its block', async () => {
+test('starts again with the first port after the last one of a process’s block', async () => {
   const ports: number[] = [];
   for (let taken = 0; taken < 600; taken += 1) ports.push(await freePort());
   assert.ok(new Set(ports).size < 250);

@@ -12,7 +12,7 @@ import { createTally } from '../fuzz/tally.js';
 const context = { appId: '1000000001', basic: 'Basic eDp5', bearer: 'Bearer x', deletionRequestId: 'x' };
 
 type Answer = { status: number; body: string };
-/** What a server does with a request other than right; undefined: nothing. */
+/** What a server does wrong with a request; undefined: nothing. */
 type Plant = (
   request: { method: string; body: Buffer; right: Answer },
   response: ServerResponse,

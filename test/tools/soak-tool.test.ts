@@ -40,7 +40,7 @@ test('calls a series flat that stays, swings, falls or warms up', () => {
       1,
     ).flat,
   );
-  // A quarter of the points lies.
+  // A quarter of the points are outliers.
   assert.ok(
     trendOf(
       points((i) => (i % 4 === 0 ? 10 * i : 100)),
@@ -94,7 +94,7 @@ test('finds acknowledged events that are not stored, and refused ones that are',
 });
 
 test('finds events that are doubled, and allows one row for what was not answered', async () => {
-  // Nobody listens there: all outcomes are unknown.
+  // No server listens there, so all outcomes are unknown.
   const load = startSoakLoad({ targets: () => ['http://127.0.0.1:1'], appId: '1', clients: 1, rate: 100 });
   await until(() => load.requests > 0, { deadlineMs: 20_000, what: 'a request was sent' });
   await load.stop();

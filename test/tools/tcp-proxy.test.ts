@@ -1,4 +1,4 @@
-// The faults on which other tests rely are really what they ask for.
+// The proxy's faults, on which other tests rely, really happen.
 
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';

@@ -104,7 +104,7 @@ test('has temporary folders that other users may enter, like the system’s own'
   assert.ok((summary(one.text()).pass ?? 0) >= 3, one.text());
 });
 
-/** A test that never ends, with a disk where it may mount one, and whose process leaves one that belongs to nobody. */
+/** A test that never ends. It mounts a disk if it may, and its process leaves an orphaned process behind. */
 const hangs = (pidFile: string) => `
   import { spawn, spawnSync } from 'node:child_process';
   import { mkdtempSync, writeFileSync } from 'node:fs';
@@ -156,7 +156,7 @@ function assertGone(pidFile: string): void {
   const state = existsSync(`/proc/${pid}`)
     ? readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.[0]
     : 'X';
-  // Z: it has ended, and whoever took it over has not asked for its exit code.
+  // Z: it has ended, but its new parent has not reaped it yet.
   assert.match(state ?? '', /[XZ]/);
 }
 

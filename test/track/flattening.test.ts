@@ -1,5 +1,5 @@
-// Nested objects in lenient environments: every flattened key repeats the keys above it, so that a few bytes could become
-// millions. What that may add to a request is bounded, and no request is too large to be ever committed.
+// Nested objects in lenient environments. Every flattened key repeats the keys above it, so a few bytes could become
+// millions. What flattening adds to a request is bounded, and no accepted request is too large for a commit.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ type Reply = {
 const inner = Object.fromEntries(
   Array.from({ length: counts.propertiesMax }, (_, index) => [index.toString(36), 1]),
 );
-/** Properties whose flattened keys have nearly as many characters as a key may have: 8 kB become 1 MB. */
+/** Properties whose flattened keys are nearly as long as a key may be: 8 kB become 1 MB. */
 const growing = (number: number, letter = 'k') => ({
   [`${letter.repeat(1010)}${number.toString(36).padStart(8, '0')}`]: inner,
 });
@@ -91,7 +91,7 @@ describe('keys that flattening makes', () => {
     });
   }
 
-  test('cost the messages of one request no more than their bound, and never for ever 503', async () => {
+  test('cost the messages of one request no more than their bound, and never cause endless 503s', async () => {
     const messages = Array.from({ length: 80 }, (_, number) => ({
       type: number % 2 === 0 ? 'event' : 'user_properties',
       ...(number % 2 === 0 ? { event: 'Flattened message' } : {}),
@@ -114,7 +114,7 @@ describe('keys that flattening makes', () => {
     );
   });
 
-  test('may be as long as keys may be in a single record, which is refused beyond its bound', async () => {
+  test('may be as long as other keys in a single record, which is refused beyond its bound', async () => {
     for (const [path, event] of [
       ['/api/track', { event: 'Flattened alone' }],
       ['/api/add_user_properties', {}],
@@ -131,7 +131,7 @@ describe('keys that flattening makes', () => {
     }
   });
 
-  test('are counted as they are in JSON', () => {
+  test('are counted by their length in JSON', () => {
     const key = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 8 });
     const objects = fc.dictionary(
       key,
@@ -152,7 +152,7 @@ describe('keys that flattening makes', () => {
         const keys = Object.keys((mended.value as { properties: object }).properties);
         const spent = 1e9 - left;
         const bytes = keys.reduce((sum, key) => sum + Buffer.byteLength(JSON.stringify(key)) - 2, 0);
-        // What two objects make of the same name is made twice.
+        // The same name made by two objects counts twice.
         assert.ok(spent >= bytes);
         assert.ok('value' in mend(spent).mended);
         if (spent > 0) assert.ok('code' in mend(spent - 1).mended);
@@ -167,7 +167,7 @@ describe('keys that flattening makes', () => {
   });
 });
 
-test('a bulk request of numbers that are stored with many more digits is refused, not answered 503 for ever', async () => {
+test('a bulk request of numbers that are stored with many more digits is refused, instead of answered 503 for ever', async () => {
   const list = `[${'1e20,'.repeat(44)}1]`;
   const properties = `{${Array.from({ length: 65 }, (_, index) => `"${index}":${list}`).join()}}`;
   const event = `{"event": "Digits", "identity": "digits", "properties": ${properties}}`;

@@ -60,7 +60,7 @@ test('stores 20,000 flights sent in bulk once each, with their own times and pro
   await assertStoredOnce();
 });
 
-test('stores none again whose keys Redis has forgotten, nor after Redis was lost, half of them changed', async () => {
+test('stores no flight again after Redis has forgotten its key or was lost, even if half of them have changed', async () => {
   const changed = flights.map((flight, number) =>
     number % 2 === 0 ? flight : { ...flight, delay: flight.delay + 1 },
   );
@@ -93,7 +93,7 @@ async function forgetKeys(redis: Redis): Promise<void> {
     },
     { deadlineMs: 60_000, what: 'Redis has forgotten the keys', everyMs: 200 },
   );
-  // What remains of them is removed bucket by bucket, within the hour; here at once.
+  // The rest of them would be removed bucket by bucket within the hour; here it goes at once.
   await redis.del(shardKeys.claims(0));
 }
 
@@ -112,8 +112,8 @@ async function assertStoredOnce(): Promise<void> {
 }
 
 /**
- * The API process learns within a second that the limits are off; until then it refuses requests whole. So many at
- * once may take it longer than a commit may: what is answered 503 is sent again, as it is meant to be.
+ * The API process learns within a second that the limits are off, and refuses whole requests until then. This many at once
+ * may take longer than a commit may, so what is answered 503 is sent again, as a producer should.
  */
 async function sendUntilTaken(batch: readonly Flight[]): Promise<void> {
   const answer = await until(
@@ -153,7 +153,7 @@ async function countStored(): Promise<number> {
   return rows[0]?.events ?? 0;
 }
 
-/** What the file says of every origin. */
+/** The expected figures for every origin, from the file. */
 function expectedOrigins(): Origin[] {
   const destinations = new Map<string, Set<string>>();
   const origins = new Map<string, Origin>();

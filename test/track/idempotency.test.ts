@@ -1,5 +1,5 @@
-// Idempotency keys over several API processes: one event for each key of an environment, the first accepted
-// one; what reserves no key; outages in between; and the event_id that is made from the key.
+// Idempotency keys over several API processes: each key of an environment has one event, the first accepted one. Also which
+// requests claim no key, outages in between, and the event_id that is made from the key.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -59,7 +59,7 @@ type Stored = {
   readonly properties: Readonly<Record<string, string>>;
 };
 
-/** The stored events whose names begin so, by name and identity. */
+/** The stored events whose names begin with a prefix, by name and identity. */
 async function stored(prefix: string, environment = appId): Promise<Stored[]> {
   await untilStored(sluice);
   return sluice.rows<Stored>(`SELECT event, toString(event_id) AS event_id, identity, toString(user_id) AS user_id,
@@ -101,7 +101,7 @@ test('counts the repeats that say something else, so that a key which a stranger
   assertAccepted(await track(order, mine));
   await collectOf(request('2026-03-01T12:30:01Z'));
 
-  // The same again, in other words and at other times.
+  // The same content again, written differently and at other times.
   const { properties, ...rest } = order;
   const text = JSON.stringify({ app_id: mine, ...order });
   for (const body of [text, text.replaceAll(':', ' : '), text.replace('ada', '\\u0061da')]) {
@@ -111,7 +111,7 @@ test('counts the repeats that say something else, so that a key which a stranger
   assertAccepted(await trackAll([order, order], mine));
   for (const sentAt of ['2026-03-01T12:30:09Z', '2026-03-02T00:00:00Z']) await collectOf(request(sentAt));
 
-  // Something else, under keys that are taken: 40 records, of which one in 255 goes unnoticed.
+  // Other content under claimed keys: 40 records, of which one in 255 goes unnoticed.
   const others = repeat(10, (n) => ({ ...order, properties: { amount: n } }));
   for (const other of others) assertAccepted(await track(other, mine));
   assertAccepted(await trackAll(others, mine));
@@ -119,7 +119,7 @@ test('counts the repeats that say something else, so that a key which a stranger
   const fromPage = repeat(10, (n) => event({ id: 'order-5001', event: `Page ${n}` }));
   await collectOf({ ...request('2026-03-01T12:30:01Z'), messages: fromPage });
   await until(async () => (await counted()) >= 37, { deadlineMs: 20_000, what: 'they are counted' });
-  assert.ok((await counted()) <= 40, `${await counted()}: nothing that said the same is counted`);
+  assert.ok((await counted()) <= 40, `${await counted()}: equal repeats are not counted`);
   await untilStored(sluice);
   const kept = await sluice.rows(`SELECT event FROM events WHERE app_id = '${mine}' ORDER BY event`);
   assert.deepEqual(kept, [{ event: 'Opened' }, { event: 'Order' }]);
@@ -163,7 +163,7 @@ test('keeps the first event of a key whatever its repeats say', async () => {
   );
 });
 
-test('takes the first of two equal keys in one bulk request, and the others of it', async () => {
+test('accepts the first of two equal keys in one bulk request, and all other events of the request', async () => {
   const events = repeat(30, (n) => ({
     event: `twice ${String(n).padStart(2, '0')}`,
     identity: `user ${n}`,
@@ -178,7 +178,7 @@ test('takes the first of two equal keys in one bulk request, and the others of i
   ]);
 });
 
-test('stores one event of a key that comes 100 times at once over three processes', async () => {
+test('stores one event for a key that arrives 100 times at once over three processes', async () => {
   const answers = await Promise.all(
     repeat(100, (n) =>
       n % 4 === 0
@@ -341,7 +341,7 @@ test('makes the event_id from environment and key: 128 bits that are all in use'
   assert.equal(new Set(ids.map(({ bits }) => bits)).size, 400);
   const keyed = ids.filter((id) => id.keyed);
   assert.equal(keyed.length, 200);
-  // That a bit of a hash has one value in 200 hashes happens once in 2^199 times.
+  // The chance that a bit of a hash is the same in 200 hashes is 1 in 2^199.
   const [all, none] = [
     keyed.reduce((bits, id) => bits & id.bits, 2n ** 128n - 1n),
     keyed.reduce((bits, id) => bits | id.bits, 0n),
@@ -384,7 +384,7 @@ test("stores a key once that is repeated after the workers were away and Redis's
   await withRedis(sluice, async (redis) => {
     const clock = async () => Number(await redis.hget(shardKeys.state(0), 'claim_clock_us'));
     const stood = await clock();
-    // As the scripts see a step ahead.
+    // The clock has jumped ahead, as the scripts see it.
     await redis.hincrby(shardKeys.state(0), 'claim_clock_seen_us', -2 * 86_400 * 1e6);
     const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
     assertAccepted(await again());
@@ -430,7 +430,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
       everyMs: 1,
     });
   }
-  // Of a refusal that came late the API cannot tell whether an earlier copy was taken: unknown, and sent again.
+  // After a late refusal the API cannot tell whether an earlier copy was accepted. It answers unknown, and the test repeats.
   const refused = await Promise.all(
     sluice.api.map(({ baseUrl }, n) =>
       until(

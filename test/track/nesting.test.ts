@@ -1,5 +1,5 @@
-// Nesting in every place where JSON from outside is read, around its bound and far beyond: it is refused before anything
-// recurses, and the same process goes on.
+// Nesting around its bound and far beyond, wherever JSON from outside is read. It is refused before anything recurses, and the
+// same process goes on.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -35,7 +35,7 @@ after(() => sluice?.stop());
 
 type Kind = 'arrays' | 'objects' | 'both';
 
-/** A value nested so deep. */
+/** A value nested this deep. */
 function nested(kind: Kind, depth: number): string {
   const opening = { arrays: '[', objects: '{"a":', both: '[{"a":' }[kind];
   const closing = { arrays: ']', objects: '}', both: '}]' }[kind];
@@ -51,7 +51,7 @@ type Place = {
   readonly body: (value: string, appId: string) => string;
   /** How deep the value stands in the body. */
   readonly at: number;
-  /** Whether a document that is not too deep is taken. */
+  /** Whether a document that is not too deep is accepted. */
   readonly ignored?: true;
 };
 
@@ -205,7 +205,7 @@ describe('nesting', () => {
     }
   }
 
-  test('in a deletion request is refused, not answered 503 for ever', async () => {
+  test('in a deletion request is refused, instead of answered 503 for ever', async () => {
     const submit = async (text: string) => {
       const reply = await fetch(`${api.baseUrl}${deletionPaths.submit}`, {
         method: 'POST',
@@ -248,7 +248,7 @@ describe('nesting', () => {
     await assertServes();
   });
 
-  test('in the first message of a page of the visualizer sends it away', async () => {
+  test('in the first message of a visualizer’s page ends its connection', async () => {
     for (const depth of depths.filter((each) => each <= 1_000)) {
       const hello = `{"token": "x", "code": "K7P-3XM", "more": ${nested('arrays', depth - 1)}}`;
       const page = openLivePage(api.adminUrl, hello);
@@ -266,7 +266,7 @@ describe('a document', () => {
     return 'code' in document ? document.code : undefined;
   };
 
-  test('has its depth counted outside of texts only, whatever these end with', () => {
+  test('has its depth counted only outside of texts, whatever the texts end with', () => {
     const deep = nested('arrays', depthMax + 1);
     for (const text of ['"', '\\', '\\"', '"[', '[', '{', '\\\\"', 'ü', '🧀', '\u2028']) {
       const quoted = JSON.stringify(text);
@@ -278,7 +278,7 @@ describe('a document', () => {
     assert.equal(codeOf(`[${'[{}],'.repeat(200)}1]`), undefined);
   });
 
-  test('that is none is refused as that, whatever stands before the nesting', () => {
+  test('that is not JSON is refused as invalid JSON, whatever comes before the nesting', () => {
     const deep = nested('arrays', 1_000_000);
     for (const before of [
       ']'.repeat(1_000_000),
@@ -335,7 +335,7 @@ describe('a document', () => {
   });
 });
 
-/** How deep a JSON text is by its parsed value; undefined when it is none. */
+/** The depth of a JSON text by its parsed value; undefined when it is not JSON. */
 function depthOf(json: string): number | undefined {
   const depthOfValue = (value: unknown): number =>
     typeof value === 'object' && value !== null

@@ -1,5 +1,5 @@
-// Numbers in properties keep their decimal value, however many digits they have, on every way into ClickHouse; and a
-// number that a double does not hold names no user, no time and no environment.
+// Numbers in properties keep their decimal value on every way into ClickHouse, however many digits they have. A number that a
+// double cannot hold never names a user, a time or an environment.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -25,7 +25,7 @@ before(async () => {
 });
 after(() => sluice?.stop());
 
-/** A JSON number's decimal value: an integer that ten does not divide, times a power of ten. */
+/** A JSON number's decimal value: an integer without trailing zeros, times a power of ten. */
 function decimalOf(text: string): string {
   const match = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text);
   assert.ok(match, `${text} is a number`);
@@ -63,10 +63,10 @@ const anyNumeral = fc
       .map((parts) => parts.join('')),
     fc.double({ noNaN: true, noDefaultInfinity: true }).map((double) => JSON.stringify(double)),
   )
-  // Beyond all doubles a number is refused.
+  // A number beyond all doubles is refused.
   .filter((numeral) => Number.isFinite(Number(numeral)));
 
-/** As sent, and as stored when that is not the same text. */
+/** A number as it is sent, and as it is stored if that is another text. */
 const table: readonly (readonly [sent: string, stored?: string])[] = [
   ['9007199254740991'],
   ['9007199254740992'],
@@ -99,7 +99,7 @@ const rowsOf = async (appId: string, kind: 'events' | 'user_properties') =>
     `SELECT ${kind === 'events' ? 'event' : 'identity'} AS name, properties FROM ${kind} WHERE app_id = '${appId}'`,
   );
 
-/** Sends each number as a property over every way, and settles with what is stored of it: a text a way. */
+/** Sends each number as a property on every way; settles with the stored texts, one per way. */
 async function sendAll(numerals: readonly string[], run: string): Promise<Map<string, string>[]> {
   const sent = new Date().toISOString();
   const nested = (numeral: string) => `"deep": {"in": [{"x": ${numeral}}]}`;
@@ -150,7 +150,7 @@ async function sendAll(numerals: readonly string[], run: string): Promise<Map<st
     assert.equal(reply.status, 200, reply.text);
     assert.ok(!/rejected|limited/.test(reply.text), reply.text.slice(0, 500));
   }
-  // One request each, which takes the way of single records.
+  // Each gets its own request, which takes the way of single records.
   for (const appId of [strict, lenient]) {
     const [one = ''] = numerals;
     const event = `{"app_id": "${appId}", "event": "single ${run} 0", "identity": "a", "properties": {"n": ${one}}}`;
@@ -178,11 +178,11 @@ async function sendAll(numerals: readonly string[], run: string): Promise<Map<st
   return stored;
 }
 
-/** Four ways of events and users in two environments: value, list and what is nested, as far as each takes them. */
+/** Four ways of events and users in two environments: as a value, in a list and nested, as far as the way allows them. */
 const waysOfEach = 18;
 
 describe('a number in properties', () => {
-  test('of the table is stored with its digits, over every way', async () => {
+  test('from the table is stored with its digits, on every way', async () => {
     const all = await sendAll(
       table.map(([sent]) => sent),
       'table',
@@ -317,7 +317,7 @@ describe('a number in properties', () => {
 describe('a number that a double does not hold', () => {
   const one = '1.00000000000000000001';
 
-  test('is no identity, id, name or time, in no environment', async () => {
+  test('is no identity, id, name or time in any environment', async () => {
     const event = (appId: string, fields: string) => `{"app_id": ${appId}, ${fields}}`;
     for (const app of [strict, lenient]) {
       const appId = `"${app}"`;
@@ -400,7 +400,7 @@ describe('the document of such a number', () => {
     return 'code' in document ? document.code : document.value;
   };
 
-  test('is otherwise what JSON.parse makes of it', () => {
+  test('is otherwise parsed like JSON.parse does', () => {
     const json = `{"properties": {"a": 1, "__proto__": ${big}, "a": ${big}, "7": [${big}, {"__proto__": {"x": ${big}}}], "t": "${big} \\" 1e-400", "constructor": 1e-400}, "n": null}`;
     const asTexts = json.replaceAll(/(?<!")(12345678901234567890|1e-400)(?=[,}\]])/g, '"$1"');
     assert.deepStrictEqual(read(json), JSON.parse(asTexts));
@@ -413,14 +413,14 @@ describe('the document of such a number', () => {
       fc.property(fc.oneof(fc.constantFrom(...table.map(([sent]) => sent)), anyNumeral), (numeral) => {
         const { properties } = read(`{"properties": {"n": ${numeral}}}`) as { properties: { n: unknown } };
         const text = typeof properties.n === 'string' ? properties.n : JSON.stringify(properties.n);
-        // The exponent of one of the table is larger than any number.
+        // One number of the table has an exponent beyond all doubles.
         if (!numeral.startsWith('0e')) assert.equal(decimalOf(text), decimalOf(numeral));
       }),
       { numRuns: 5_000, examples: [['9007199254740993'], ['0.1234567890123456789'], ['1e-400'], ['1e-9']] },
     );
   });
 
-  test('is refused when it is no JSON, though it would be with texts for numbers', () => {
+  test('is refused if it is not JSON, even if it were JSON with texts in place of its numbers', () => {
     for (const json of [
       `{${big}: 1}`,
       `{"properties": {${big}: 1}}`,
@@ -459,7 +459,7 @@ describe('the document of such a number', () => {
       `["${'\\"'.repeat(1_000_000)}", 1e5]`,
     ];
     for (const json of texts) {
-      // A slow machine also looks slowly at each character: 3 to 32 looks, where the fastest square would be 200.
+      // Measured in reads of one character, so that slow machines count alike: 3 to 32, where quadratic time would take 200.
       const looks = fastestMs(() => read(json)) / fastestMs(() => sumOfUnits(json));
       assert.ok(looks < 100, `${json.slice(0, 10)}: ${looks} looks`);
     }

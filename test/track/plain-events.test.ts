@@ -48,13 +48,13 @@ const unlimited = contextOf({
 const limited = contextOf(rateLimits);
 const lenient = contextOf(rateLimits, true);
 
-/** The short way; undefined when the body is not for it. */
+/** The result of the short way; undefined when it does not accept the body. */
 function plainly(text: string | Buffer, context = unlimited): Ready | undefined {
   const events = readPlainEvents(Buffer.from(text), true, nowMs);
   return events?.appId === '1000000001' ? preparePlain(eventKind, events, context) : undefined;
 }
 
-/** The way of every request. */
+/** The result of the full way, which every request can take. */
 function fully(text: string | Buffer, context = unlimited): Prepared | undefined {
   const document = parseDocument(Buffer.from(text));
   if ('code' in document) return undefined;
@@ -63,7 +63,7 @@ function fully(text: string | Buffer, context = unlimited): Prepared | undefined
   return value.app_id === '1000000001' ? prepare(eventKind, document, context) : undefined;
 }
 
-/** All that goes to Redis, with the ids of events without a key, which never repeat, left out. */
+/** Everything that goes to Redis, except the random ids of events without a key. */
 function packed({ submission }: Ready): object {
   const group = submission.groups()[0] as LimitedGroup;
   const { decisions, rows } = packGroups([group]);
@@ -77,7 +77,7 @@ function packed({ submission }: Ready): object {
   return { decisions: decisions.toString('hex'), rows: known, limits: group.limits };
 }
 
-/** Whether the short way took a body; when it did, it must come to what the full way comes to. */
+/** Whether the short way accepted a body. If it did, its result must be that of the full way. */
 function agreesOn(text: string | Buffer): boolean {
   let taken = false;
   for (const context of [unlimited, limited, lenient]) {
@@ -109,7 +109,7 @@ describe('takes the short way, with the same rows and claims as the full way:', 
     'blanks as Python writes them': JSON.stringify(JSON.parse(bulk(usual)), null, 1).replace(/\n */g, ' '),
     'an indented document': JSON.stringify(JSON.parse(bulk(usual, usual)), null, 2),
     'a document with white space around it': ` \r\n\t${single(usual)}\n`,
-    'keys of events, and the same twice': bulk(
+    'events with keys, two of them equal': bulk(
       { ...usual, idempotency_key: 'a' },
       usual,
       { ...usual, idempotency_key: 'a' },
@@ -117,7 +117,7 @@ describe('takes the short way, with the same rows and claims as the full way:', 
     ),
     'text beyond ASCII': bulk({ ...usual, event: 'Größe 🧀 \u2028\u007f', properties: { ключ: '値' } }),
     'another form of time': bulk({ ...usual, timestamp: '2026-03-01t12:30:00+05:30' }),
-    'no properties, and none in the object': bulk(
+    'no properties, and an empty object of properties': bulk(
       { event: 'x', identity: 'a' },
       { ...usual, properties: {} },
     ),
@@ -143,8 +143,8 @@ describe('leaves to the full way', () => {
       '{"app_id":"1000000001","events":[{"event":"x","identity":"a"}],"events":[{"event":"y","identity":"a"}]}',
     'a list in an event of the list':
       '{"app_id":"1000000001","events":[{"event":"x","identity":"a","events":[{"event":"y","identity":"a"}]}]}',
-    'a key that is long to compare': withProperties(`{"${'x'.repeat(65)}":1}`),
-    'more keys than are compared': withProperties(
+    'a key too long for a quick comparison': withProperties(`{"${'x'.repeat(65)}":1}`),
+    'more keys than it compares': withProperties(
       JSON.stringify(Object.fromEntries(Array.from({ length: 33 }, (_, i) => [`k${i}`, 1]))),
     ),
     'an event in a body of more than a MiB': single(usual).padEnd(1024 * 1024 + 1),
@@ -154,14 +154,14 @@ describe('leaves to the full way', () => {
     'a field of an event beside the list': `{"app_id":"1000000001","event":"x","events":[{"event":"x","identity":"a"}]}`,
     'no user': single({ event: 'x' }),
     'two users': single({ ...usual, user_id: '1' }),
-    'a user_id with a zero too many': bulk({ event: 'x', user_id: '01' }),
+    'a user_id with a leading zero': bulk({ event: 'x', user_id: '01' }),
     'a user_id beyond 2^53': bulk({ event: 'x', user_id: '9007199254740992' }),
     'an empty name': single({ ...usual, event: '' }),
     'a name that is too long': single({ ...usual, event: 'x'.repeat(1025) }),
     'a value that is too long': withProperties(`{"a":"${'x'.repeat(1024)}"}`),
     'a date that does not exist': single({ ...usual, timestamp: '2026-02-30T00:00:00.000Z' }),
     'a time too far ahead': single({ ...usual, timestamp: '2026-05-02T00:00:00.001Z' }),
-    'more events than are taken': bulk(...Array.from({ length: 1001 }, () => usual)),
+    'more events than are accepted': bulk(...Array.from({ length: 1001 }, () => usual)),
     'no events': bulk(),
     'a second document': `${single(usual)}{}`,
     'bytes that are no UTF-8': 'x',
@@ -185,7 +185,7 @@ describe('leaves to the full way', () => {
   }
 });
 
-test('a request that counts more than a limit ever lets pass is left to the full way', () => {
+test('a request that could never fit a limit is left to the full way', () => {
   const events = Array.from({ length: 1000 }, () => usual);
   const tight = contextOf({ ...rateLimits, bulk_identity: { ...rateLimits.bulk_identity, max: 999 } });
   assert.ok(plainly(bulk(...events), limited));
@@ -221,7 +221,7 @@ test('keeps no more memory of a compressed body than its inflated length', async
       resolve(readPlainEvents(body, owned, nowMs)),
     );
   });
-  // Small buffers share one.
+  // Small buffers share a larger one.
   assert.ok(events && events.body.buffer.byteLength <= Buffer.poolSize);
 });
 
@@ -299,7 +299,7 @@ describe('has the same result as the full way, or leaves the request to it:', ()
     )
     .chain(({ user: [field, name, number], other, ...rest }) => {
       const members = Object.entries({ ...rest, [field]: field === 'identity' ? name : number });
-      // Seldom, so that many of a request's events together are plain.
+      // Rarely, so that often all events of a request are plain.
       if (other !== undefined && members.length === 7) members.push(['other', other]);
       return fc.shuffledSubarray(members, { minLength: members.length });
     })

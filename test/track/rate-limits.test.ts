@@ -1,5 +1,5 @@
-// The limits of the contract, over several API processes: how many requests of one user are accepted in any window, what
-// a refused request is told and costs, what is counted separately, and the bounds of fields.
+// The limits of the contract over several API processes: how many requests of one user are accepted in any window, the answer
+// and the cost of a refusal, what is counted separately, and the bounds of fields.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -12,14 +12,14 @@ const windowMs = 30_000;
 const driftMs = 50;
 
 let sluice: SluiceHandle;
-/** With the limits of the contract. */
+/** The environment with the limits of the contract. */
 let contract: string;
-/** The same, for what fills the limit of all bulk events or users of an environment. */
+/** Another one, for tests that fill the bulk limits of a whole environment. */
 let full: string;
-/** bulk_identity is 10, bulk_app 20; one environment for each test that needs it. */
+/** With bulk_identity=10 and bulk_app=20; one environment for each test that needs it. */
 let small: string[];
 let withoutTrack: string;
-/** Without the bulk limits; `track` is 2. */
+/** Without the bulk limits, and with track=2. */
 let withoutBulk: string;
 before(async () => {
   sluice = await startSluice({ apiProcesses: 3 });
@@ -39,8 +39,8 @@ after(() => sluice?.stop());
 
 let sent = 0;
 /**
- * Sends to the API processes in turn. What a busy machine is too slow for is refused as overloaded, which stores and
- * counts nothing, and is sent again.
+ * Sends to the API processes in turn. If a busy machine is too slow for a request, the answer is overloaded: nothing is
+ * stored or counted, and the request is sent again.
  */
 async function send(path: string, body: object): Promise<Answer> {
   sent += 1;
@@ -76,12 +76,12 @@ function repeat<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
 
-/** So many events of one identity. */
+/** This many events of one identity. */
 function of(identity: string, count: number): object[] {
   return repeat(count, () => ({ identity }));
 }
 
-/** So many events of as many identities. */
+/** This many events, each of another identity. */
 function ofEach(prefix: string, count: number): object[] {
   return repeat(count, (index) => ({ identity: `${prefix}-${index}` }));
 }
@@ -90,7 +90,7 @@ function assertAccepted(answer: Answer): void {
   assert.ok(isAccepted(answer), `${answer.status} ${answer.text}`);
 }
 
-/** Asserts that a request was refused for a limit, in the way the contract tells; its `Retry-After`. */
+/** Asserts that a request was refused for a limit as the contract says; returns its `Retry-After`. */
 function assertLimited(answer: Answer, name: string, max: number, seconds: number): number {
   assert.deepEqual([answer.status, answer.code], [429, 'rate_limited'], answer.text);
   const { err } = JSON.parse(answer.text) as { err: { message: string } };
@@ -122,8 +122,8 @@ async function countEvents(appId: string, condition: string): Promise<number> {
 }
 
 /**
- * Lets time pass that the contract itself tells a client to wait, and some milliseconds in which the clocks of this
- * process and of Redis may drift apart.
+ * Waits as long as the contract tells a client to, and some milliseconds more, by which the clocks of this process and of
+ * Redis may differ.
  */
 async function wait(ms: number): Promise<void> {
   const endsAt = performance.now() + ms + driftMs;
@@ -132,8 +132,8 @@ async function wait(ms: number): Promise<void> {
   }
 }
 
-// Many at the same time, each with users or an environment of its own, since some wait for a window of 30 s to
-// pass; not all, since their bursts together would be more than a small machine commits in time.
+// Many run at the same time, each with its own users or environment, since some wait for a window of 30 s. Not all do, since
+// a small machine could not commit all their bursts in time.
 describe('limits', { concurrency: 8 }, () => {
   test('accepts exactly 30 of 200 parallel requests of an identity over three processes', async () => {
     const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
@@ -181,7 +181,7 @@ describe('limits', { concurrency: 8 }, () => {
     assertAccepted(await track(contract, { identity: 'patient' }));
     await wait(burstMs);
     const next = await Promise.all(repeat(40, () => track(contract, { identity: 'patient' })));
-    assert.equal(countAccepted(next), 29, 'the refused ones took no place, the one after the wait took one');
+    assert.equal(countAccepted(next), 29, 'refused requests do not count, the one after the wait does');
   });
 
   test('accepts a request that adds properties after Retry-After', async () => {
@@ -216,14 +216,14 @@ describe('limits', { concurrency: 8 }, () => {
     const accepted = tries.filter((one) => one.accepted);
     assert.ok(accepted.length >= 31, 'the first request left the window');
     for (const first of accepted) {
-      // Surely within 30 s of each other, whenever between sending and answer each was accepted.
+      // Certainly within 30 s of each other, whenever each was accepted between its sending and its answer.
       const within = accepted.filter(
         ({ sentMs, answeredMs }) => sentMs >= first.sentMs && answeredMs < first.sentMs + windowMs - driftMs,
       );
       assert.ok(within.length <= 30, `${within.length} accepted within 30 s`);
     }
     for (const refused of tries.filter((one) => !one.accepted)) {
-      // Perhaps in the window that the refused request met.
+      // Possibly in the window of the refused request.
       const before = accepted.filter(
         ({ sentMs, answeredMs }) =>
           answeredMs > refused.sentMs - windowMs - driftMs && sentMs < refused.answeredMs,
@@ -275,7 +275,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(countAccepted(answers), 100);
   });
 
-  test('counts a repeat as a request, and bad requests not at all', async () => {
+  test('counts a repeat as a request, and does not count bad requests', async () => {
     const once = { identity: 'repeater' };
     const bad = await Promise.all(repeat(40, () => track(contract, once, { timestamp: 'now' })));
     assert.ok(bad.every(({ status }) => status === 400));
@@ -310,7 +310,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(contract, `identity = 'bystander'`), 0);
   });
 
-  test('tells a bulk request to wait until as much of its limit is free as it needs', async () => {
+  test('tells a bulk request to wait until enough of its limit is free', async () => {
     const beganMs = performance.now();
     assertAccepted(await trackAll(contract, of('waiting', 600)));
     const firstMs = performance.now();
@@ -400,7 +400,7 @@ describe('limits', { concurrency: 8 }, () => {
     assertAccepted(await trackAll(appId, [...of('ada', 10), ...ofEach('crowd', 10)]));
   });
 
-  test('takes nothing of one limit from a request that another limit refuses', async () => {
+  test('charges nothing to one limit for a request that another limit refuses', async () => {
     const appId = small[3] ?? '';
     assertAccepted(await trackAll(appId, of('ada', 10)));
     assertLimited(await trackAll(appId, [...of('ada', 1), ...of('bob', 9)]), 'bulk_identity', 10, 60);
@@ -419,7 +419,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(appId, `identity = 'bob'`), 10);
   });
 
-  test('does not count bad elements, but repeats', async () => {
+  test('counts repeats, but no bad elements', async () => {
     const appId = small[4] ?? '';
     const bad = repeat(15, () => ({ identity: 'ada', timestamp: 'now' }));
     const mixed = await trackAll(appId, [...of('ada', 4), ...bad]);
@@ -488,7 +488,7 @@ describe('limits', { concurrency: 8 }, () => {
     const [stored] = await sluice.rows<Record<string, string>>(`SELECT
       max(properties['joined']) AS joined, max(properties['cut']) AS cut, max(properties['cheese']) AS cheese
     FROM events WHERE app_id = '${withoutTrack}' AND identity = 'bounds'`);
-    // Without the cheese of which there is too much to read.
+    // Without the long texts, which nobody can read in a message.
     const readable = Object.entries(stored ?? {}).map(([key, value]) => [
       key,
       value

@@ -38,7 +38,7 @@ async function send(path: string, body: object | string, status: number): Promis
   assert.equal(reply.status, status, await reply.text());
 }
 
-/** What an administrator sees once it has so many entries. */
+/** The list that an administrator sees, once it has this many entries. */
 function listed(count: number): Promise<RejectedEntry[]> {
   const what = `${count} rejected records are listed`;
   return until(
@@ -138,7 +138,11 @@ test('keeps no identity, value, text or personal name of a property anywhere in 
   ]);
   const printed = JSON.stringify(await sluice.admin('rejected', 'list', appId));
   const { dir } = sluice.redis;
-  assert.notDeepEqual(filesWith(dir, [registryKeys.rejected(appId)]), [], 'the log of Redis is looked at');
+  assert.notDeepEqual(
+    filesWith(dir, [registryKeys.rejected(appId)]),
+    [],
+    'Redis’s append-only file is searched',
+  );
   assert.deepEqual(filesWith(dir, ['sEcReT', '5550100']), []);
   for (const text of [printed, ...sluice.api.map((api) => api.output())]) {
     assert.doesNotMatch(text, /sEcReT|5550100/);
@@ -154,7 +158,7 @@ test('does not record refusals without a known environment, nor good or limited 
     await send('/api/track', { app_id: sluice.appId, event: 'x', identity: 'limited' }, 200);
   }
   await send('/api/track', { app_id: sluice.appId, event: 'x', identity: 'limited' }, 429);
-  // One more that is listed, after which the others would have been.
+  // One more that is listed. If the others were listed, they would come before it.
   await send('/api/track', { app_id: sluice.appId, event: 'x' }, 400);
   const entries = await listed(1);
   assert.deepEqual(
@@ -208,7 +212,7 @@ test('holds a bounded number in memory, however many are refused, and writes onc
     rejectedRecords.waitingMax,
   );
   assert.equal(await redis.zcard(registryKeys.rejected(sluice.appId)), 0, 'there was no room left');
-  // The processes beside it send some all the time.
+  // Other tests' processes send some all the time.
   assert.ok((await commandsRun()) - commandsBefore < 5_000);
   await redis.del(...appIds.map(registryKeys.rejected));
 });
@@ -228,7 +232,7 @@ test('drops what it could not write in time', async () => {
   );
 });
 
-test('keeps nothing that would tell one user’s entries from another’s', async () => {
+test('keeps nothing that distinguishes one user’s entries from another’s', async () => {
   const kept = keepRejectedIn(redis, log);
   for (const user of [{ identity: 'ada' }, { identity: 'eve' }, { user_id: '7' }, {}]) {
     kept.noteRequest(source(), refusal, user, 1);

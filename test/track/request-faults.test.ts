@@ -1,5 +1,5 @@
-// Errors of ours while a request is handled, wherever they are thrown: the request is answered 500, all others go on,
-// and nothing of a request is written to the log.
+// Errors of the service itself while it handles a request, wherever they are thrown. The request is answered 500, all others
+// go on, and nothing of a request is written to the log.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -93,11 +93,16 @@ describe('an error of ours', () => {
   ])[] = [
     ['a handler', '/handler', '{}'],
     ['the promise of a handler', '/promise', '{}'],
-    ['what takes the body', '/body', '{}'],
-    ['what takes a large body', '/body', ' '.repeat(900_000)],
-    ['what takes an empty body', '/body', ''],
-    ['what takes an inflated body', '/body', Uint8Array.from(gzipSync('{}')), { 'content-encoding': 'gzip' }],
-    ['a promise that the body began', '/attended', '{}'],
+    ['the handler of a body', '/body', '{}'],
+    ['the handler of a large body', '/body', ' '.repeat(900_000)],
+    ['the handler of an empty body', '/body', ''],
+    [
+      'the handler of an inflated body',
+      '/body',
+      Uint8Array.from(gzipSync('{}')),
+      { 'content-encoding': 'gzip' },
+    ],
+    ['a promise that the handler of a body began', '/attended', '{}'],
     ['a timer', '/timer', '{}'],
   ];
   for (const [where, path, body, headers] of ways) {
@@ -218,7 +223,7 @@ describe('a commit that several requests share', () => {
   });
 
   test('whose answer has another number of groups fails all of them, and the next one is made', async () => {
-    // Redis answers as a script would that lost one.
+    // Redis answers like a script that lost a group.
     const { evalsha } = redis;
     redis.evalsha = (async () => 's') as unknown as typeof evalsha;
     const results = await Promise.all([submit(good()), submit(good())]);

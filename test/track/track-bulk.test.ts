@@ -20,14 +20,14 @@ import { until } from '../../harness/wait.js';
 import { counts, lengths, rateLimits } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
 
-/** "Within the deadline", which is below 2 s, and time for a busy machine. */
+/** The deadline of an answer, 2 s, plus time for a busy machine. */
 const answeredMsMax = 3_000;
-/** Where a process stands still for a while the answer to one or two requests is late, but not to all. */
+/** A process that stands still for a while delays one or two answers, but not all of them. */
 const triesMax = 4;
 
 let sluice: SluiceHandle;
 let ledger: Ledger;
-/** Of another environment of the same account. */
+/** The ledger of another environment of the same account. */
 let other: Ledger;
 
 before(async () => {
@@ -53,7 +53,7 @@ const single = (event: Record<string, unknown>, of: Ledger = ledger, api = 0) =>
 
 type Refusal = readonly [index: number, code: OutcomeCode, field?: string];
 
-/** Asserts what a reply says of the elements that were refused. */
+/** Asserts what a reply says about refused elements. */
 function checkElements(reply: Reply, accepted: number, refusals: readonly Refusal[]): void {
   const body = reply.json as {
     accepted: number;
@@ -77,7 +77,7 @@ const inBulk = (event: ValidEvent, fields: Record<string, unknown> = {}) => {
 const acceptsElement = (name: string, fields: Record<string, unknown>, stored: Stored = {}): Row =>
   sends(name, undefined, (event) => ({ body: inBulk(event, fields) }), stored);
 
-/** The only element of a request: its refusal is the whole answer. */
+/** The only element of a request, so that its refusal is the whole answer. */
 const refusesElement = (
   name: string,
   code: OutcomeCode,
@@ -265,7 +265,7 @@ describe('bulk requests of many', () => {
     const body = JSON.stringify({ app_id: other.appId, events });
     assert.ok(body.length > 15 * 2 ** 20 && body.length <= 16 * 2 ** 20, `${body.length} bytes`);
     let reply = await track(sluice.baseUrl, { body });
-    // On a busy machine so large a commit may take longer than it is waited for. The repeat has the same keys.
+    // On a busy machine such a large commit may take longer than its deadline. The repeat has the same keys.
     for (let tries = 1; tries < 10 && reply.status === 503; tries += 1)
       reply = await track(sluice.baseUrl, { body });
     checkAccepted(reply);
@@ -371,7 +371,7 @@ describe('rate limits', () => {
     assert.equal(limited.length, 1);
     checkRefused(limited[0] as Reply, 'rate_limited');
     const seconds = retryAfter(limited[0] as Reply);
-    // All 31 may come in one millisecond, and an entry counts for as long as one more than the window.
+    // All 31 may arrive in one millisecond, and an entry counts for up to one millisecond more than the window.
     const { windowMs, granularityMs } = rateLimits.track;
     const secondsMax = Math.ceil((windowMs + granularityMs) / 1000);
     assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= secondsMax, `Retry-After: ${seconds}`);
@@ -410,7 +410,7 @@ describe('after all that', () => {
 });
 
 describe('while a service is away', () => {
-  /** The first answer that is in time. */
+  /** The first answer that comes in time. */
   async function inTime<T>(ask: () => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       const startedMs = performance.now();

@@ -1,6 +1,6 @@
-// What POST /api/track makes of the fields of one event: types, lengths, users, properties, arrays, numbers and
-// timestamps. One row per input, with each bound just inside and just outside, and at the end one look at
-// what all of them stored. Lengths are in code points: an emoji is one, an accented letter of two parts two.
+// What POST /api/track does with the fields of one event: types, lengths, users, properties, arrays, numbers and timestamps.
+// There is one row per input, just inside and just outside of each bound. At the end one check compares everything that they
+// stored. Lengths are in code points: an emoji is one, an accented letter of two parts is two.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -492,7 +492,7 @@ const timestamps: Row[] = [
     '2024-01-01T25:00:00Z',
     '2024-01-01T00:60:00Z',
     '2024-01-01T00:00:61Z',
-    // A leap second has no place in ClickHouse's or JavaScript's count of time.
+    // Neither ClickHouse nor JavaScript can represent a leap second.
     '2016-12-31T23:59:60Z',
     '2024-01-01T00:00:00+24:00',
     '2024-01-01T00:00:00+05:60',
@@ -602,7 +602,7 @@ describe('the words of a wrong type', () => {
     assert.match(numeric.text, /app_id has the wrong type: it must be a string, but is a number\./);
   });
 
-  test('say of a number that no double holds that it is too large', async () => {
+  test('say that a number beyond all doubles is too large', async () => {
     const body = withProperty(JSON.stringify(ledger.newEvent('x')), 'n', '1e999');
     const reply = await track(sluice.baseUrl, { body });
     assert.match(reply.text, /but is a number that is too large\./);
@@ -612,7 +612,7 @@ describe('the words of a wrong type', () => {
 describe('fields that the service does not know', () => {
   const ignoredIn = (reply: Reply) => reply.headers.get('sluice-ignored');
 
-  test('are taken, named in a header and counted', async () => {
+  test('are accepted, named in a header and counted', async () => {
     const [appId = ''] = await createEnvironments(sluice, [[]]);
     const event = { event: 'x', identity: 'ada' };
     const send = async (body: Fields) => {
@@ -641,7 +641,7 @@ describe('fields that the service does not know', () => {
     );
   });
 
-  test('are named beside a refusal too, which they may explain', async () => {
+  test('are also named beside a refusal, which they may explain', async () => {
     const { event, ...rest } = ledger.newEvent('x');
     const reply = await track(sluice.baseUrl, { body: { ...rest, evnt: event } });
     checkRefused(reply, 'missing_field', 'event');

@@ -1,9 +1,9 @@
-// How POST /api/track answers requests that are odd or malformed as HTTP, byte by byte over bare sockets: the reply,
-// whether the connection is closed, and whether the event was stored. After each of them the process is still running and
-// serves a new connection at once.
+// How POST /api/track answers odd or malformed HTTP requests, sent byte by byte over bare sockets: the reply, whether the
+// connection is closed, and whether the event was stored. After each request the process still runs and serves a new
+// connection at once.
 //
-// uWebSockets.js decides some of this before the service sees anything. What its parser lets through is asserted as it
-// is, with the reason why it does no harm.
+// uWebSockets.js decides some of this before the service sees anything. The tests assert what its parser really lets through,
+// with the reason why it does no harm.
 
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
@@ -16,18 +16,18 @@ import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 40_000;
-/** It closes nothing before. */
+/** The timer closes nothing before. */
 const timerMsMin = 8_000;
-/** Time for a busy machine, and less than the timer takes: what is closed by then, the service has closed. */
+/** Enough for a busy machine and less than the timer, so that the service itself closed what is closed by then. */
 const servedMsMax = 6_000;
-/** Sent in headers and queries, and looked for in what must not repeat them. */
+/** A text in headers and queries, which answers and logs must not repeat. */
 const canary = 'canary-5f0c';
 
 let sluice: SluiceHandle;
 let pid: number;
 
 type Expected = { readonly count: number | 'perhaps'; readonly sentBy: string };
-/** How many events each identity that was sent must have at the end; `perhaps` where nobody can know. */
+/** How many events each identity must have at the end; `perhaps` if nobody can know. */
 const expectedByIdentity = new Map<string, Expected>();
 
 /** An event whose identity is used nowhere else. */
@@ -47,7 +47,7 @@ const head = (...lines: string[]) => `${lines.join('\r\n')}\r\n\r\n`;
 const hex = (body: string) => Buffer.byteLength(body).toString(16);
 const inOneChunk = (body: string) => `${hex(body)}\r\n${body}\r\n0\r\n\r\n`;
 
-/** A well-formed request, with more header lines, or another request line. */
+/** A well-formed request, if wanted with further header lines or another request line. */
 const request = (body: string, more: readonly string[] = [], first = line) =>
   head(first, host, json, contentLength(body), ...more) + body;
 const chunkedRequest = (body: string, more: readonly string[] = [], first = line) =>
@@ -60,9 +60,9 @@ const paddingTo = (headBytes: number, body: string) =>
 type Row = {
   readonly name: string;
   readonly bytes: (body: string) => string | Uint8Array;
-  /** Of the only reply. `refused`: any error, with or without JSON. */
+  /** The status of the only reply. `refused`: any error, with or without JSON. */
   readonly status: number | 'refused';
-  /** Absent: the parser answers by itself, without JSON. */
+  /** The code of the error; absent if the parser answers by itself, without JSON. */
   readonly code?: OutcomeCode;
   readonly connection: 'open' | 'closed';
   readonly stored: boolean | 'perhaps';
@@ -322,8 +322,8 @@ const malformed: readonly Row[] = [
   },
 ];
 
-// The parser takes these chunked bodies for well-formed. That does no harm: every chunked request closes its
-// connection, so what follows is never read as a request of its own.
+// The parser accepts these chunked bodies as well-formed. That does no harm: every chunked request closes its connection, so
+// what follows is never read as another request.
 const parserGaps = [
   {
     name: 'a chunk size with the digit g, read as 16',
@@ -402,8 +402,8 @@ const otherTargets: readonly Row[] = [
   },
 ];
 
-// What is sent behind a request after which the connection closes is no request, wherever the first one goes
-// and whatever it is answered: a proxy in front may have seen the two as one.
+// If a connection closes after a request, bytes behind it are never a request, whatever the target and the answer of the
+// first: a proxy in front may have seen the two as one.
 const withRequestBehind: readonly { name: string; bytes: (body: string) => string }[] = [
   ...[
     'POST /api/track',
@@ -436,7 +436,7 @@ const withRequestBehind: readonly { name: string; bytes: (body: string) => strin
   ...parserGaps,
 ];
 
-/** Sends a row's bytes on a connection of its own and checks all that its row says. */
+/** Sends a row's bytes on a connection of its own and checks everything that the row says. */
 async function run(row: Row): Promise<void> {
   const body = newEvent(row.stored === 'perhaps' ? 'perhaps' : Number(row.stored), row.name);
   const connection = await openRaw(sluice.baseUrl);
@@ -469,7 +469,7 @@ function checkReply(reply: RawReply, code: OutcomeCode | undefined): void {
   assert.equal(reply.status, outcomes[code].status);
 }
 
-/** The next request on the connection gets its own answer: no bytes of the one before were left over. */
+/** The next request on the connection gets its own answer, so no bytes of the previous one were left over. */
 async function checkInStep(connection: RawConnection, number: number): Promise<void> {
   await connection.send(request('{}'));
   const reply = await connection.reply(number);
@@ -494,12 +494,12 @@ async function askAsStranger(body: string): Promise<RawReply> {
   }
 }
 
-/** The process that served the last row serves a stranger. */
+/** The process that served the last row also serves a new connection. */
 async function checkServes(): Promise<void> {
   const event = JSON.parse(newEvent(1, 'a well-formed request')) as { identity: string };
   const body = JSON.stringify({ ...event, idempotency_key: event.identity });
   let reply = await askAsStranger(body);
-  // When the machine stood still, the outcome may be open: a caller repeats the request then.
+  // If the machine stood still, the outcome may be unknown, and a caller repeats the request.
   if (reply.status === 503) {
     checkReply(reply, 'unknown');
     reply = await askAsStranger(body);
@@ -525,7 +525,7 @@ type TimedRow = {
   readonly bytes: (body: string) => string | Uint8Array;
   /** Sent again and again until the connection is closed. */
   readonly drip?: { readonly bytes: string; readonly everyMs: number };
-  /** The replies' status codes, before the timer closes the connection. */
+  /** The status codes of the replies that come before the timer closes the connection. */
   readonly replies: readonly number[];
   readonly stored: boolean;
 };
@@ -587,7 +587,7 @@ const timed: readonly TimedRow[] = [
     stored: false,
   },
   {
-    // The parser reads 2;a as a much larger number.
+    // The parser reads `2;a` as a much larger number.
     name: 'a chunk extension',
     bytes: (body) => `${head(line, host, json, chunked)}${hex(body)};a\r\n${body}\r\n0\r\n\r\n`,
     replies: [],
@@ -622,7 +622,7 @@ const timed: readonly TimedRow[] = [
 
 const timedResults = new Map<TimedRow, Promise<void>>();
 
-/** All at once and beside the other tests, since each takes the whole time of the timer. */
+/** All run at once and beside the other tests, since each takes the whole time of the timer. */
 async function runTimed(row: TimedRow): Promise<void> {
   const connection = await openRaw(sluice.baseUrl);
   let dripping: NodeJS.Timeout | undefined;
@@ -647,7 +647,7 @@ before(async () => {
   pid = sluice.api[0]?.pid as number;
   for (const row of timed) {
     const result = runTimed(row);
-    // The test of the row tells how it failed, perhaps much later.
+    // The test of the row reports its failure, perhaps much later.
     result.catch(() => undefined);
     timedResults.set(row, result);
   }
@@ -776,7 +776,7 @@ describe('over the life of a connection', () => {
   test('accepts a chunked request that arrives byte by byte', async () => {
     const connection = await openRaw(sluice.baseUrl);
     const bytes = Buffer.from(chunkedRequest(newEvent(1, 'a chunked request, byte by byte')));
-    // The parser takes the body for whole before its last line: what comes after the answer, and so after the close,
+    // The parser considers the body whole before its last line. What comes after the answer, and so after the close,
     // resets the connection, and an answer that was not read yet is lost.
     const lastChunk = bytes.length - '0\r\n\r\n'.length;
     for (const byte of bytes.subarray(0, lastChunk)) await connection.send(Buffer.of(byte));
@@ -799,7 +799,7 @@ describe('over the life of a connection', () => {
   });
 
   test('closes without an answer when a second request is pipelined behind the first', async () => {
-    // The parser's way; the caller cannot know what was stored and repeats with the same keys.
+    // The parser does so. The caller cannot know what was stored, and repeats with the same keys.
     const connection = await openRaw(sluice.baseUrl);
     const bytes =
       request(newEvent('perhaps', 'the first of two')) + request(newEvent('perhaps', 'the second'));
@@ -895,7 +895,7 @@ describe('after all that', () => {
     for (const child of [...sluice.api, ...sluice.workers]) {
       const output = child.output();
       assert.doesNotMatch(output, new RegExp(`${canary}|framing-\\d`));
-      // The last line may be half read.
+      // The last line may be incomplete.
       const lines = output.slice(0, output.lastIndexOf('\n')).split('\n');
       for (const text of lines.filter((text) => text !== '')) JSON.parse(text);
     }

@@ -1,5 +1,5 @@
-// What POST /api/track makes of bodies as a whole: content types, encodings, sizes, JSON documents and the
-// names of prototypes in them. One row per input, and at the end one look at what all of them stored.
+// What POST /api/track does with whole bodies: content types, encodings, sizes, JSON documents and names of prototypes in
+// them. There is one row per input, and at the end one check of everything that they stored.
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -29,13 +29,13 @@ let ledger: Ledger;
 const gzipHeader = { 'content-encoding': 'gzip' };
 const gzipped = (body: string | Uint8Array): Sent => ({ body: gzipSync(body), headers: gzipHeader });
 
-/** Compressed by a code per byte only, so that blanks shrink to an eighth, and not to a thousandth. */
+/** Compressed without matches (one code per byte), so that blanks shrink to an eighth and not to a thousandth. */
 const gzippedLittle = (body: string): Sent => ({
   body: gzipSync(body, { strategy: constants.Z_HUFFMAN_ONLY }),
   headers: gzipHeader,
 });
 
-/** The JSON with blanks at its end, in all so many bytes. */
+/** The JSON, filled up with blanks to this many bytes. */
 const paddedTo = (bytes: number, value: unknown) => {
   const json = JSON.stringify(value);
   return json + ' '.repeat(bytes - Buffer.byteLength(json));
@@ -131,7 +131,7 @@ const encodings: Row[] = [
       return gzip;
     }),
   ),
-  sends('no bytes called gzip', 'invalid_encoding', () => ({
+  sends('an empty body called gzip', 'invalid_encoding', () => ({
     body: new Uint8Array(),
     headers: { 'content-encoding': 'gzip' },
   })),
@@ -529,7 +529,7 @@ describe('JSON', () => {
     return { event, json: JSON.stringify(event).replace('{', `{"more":${value},`) };
   };
 
-  test('takes what is well-formed, as the value of an unknown field', async () => {
+  test('accepts what is well-formed, as the value of an unknown field', async () => {
     for (const value of wellFormed) {
       const { event, json } = documentOf('well-formed', value);
       JSON.parse(json);
@@ -538,7 +538,7 @@ describe('JSON', () => {
     }
   });
 
-  test('answers 400 invalid_json to what is not, there too', async () => {
+  test('answers 400 invalid_json to what is not well-formed, there too', async () => {
     for (const value of malformed) {
       const { json } = documentOf('malformed', value);
       assert.throws(() => JSON.parse(json), value);
@@ -549,11 +549,11 @@ describe('JSON', () => {
   });
 });
 
-describe('bodies that cost much', () => {
+describe('expensive bodies', () => {
   const cpuMsMax = 1_000;
 
-  // Not by the clock: a machine that does other things too may take long for what costs little.
-  test('answers them, each for less than a second of the processor', async () => {
+  // Measured in CPU time, since a busy machine may take long for what costs little.
+  test('are answered, each for less than a second of CPU time', async () => {
     const cpuMs = () => cpuMicroseconds(sluice.api[0]?.pid as number) / 1000;
     const event = JSON.stringify(ledger.newEvent('costly'));
     const many = (count: number, item: (index: number) => string) =>
@@ -606,7 +606,7 @@ describe('bodies that cost much', () => {
   });
 });
 
-/** A gzip that inflates to so many MiB, made without inflating it. */
+/** A gzip that inflates to this many MiB, made without inflating it. */
 function gzipOfZeros(mebibytes: number): Uint8Array {
   const block = deflateRawSync(Buffer.alloc(2 ** 20), { finishFlush: constants.Z_FULL_FLUSH });
   const blocks = Array.from({ length: mebibytes }, () => block);

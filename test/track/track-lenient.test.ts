@@ -1,5 +1,5 @@
-// What POST /api/track takes in a lenient environment and a strict one refuses: the quirks of real producers.
-// Each row is sent to both. What was mended is stored as the table says, and counted by reason.
+// Quirks of real producers, which POST /api/track accepts in a lenient environment and refuses in a strict one. Each row is sent
+// to both. What was mended is stored as the table says, and counted by reason.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -28,7 +28,7 @@ import { mendEvent } from '../../src/ingest/mend.js';
 let sluice: SluiceHandle;
 let strict: Ledger;
 let lenient: Ledger;
-/** Lenient too; for requests with several faults, which are not counted one by one. */
+/** Another lenient one, for requests with several faults, whose mendings are not counted one by one. */
 let producers: Ledger;
 
 before(async () => {
@@ -39,7 +39,7 @@ before(async () => {
 });
 after(() => sluice?.stop());
 
-/** As `environments stats` names them. */
+/** The mendings by the names of `environments stats`. */
 type Reason =
   | 'numeric_app_id'
   | 'numeric_identity'
@@ -57,9 +57,9 @@ type Mended = {
   readonly name: string;
   readonly sent: Row['sent'];
   readonly stored: Stored;
-  /** How often each thing is mended in it. */
+  /** How often each mending happens in it. */
   readonly counts: Partial<Record<Reason, number>>;
-  /** What a strict environment answers. */
+  /** The code that a strict environment answers. */
   readonly code: OutcomeCode;
 };
 
@@ -112,7 +112,7 @@ const mended: readonly Mended[] = [
     [
       [1_704_067_200_123, '2024-01-01 00:00:00.123'],
       [0, '1970-01-01 00:00:00.000'],
-      // Seconds are taken for what they say, milliseconds.
+      // A number of seconds is read as milliseconds, as every number is.
       [1_704_067_200, '1970-01-20 17:21:07.200'],
       [justAheadMs, storedTime(justAheadMs)],
     ] as const
@@ -219,7 +219,7 @@ const mended: readonly Mended[] = [
   ),
 ];
 
-/** Refused by a lenient environment as by a strict one. */
+/** Refused by a lenient environment as well as by a strict one. */
 const beyondMending: Row[] = [
   refuses('an empty event', 'empty', 'event', { event: '' }),
   refuses('null as event', 'invalid_type', 'event', { event: null }),
@@ -235,7 +235,7 @@ const beyondMending: Row[] = [
   ...[1.5, true, {}, ['x']].map((identity) =>
     refuses(`the identity ${JSON.stringify(identity)}`, 'invalid_type', 'identity', { identity }),
   ),
-  // As numbers, neighbours beyond 2^53 are one and the same: two strangers would become one user.
+  // Numbers beyond 2^53 that differ by one are the same double, so two strangers would become one user.
   ...['9007199254740993', '1e21', '1e999'].map((number) => ({
     ...sends(`the identity ${number} as a number`, 'invalid_type', (event) => ({
       body: JSON.stringify(event).replace(/"visitor-\d+"/, number),
@@ -333,7 +333,7 @@ const beyondMending: Row[] = [
   refuses('an unknown app_id as a number', 'unknown_app_id', 'app_id', { app_id: 1 }),
 ];
 
-/** Valid everywhere, and stored as it is. */
+/** Valid in both environments, and stored unchanged. */
 const untouched: Row[] = [
   sends('a plain event', undefined, (event) => ({ body: { ...event, properties: { amount: 12.5 } } }), {
     properties: { amount: '12.5' },
@@ -352,7 +352,7 @@ type Producer = {
   readonly name: string;
   readonly sent: (event: Parameters<Row['sent']>[0]) => Sent;
   readonly stored: Stored;
-  /** What a strict environment answers; absent: it takes it as well. */
+  /** The code that a strict environment answers; absent if it accepts the request too. */
   readonly code?: OutcomeCode;
 };
 
@@ -500,7 +500,7 @@ describe('a bulk request to a lenient environment', () => {
     return { ...event, ...fields };
   };
 
-  test('has each element mended by itself, and names those beyond mending', async () => {
+  test('mends each element by itself, and names those that it cannot mend', async () => {
     const plain = element('plain element', {});
     const boolean = element('element with a boolean', { properties: { on: true } });
     const numeric = element('element with a number as timestamp', { timestamp: 1_704_067_200_123 });
@@ -524,7 +524,7 @@ describe('a bulk request to a lenient environment', () => {
     producers.expect(numeric, { time: '2024-01-01 00:00:00.123' });
   });
 
-  test('of which every event needs mending is answered with exactly {}', async () => {
+  test('in which every event needs mending is answered with exactly {}', async () => {
     const events = Array.from({ length: 1000 }, (_, index) => ({
       event: 'one of a thousand',
       identity: 4712,
@@ -583,11 +583,11 @@ describe('environments stats', () => {
 
 describe('after all that', () => {
   test('the strict environment has exactly what it accepted', () => strict.check());
-  test('the lenient environment has it mended, and nothing else', () => lenient.check());
-  test('so has the one of the real producers', () => producers.check());
+  test('the lenient environment has the mended events, and nothing else', () => lenient.check());
+  test('so does the one of the real producers', () => producers.check());
 });
 
-test('an object is flattened no further than to what refuses it', () => {
+test('an object is flattened no further than up to the fault that refuses it', () => {
   const inner = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [index, 1]));
   const keysOf = (key: string) => {
     const context = { note: () => undefined, longNumerals: new Set<string>(), flattenedBytesLeft: 1e9 };

@@ -1,6 +1,6 @@
-// Properties of POST /api/track over random inputs: what is valid is stored as it was sent, one fault refuses
-// it, and nothing at all breaks the service. Timestamps, user ids and arrays are held against oracles that
-// share no code with the service. A failure prints the seed that repeats it.
+// Random inputs to POST /api/track: a valid event is stored as it was sent, one fault refuses it, and nothing breaks the
+// service. Timestamps, user ids and arrays are compared with oracles that share no code with the service. A failure prints
+// the seed that repeats it.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -19,7 +19,7 @@ import fc from '../support/fast-check.js';
 
 const pureRuns = 10_000;
 
-// Every code point that is no surrogate, with those that break careless code more often than chance would.
+// Every code point that is no surrogate. Those that break careless code come more often than by chance.
 const character = fc.oneof(
   { weight: 4, arbitrary: fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 1 }) },
   { weight: 4, arbitrary: fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }) },
@@ -46,7 +46,7 @@ const character = fc.oneof(
   },
 );
 
-/** Text of so many code points, short ones and those at the bound more often. */
+/** Text of up to this many code points. Short ones and those at the bound come more often. */
 const text = (minLength: number, maxLength: number) =>
   fc.oneof(
     { weight: 8, arbitrary: fc.string({ unit: character, minLength, maxLength: Math.min(maxLength, 40) }) },
@@ -88,7 +88,7 @@ describe('arrays', () => {
   });
 });
 
-test('text is cut after so many code points', () => {
+test('text is cut after a given number of code points', () => {
   fc.assert(
     fc.property(fc.string({ unit: character, maxLength: 60 }), fc.nat(60), (whole, max) => {
       assert.equal(cutToCodePoints(whole, max), Array.from(whole).slice(0, max).join(''));
@@ -119,7 +119,7 @@ describe('user_id', () => {
     fc.string({ unit: character }),
   );
 
-  test('is taken exactly when it is the plain form of a safe integer', () => {
+  test('is accepted exactly when it is the plain form of a safe integer', () => {
     fc.assert(
       fc.property(candidate, (value) => {
         assert.equal(isUserId(value), oracle(value));
@@ -131,7 +131,7 @@ describe('user_id', () => {
 
 type Instant = { readonly ms: bigint } | 'invalid_timestamp' | 'timestamp_out_of_range';
 
-/** RFC 3339, read one character after another, and the instant from day counts alone. */
+/** Reads RFC 3339 character by character, and computes the instant from counts of days only. */
 function oracleInstant(value: string, nowMs: number): Instant {
   let at = 0;
   let failed = false;
@@ -264,21 +264,21 @@ describe('timestamp', () => {
   function agree(value: string, nowMs: number): void {
     const expected = oracleInstant(value, nowMs);
     const result = readTimestamp(value, nowMs);
-    // What is no timestamp may also lie out of range as far as it was read: then either code is right.
+    // A malformed timestamp may also be out of range as far as it was read. Then either code is right.
     if (expected === 'invalid_timestamp') assert.ok('refused' in result, value);
     else if (typeof expected === 'string') assert.deepEqual(result, { refused: expected }, value);
     else assert.deepEqual(result, { text: storedTime(Number(expected.ms)) }, value);
   }
 
-  test('is taken exactly when RFC 3339 takes it, as the instant that it says', () => {
+  test('is accepted exactly when RFC 3339 allows it, as the instant that it names', () => {
     fc.assert(fc.property(written, now, agree), { numRuns: pureRuns * 2 });
   });
 
-  test('is taken exactly when RFC 3339 takes it, after edits too', () => {
+  test('is accepted exactly when RFC 3339 allows it, after edits too', () => {
     fc.assert(fc.property(edited, now, agree), { numRuns: pureRuns });
   });
 
-  test('is taken exactly when RFC 3339 takes it, with any one character of the usual form exchanged', () => {
+  test('is accepted exactly when RFC 3339 allows it, with any one character of the usual form replaced', () => {
     const usual = '2026-03-01T12:30:00.250Z';
     for (let at = 0; at < usual.length; at += 1) {
       for (const put of ' 0123456789-+:.,TtZz_\n\0\u0661\u2212') {
@@ -287,7 +287,7 @@ describe('timestamp', () => {
     }
   });
 
-  test('is taken to the millisecond from 1970 to one day ahead', () => {
+  test('is accepted to the millisecond from 1970 to one day ahead', () => {
     const nearEdge = fc
       .tuple(now, fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.integer({ min: -1439, max: 1439 }))
       .map(([nowMs, byMs, start, offsetMinutes]) => {
@@ -354,7 +354,7 @@ const validEvent: fc.Arbitrary<AnyEvent> = fc
   )
   .map(([who, what]) => ({ ...who, ...what }));
 
-/** JSON with everything but ASCII escaped, and every control and quote in its longest form. */
+/** JSON with everything except ASCII escaped, and every control character and quote in its longest form. */
 const escaped = (json: string) =>
   json.replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
@@ -557,7 +557,7 @@ describe('valid events', () => {
 });
 
 describe('one fault', () => {
-  test('refuses its event, with its code and field, and none beside it', async () => {
+  test('refuses its event, with its code and field, and no other event', async () => {
     const ledger = openLedger(sluice, await createEnvironment(sluice, ...unlimited));
     await fc.assert(
       fc.asyncProperty(

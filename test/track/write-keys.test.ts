@@ -22,12 +22,12 @@ type Created = {
 type Sent = readonly (readonly [string, string])[];
 
 let sluice: SluiceHandle;
-/** Requires a write key, and has two. */
+/** An environment that requires a write key, and has two. */
 let closed: string;
 let open: string;
 let key: Created;
 let other: Created;
-/** Of another environment, which requires one too. */
+/** A key of another environment, which requires one too. */
 let strange: Created;
 
 before(async () => {
@@ -80,13 +80,13 @@ const order = (fields: object = {}) => ({
   ...fields,
 });
 
-/** One request of each way into the service: plain and not, single and bulk, of every server endpoint. */
+/** One request for each way into the service: plain or not, single or bulk, at every server endpoint. */
 const ways = (): readonly (readonly [what: string, path: string, body: object | string])[] => [
   ['a plain event', paths.track, order()],
   ['an event with an escape', paths.track, JSON.stringify(order()).replace('ada', '\\u0061da')],
   ['plain events', paths.track, { app_id: closed, events: [{ event: 'x', identity: 'ada' }] }],
   [
-    'events of which some are bad',
+    'some bad events among good ones',
     paths.track,
     { app_id: closed, events: [{ event: 'x', identity: 'a' }, {}] },
   ],
@@ -95,7 +95,7 @@ const ways = (): readonly (readonly [what: string, path: string, body: object | 
   ['an identification', paths.identify, { app_id: closed, user_id: '77', identity: 'mallory' }],
 ];
 
-test('a request without a write key gets the same 401 always, and stores, claims, uses up and reveals nothing', async () => {
+test('a request without a write key always gets the same 401, and stores, claims, uses up and reveals nothing', async () => {
   const wrong: Readonly<Record<string, Sent>> = {
     'no header': [],
     'a wrong key': bearer(`${key.write_key}x`),
@@ -126,7 +126,7 @@ test('a request without a write key gets the same 401 always, and stores, claims
   assert.match(bytes, /Basic realm/);
   assert.match(bytes, /"unauthorized/i);
 
-  // The real order is stored although the stranger sent its key first, and there is room for three.
+  // The real order is stored although a stranger sent its key first, and the limit still has room for three.
   assert.deepEqual((await write(paths.track, order(), bearer(key.write_key))).text, '{}');
   const named = { app_id: closed, user_id: '77', identity: 'ada' };
   assert.equal((await write(paths.identify, named, bearer(key.write_key))).status, 200);
@@ -152,7 +152,7 @@ test('counts requests without a key for the environment, and does not list them 
     what: 'the refused requests are counted',
   });
   const listed = (await sluice.admin('rejected', 'list', closed)) as { code: string }[];
-  // From before the environment required a key.
+  // These are from before the environment required a key.
   assert.deepEqual(
     listed.filter(({ code }) => code !== 'missing_field'),
     [],
@@ -178,7 +178,7 @@ test('the client library sends without a key, and cannot claim an idempotency ke
   assert.equal(real.length, 2);
 });
 
-test('an environment that does not require a key ignores credentials, also right and wrong ones', async () => {
+test('an environment that does not require a key ignores credentials, right or wrong', async () => {
   const plain = { app_id: open, event: 'x', identity: 'ada' };
   for (const headers of [[], bearer('wrong'), withBasic(open, 'wrong'), bearer(key.write_key)]) {
     assert.equal((await write(paths.track, plain, headers)).text, '{}');
@@ -193,7 +193,7 @@ test('refuses requests without a key at once while Redis does not answer', async
       answers = true;
     });
     assert.equal((await write(paths.track, order())).status, 401);
-    assert.equal(answers, false, 'Redis has not answered before');
+    assert.equal(answers, false, 'the refusal came before any answer of Redis');
     await redis.client('UNPAUSE');
     await ping;
   });

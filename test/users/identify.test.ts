@@ -1,5 +1,5 @@
-// Identifying users: merges have the same result in whatever order their records arrive; the first identity of a user_id
-// counts; identities that would merge strangers are refused; and bad input.
+// Identifying users. Merges have the same result in whatever order their records arrive, the first identity of a user_id
+// counts, identities that would merge strangers are refused, and so is bad input.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -19,9 +19,9 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 let sluice: SluiceHandle;
 let strict: string;
 let lenient: string;
-/** Where the identities `Guest` and `0` are those of users. */
+/** An environment where the identities `Guest` and `0` are allowed. */
 let allowing: string;
-/** For tests that look at all users there are. */
+/** An environment for tests that read all of its users. */
 let orders: string;
 let bad: string;
 let strangers: string;
@@ -198,7 +198,7 @@ test('identifies equal user_ids of two environments separately', async () => {
   );
 });
 
-/** What programs send when they have no identity: the union of what comparable services refuse. */
+/** What programs send when they have no identity: everything that one of the comparable services refuses. */
 const strangerWords = [
   ...[
     'anon',
@@ -260,7 +260,7 @@ test('refuses identities under which strangers would be merged, which track stor
   );
 });
 
-test('refuses such an identity also with as many blanks around it as fit', async () => {
+test('also refuses such an identity with as many blanks around it as fit', async () => {
   const identities = [
     `null${' '.repeat(251)}`,
     `${' '.repeat(100)}Anonymous${'\t'.repeat(100)}`,
@@ -301,7 +301,7 @@ test('accepts such an identity only if the environment allows this value', async
   );
 });
 
-test('refuses such an identity also in a lenient environment', async () => {
+test('also refuses such an identity in a lenient environment', async () => {
   const answer = await identify({ app_id: lenient, user_id: '3301', identity: 'null' });
   assert.deepEqual([answer.status, answer.code], [400, 'merges_strangers']);
   const number = await identify({ app_id: lenient, user_id: '3301', identity: 0 });

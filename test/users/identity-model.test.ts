@@ -12,7 +12,7 @@ import { testSeed } from '../support/seed.js';
 
 /** Sequences, each with identities of its own, sent at the same time. */
 const runs = 20;
-/** Requests of a sequence; fewer in some. */
+/** The most requests of a sequence. */
 const requestsMax = 50;
 const environments = 3;
 /** How many user_ids a sequence has to choose from. */
@@ -22,7 +22,7 @@ let sluice: SluiceHandle;
 let appIds: string[];
 before(async () => {
   sluice = await startSluice({ apiProcesses: 2 });
-  // Random sequences would run into the limits, which are tested for themselves.
+  // Random sequences would run into the limits, which have tests of their own.
   const off = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].map((name) => `${name}=none`);
   const options = off.flatMap((limit) => ['--limit', limit]);
   appIds = await createEnvironments(
@@ -46,8 +46,8 @@ type Request = { readonly environment: number } & (
 );
 
 /**
- * The identities of a sequence. Alike ones are different users, and one is also a user_id. Each ends with the
- * sequence's number or begins with it, so that no sequence has another one's.
+ * The identities of a sequence. Similar ones are different users, and one is also a user_id. Each begins or ends with the
+ * sequence's number, so that no two sequences share an identity.
  */
 const identityForms: readonly ((run: number) => string)[] = [
   (run) => `ada-${run}`,
@@ -60,7 +60,7 @@ const identityForms: readonly ((run: number) => string)[] = [
   (run) => userIdOf(run, 1),
 ];
 
-/** The first sequence has the smallest user_ids there are, the last one the largest. */
+/** The first sequence has the smallest possible user_ids, the last one the largest. */
 function userIdOf(run: number, userId: number): string {
   if (run === runs - 1) return String(Number.MAX_SAFE_INTEGER - userId);
   return String(run * 1000 + userId);
@@ -185,7 +185,7 @@ type Contents = {
   readonly events: readonly { readonly event: string }[];
   /** From the table `user_identities`: the first identity of every user_id. */
   readonly identities: Readonly<Record<string, string>>;
-  /** From the table `user_properties`: of every identity the last value of each key. */
+  /** From the table `user_properties`: the last value of each key, for every identity. */
   readonly properties: Readonly<Record<string, unknown>>;
 };
 

@@ -1,5 +1,5 @@
-// Adding user properties, of one user and of many: what is accepted and refused, which value of a key counts, and that
-// properties apply to the user's events whenever they happened.
+// Adding properties of one user and of many: what is accepted and refused, which value of a key counts, and that properties
+// apply to all of the user's events, whenever they happened.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -19,7 +19,7 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 let sluice: SluiceHandle;
 let strict: string;
 let lenient: string;
-/** For requests with as many users as are allowed. */
+/** An environment for requests with as many users as are allowed. */
 let crowded: string;
 before(async () => {
   sluice = await startSluice();
@@ -50,7 +50,7 @@ async function usersOf(appId: string, prefix: string): Promise<Map<string, Store
 
 type Case = {
   readonly name: string;
-  /** Of the properties, in JSON, so that a case can be what `JSON.stringify` would not write. */
+  /** The properties as JSON text, so that a case can be something that `JSON.stringify` would not write. */
   readonly properties: string;
   /** What is stored; undefined when the request is refused. */
   readonly stored?: Readonly<Record<string, string>> | undefined;
@@ -137,7 +137,7 @@ test('accepts keys and values up to their bounds, and refuses what exceeds them 
     { name: 'null', properties: '{"a":null}', code: 'invalid_type' },
     { name: 'an array', properties: '{"a":["x","y"]}', code: 'invalid_type' },
     { name: 'an object', properties: '{"a":{"b":1}}', code: 'invalid_type' },
-    { name: 'a number beyond all numbers', properties: '{"a":1e400}' },
+    { name: 'a number beyond all doubles', properties: '{"a":1e400}' },
     {
       name: 'one bad property among good ones',
       properties: '{"a":"x","b":false,"c":1}',
@@ -261,7 +261,7 @@ test('fills the e-mail column from the key email only, with its latest value', a
 
 test('keeps the last accepted value of each key, over many requests', async () => {
   await addOk(strict, 'latest', { plan: 'free', city: 'Bern', seats: 1 });
-  // Enough of them that they do not all fall into one segment.
+  // So many that they need more than one segment.
   for (let number = 1; number <= 25; number += 1) {
     await addOk(strict, 'latest', { plan: `plan ${number}` });
     if (number % 8 === 0) await untilStored(sluice);

@@ -1,5 +1,5 @@
-// What the endpoint of the client library tells whoever watches a paired device, and what it tells the device
-// of its pairing: the endpoint in this process, on the Redis of a real deployment.
+// What the client library's endpoint tells the watchers of a paired device, and what it tells the device about its pairing.
+// The endpoint runs in this process, on the Redis of a real deployment.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
@@ -24,12 +24,12 @@ let redis: Redis;
 let commitRedis: Redis;
 let environments: Environments;
 let committer: Committer;
-/** One with the hook, one without. */
+/** One endpoint with the hook, one without. */
 let servers: Server[];
 let urls: string[];
 
 let collected: Collected[];
-/** What the hook does with what it is told. */
+/** What the hook does when it is called. */
 let judge: OnCollected;
 
 before(async () => {
@@ -92,7 +92,7 @@ beforeEach(() => {
 const send = (messages: readonly unknown[], fields: Fields = {}, url = urls[0] ?? '') =>
   collect(url, request(sluice.appId, messages, fields));
 
-test('tells of a request with a pairing what was sent and what was answered, once', async () => {
+test('tells once what was sent and answered in a request with a pairing', async () => {
   const good = event({ properties: { plan: 'pro' } });
   const messages = [good, { type: 'event', id: 'bad' }, good, 7];
   const { json } = await send(messages, { pairing: 'secret' });
@@ -107,7 +107,7 @@ test('tells of a request with a pairing what was sent and what was answered, onc
   assert.deepEqual(Object.keys(json), ['messages']);
 });
 
-test('tells nothing of a request without a pairing, or that is refused as a whole', async () => {
+test('tells nothing about a request without a pairing, or one that is refused as a whole', async () => {
   for (const pairing of [undefined, null, 7, ['secret']]) {
     const { json } = await send([event()], { pairing });
     assert.deepEqual(Object.keys(json), ['messages']);
@@ -145,13 +145,13 @@ for (const [name, pairing, whether, lives] of ends) {
   });
 }
 
-test('tells a device that its pairing has ended where nobody can be paired', async () => {
+test('tells a device that its pairing has ended if there is no visualizer', async () => {
   const { json } = await send([event()], { pairing: 'secret' }, urls[1]);
   assert.deepEqual(Object.keys(json), ['messages', 'pairing']);
   assert.equal(json.pairing, 'ended');
 });
 
-test('tells nothing of a request that is answered 503', async () => {
+test('tells nothing about a request that is answered 503', async () => {
   await sluice.redis.stop();
   const reply = await send([event()], { pairing: 'secret' });
   await sluice.redis.restart();

@@ -1,4 +1,4 @@
-// The demo page: what it answers and to whom; and, in a real browser, the way from a button to ClickHouse.
+// The demo page: what it answers and to whom, and in a real browser the way from a button to ClickHouse.
 
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
@@ -80,7 +80,7 @@ function arrived(parameters: Readonly<Record<string, string | string[]>>, header
 const namesOf = ({ body }: Answer) => body.events.map(({ event }) => event);
 
 describe('what arrived', () => {
-  test('is answered for the users who are named, and for nobody else', async () => {
+  test('is answered for the named users, and for nobody else', async () => {
     assert.deepEqual(namesOf(await arrived({ user_id: '7' })), ['By id']);
     assert.deepEqual(namesOf(await arrived({ identity: 'ada@example.com' })), ['By identity']);
     const both = await arrived({ user_id: ['7', '9'], identity: ['ada@example.com', 'ADA@example.com'] });
@@ -128,7 +128,7 @@ describe('what arrived', () => {
     assert.equal((await arrived({ user_id: '9007199254740991' })).status, 200);
   });
 
-  test('is only for pages of this server: not for other sites, nor under another name that points here', async () => {
+  test('is only for pages of this server, not for other sites or other host names that point here', async () => {
     const { host } = new URL(sluice.adminUrl);
     const port = host.split(':')[1];
     const foreign = [
@@ -171,7 +171,7 @@ describe('what arrived', () => {
     assert.equal((await arrived({ user_id: '7' })).status, 200);
   });
 
-  test('may not be cached, nor embedded by another page', async () => {
+  test('may not be cached or embedded by another page', async () => {
     const { headers } = await arrived({ user_id: '7' });
     assert.equal(headers['cache-control'], 'no-store');
     assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
@@ -368,7 +368,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.locator('#arrived tr', { hasText: long }).first().waitFor();
     assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
     const hidden = `[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length`;
-    assert.equal(await page.evaluate(hidden), 0, 'nothing lies beside what is seen');
+    assert.equal(await page.evaluate(hidden), 0, 'nothing is outside of the visible part');
   });
 
   test('shows hostile text as text', async () => {

@@ -81,7 +81,7 @@ describe('the page', { skip }, () => {
       'stored',
     ]);
     assert.equal(await page.locator('#tally').textContent(), '1 stored · 1 repeat');
-    // From the button that has the focus: Clear, End pairing, then the rows.
+    // Tab order after the focused button: Clear, End pairing, then the rows.
     for (let i = 0; i < 3; i++) await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
     const detail = page.locator('#list .detail');

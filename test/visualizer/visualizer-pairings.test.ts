@@ -1,4 +1,4 @@
-// Pairings by themselves: codes as people type them, a Redis that is silent or away, a node of a cluster.
+// Parts of pairings: codes as people type them, a Redis that is silent or away, a node of a cluster.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -97,7 +97,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     appendfsync: 'always',
     memoryBytesMax: 1024 ** 3,
   });
-  // By default the nodes' own port is ten thousand above, which an outgoing connection of anybody may have.
+  // By default the cluster port is ten thousand above, where any program's outgoing connection may be.
   const ownPort = `cluster-port ${await freePort()}`;
   writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n${ownPort}\n`);
   const url = `redis://127.0.0.1:${port}`;
@@ -151,7 +151,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
 });
 
 describe('what a device has sent', () => {
-  /** Far longer than a batch may be held up, and than a busy machine may stand still. */
+  /** Far longer than a batch may be held up, and than a busy machine stands still. */
   const commandMsMax = 30_000;
   let server: RedisHandle;
   let redis: Redis;
@@ -186,7 +186,7 @@ describe('what a device has sent', () => {
     answers: [{ status: 'stored' as const }],
   });
 
-  test('two pairings never wait with one code, and no more wait than may', async () => {
+  test('no two waiting pairings have the same code, and no more wait than may', async () => {
     const begin = (id: string, code: string, ...bounds: number[]) =>
       runScript(
         redis,
@@ -231,7 +231,7 @@ describe('what a device has sent', () => {
       tookMs.push(performance.now() - startedAt);
     }
     server.sigcont();
-    // A machine that stands still makes some later, not the quickest.
+    // A machine that stands still delays some answers, but not the quickest one.
     const quickestMs = Math.min(...tookMs);
     assert.ok(
       quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,
@@ -252,7 +252,7 @@ describe('what a device has sent', () => {
       assert.equal(await show(batch(text)), false);
   });
 
-  test('reaches whoever listens, and nobody who has left', async () => {
+  test('reaches every listener, and no former one', async () => {
     const show = createBatchPublisher({ redis, channel, log });
     const { pairing, id } = await pair();
     const [first, second]: [ChannelMessage[], ChannelMessage[]] = [[], []];
@@ -267,7 +267,7 @@ describe('what a device has sent', () => {
     assert.equal(first.length, 1);
   });
 
-  test('is not lost for good when the connection that listens is cut: a gap is told, then it goes on', async () => {
+  test('goes on after the listening connection was cut, and the gap is reported', async () => {
     const show = createBatchPublisher({ redis, channel, log });
     const { pairing, id } = await pair();
     const shown: ChannelMessage[] = [];

@@ -63,7 +63,7 @@ function event(name: string, fields: object = {}) {
 
 const send = (messages: readonly object[], pairing?: string) =>
   collect(device.baseUrl, sluice.appId, messages, pairing);
-/** An answer that waits for too long for Redis does not say whether the pairing lives; a later one does. */
+/** Sends until an answer says that the pairing has ended. An answer that waited too long for Redis does not say so. */
 const untilEnded = (pairing: string, appId = sluice.appId) =>
   until(
     async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
@@ -152,7 +152,7 @@ describe('a device', () => {
     }
   });
 
-  test('stops a pairing once or twice, and one that never was, and is answered 200 alike', async () => {
+  test('gets the same 200 for stopping a pairing once, twice, or one that never was', async () => {
     const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
     for (const secret of [pairing, pairing, `slp_${'A'.repeat(43)}`, 'nonsense', '']) {
       assert.deepEqual(await stopPairing(device.baseUrl, sluice.appId, secret), { status: 200, body: {} });
@@ -167,7 +167,7 @@ describe('a device', () => {
     assert.equal(await redis.exists(keyOf(pairing)), 1);
   });
 
-  test('is told that its pairing has ended, and never what became of another one', async () => {
+  test('is told that its own pairing has ended, and nothing about another one', async () => {
     const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
     const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
     assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
@@ -195,7 +195,7 @@ describe('pairings that wait', () => {
     if (keys.length > 0) await redis.del(...keys);
   });
 
-  test('are no more than 30 of an address, though all come at once, and 100 of an environment', async () => {
+  test('are at most 30 per address, even if all come at once, and 100 per environment', async () => {
     const { waitingPerAddressMax, waitingPerAppMax } = visualizer;
     const statuses = async (from: string, count: number) =>
       (await Promise.all(Array.from({ length: count }, () => begin(from)))).map(({ status }) => status);
@@ -230,7 +230,7 @@ describe('pairings that wait', () => {
 });
 
 describe('a paired page', () => {
-  test('shows the messages of its device with what the server said of each, in their order', async () => {
+  test('shows the messages of its device in their order, each with the server’s answer', async () => {
     const { pairing, page } = await pair();
     const id = randomUUID();
     const properties = { amount: 12.5, tags: ['a', 'b'] };
@@ -321,7 +321,7 @@ describe('a paired page', () => {
     assert.deepEqual(await redis.exists(keyOf(pairing), visualizerKeys.code(code)), 0);
   });
 
-  test('may come back with its code while the pairing lives, which it does for a minute without it', async () => {
+  test('may come back with its code while the pairing lives, which is a minute without the page', async () => {
     const { pairing, code, page } = await pair();
     page.socket.terminate();
     await page.untilClosed();
@@ -357,7 +357,7 @@ describe('a paired page', () => {
   });
 });
 
-describe('who is no administrator with a code', () => {
+describe('a caller who is no administrator with a code', () => {
   before(forgetFailures);
 
   test('is sent away and told why', async () => {
@@ -381,7 +381,7 @@ describe('who is no administrator with a code', () => {
     await forgetFailures();
   });
 
-  test('is closed who says too much, or anything but the end once it is paired', async () => {
+  test('is closed for sending too much, or anything but the end once it is paired', async () => {
     const long = openLivePage(admin.adminUrl, 'x'.repeat(visualizer.helloBytesMax + 1));
     await long.untilClosed();
     const { page } = await pair();
@@ -396,7 +396,7 @@ describe('who is no administrator with a code', () => {
     return Number(/^sluice_visualizer_pages (\d+)$/m.exec(await reply.text())?.[1]);
   }
 
-  test('and says nothing is closed after five seconds, and leaves room for who has a token and a code', async () => {
+  test('who sends nothing is closed after five seconds, and leaves room for callers with a token and a code', async () => {
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const before = await pagesServed();
     const silent = Array.from({ length: 3 * visualizer.unpairedPerAddressMax }, () =>
@@ -467,7 +467,7 @@ describe('who is no administrator with a code', () => {
     }
   });
 
-  test('is told to wait after twenty failures, whoever has the token and a code is not', async () => {
+  test('is told to wait after twenty failures, unlike a caller with the token and a code', async () => {
     await forgetFailures();
     const refusalsOf = (token: string) =>
       Promise.all(
@@ -479,7 +479,7 @@ describe('who is no administrator with a code', () => {
     const limited = (reasons: readonly unknown[]) => reasons.filter((reason) => reason === 'limited').length;
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     assert.equal(limited(await refusalsOf('wrong')), 5);
-    // A machine that stands still makes some late, not the quickest.
+    // A machine that stands still delays some answers, but not the quickest one.
     let quickestMs = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 5 && quickestMs >= visualizer.guessMs; tries += 1) {
       const startedMs = performance.now();
@@ -497,7 +497,7 @@ describe('who is no administrator with a code', () => {
     await forgetFailures();
   });
 
-  test('may be gone before it is answered: nobody else notices', async () => {
+  test('may leave before the answer, and nobody else notices', async () => {
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const hellos = [
       { token: 'wrong', code },
@@ -505,7 +505,7 @@ describe('who is no administrator with a code', () => {
       { token: sluice.adminToken, code },
     ];
     const { pid } = admin;
-    // Two of three fail, which is fewer than make the address wait: that could be counted at any time later.
+    // Two of three fail, which are too few to make the address wait, whenever they are counted.
     await Promise.all(
       Array.from({ length: visualizer.failuresPerMinuteMax }, async (_, i) => {
         const page = openLivePage(admin.adminUrl, hellos[i % 3]);
@@ -519,7 +519,7 @@ describe('who is no administrator with a code', () => {
   });
 
   test('gets no connection beyond the two hundred that a process serves', async () => {
-    // With a code, so that those that are served stay, however long it takes until all are.
+    // They have a code, so that the served ones stay until all are there, however long that takes.
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const more: LivePage[] = [];
     try {
@@ -568,7 +568,7 @@ describe('who is no administrator with a code', () => {
 test('nothing of what is shown stays in Redis, in memory or on disk', async () => {
   const { pairing, page } = await pair();
   const marker = `marker-${randomUUID()}`;
-  // Rejected, so that it is nowhere but in the visualizer.
+  // The message is rejected, so that only the visualizer ever has it.
   const bad = {
     ...event('x'.repeat(256)),
     identity: marker,
@@ -594,7 +594,7 @@ test('a page that does not read costs the service no more than its bound, and is
     Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${admin.pid}/status`, 'utf8'))?.[1]);
   const batches = 300;
   const properties = Object.fromEntries(Array.from({ length: 190 }, (_, i) => [`k${i}`, 'v'.repeat(1000)]));
-  // On a machine whose disk stands still a batch may be refused; then nobody is shown it.
+  // On a machine whose disk stalls a batch may be refused, and then no page shows it.
   let taken = 0;
   const sendOne = async (name: string, fields = {}) => {
     if ((await send([event(name, fields)], pairing)).status === 200) taken += 1;
@@ -606,7 +606,7 @@ test('a page that does not read costs the service no more than its bound, and is
       deadlineMs: 60_000,
       what: 'every message is shown or counted',
     });
-  // Passing them on to a page that reads costs the process its memory for that.
+  // To pass them on to a page that reads takes some memory of the process.
   for (let i = 0; i < batches; i++) await sendOne('read', { properties });
   await untilAllTold();
   const toldBefore = told();

@@ -28,7 +28,7 @@ export function createControl(port: number, password: string): Control {
     return text.trim();
   }
 
-  /** How many statements of others run. Undefined if the server does not answer in time, for lack of memory or threads. */
+  /** How many statements of others run; undefined if the server does not answer in time, for lack of memory or threads. */
   async function countOthers(msMax: number): Promise<number | undefined> {
     try {
       return Number(await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax));

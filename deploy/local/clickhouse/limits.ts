@@ -7,10 +7,10 @@ const memoryShare = 0.4;
 /** One query cannot take what the INSERTs need. */
 const queryMemoryShare = 0.6;
 
-/** Of all embedded servers of the machine together. */
+/** The share of the machine's memory for all embedded servers together. */
 const serverMemoryBytesMax = Math.floor(memoryBytes() * memoryShare);
 
-/** What one of so many servers, and a query of it, may take. */
+/** The memory of one of several servers, and of one query on it. */
 export function memoryOfServer(servers: number) {
   const serverBytesMax = Math.floor(serverMemoryBytesMax / servers);
   return { serverBytesMax, queryBytesMax: Math.floor(serverBytesMax * queryMemoryShare) };
@@ -26,7 +26,7 @@ export const connectionsMax = 4096;
 
 /** How long a start waits for a data directory that another process holds. */
 export const lockMsMax = 1_000;
-/** The same if that process was killed and is about to end. */
+/** How long it waits if that process was killed and is about to end. */
 export const lockDyingMsMax = 60_000;
 /** How long running statements may go on after SIGTERM, before they are killed. */
 export const stopMsMax = 8_000;

@@ -1,6 +1,6 @@
 // Process entry of an embedded ClickHouse: ports and DATA_DIR in, ClickHouse's own HTTP and native servers on 127.0.0.1
-// out. Of several servers (CLICKHOUSE_SERVERS) each is a process; its argument is its number, from 1. Owns the life of the process: start, signals, stop. If the start fails, it prints one line that names the
-// variable and exits with code 1.
+// out. Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the
+// process: start, signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
 import { lstatSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ makeFilesPrivate();
 const config = readConfigOrExit();
 const place = placeOf(config, Number(process.argv[2] ?? 1));
 const log = createLog(place.name, config.logLevel);
-// When the parent is gone, for whatever reason, nobody else would stop this process.
+// If the parent is gone, nothing else would stop this process.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
 const missing = missingEngine();
@@ -31,7 +31,7 @@ const engine = loadEngine();
 let isStopping = false;
 /** Once the server listens, there may be statements to wait for. */
 let control: Control | undefined;
-// Once and for all: a signal that has arrived when its listener is replaced is lost.
+// The listeners are set once: a signal that arrives while a listener is replaced would be lost.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
 
 const launcherPassword = newSecret();
@@ -94,7 +94,7 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
   }
 }
 
-/** What the administrator adds to the first server's configuration holds for all: ClickHouse merges these folders. */
+/** What an administrator adds to the first server's configuration applies to all, since ClickHouse merges these folders. */
 function shareFolders(dataDir: string, name: string): void {
   if (name === firstName) return;
   for (const [own, shared] of [

@@ -1,4 +1,4 @@
-// Where the embedded servers of one machine are: their names, folders and ports. They are one cluster for each other.
+// Where the embedded servers of one machine are: their names, folders and ports. Several of them form one cluster.
 
 import { type Config, clickhouseClusterSecretFile } from '../../../src/config.js';
 import { findOrMakeSecret } from '../secrets.js';
@@ -7,7 +7,7 @@ import type { Cluster } from './server-config.js';
 export const firstName = 'clickhouse';
 
 export type Place = {
-  /** Of the process, its log, its folder in DATA_DIR and its files there. */
+  /** The name of the process, its log, its folder in DATA_DIR and its files there. */
   readonly name: string;
   readonly httpPort: number;
   readonly tcpPort: number;

@@ -6,7 +6,7 @@ import { escapeXml, xmlElements } from './xml.js';
 
 const MiB = 1024 * 1024;
 
-/** The server's default too. Old parts stay this long, since a power cut may destroy the parts that replaced them. */
+/** How long old parts stay, since a power cut may destroy the parts that replaced them. It is the server's default too. */
 const tableSettings = { old_parts_lifetime: 480 };
 
 const serverSettings = {
@@ -40,9 +40,9 @@ export type ServerPaths = {
 /** Servers that read each other's tables. */
 export type Cluster = {
   readonly name: string;
-  /** Who has it is another server of the cluster: it asks in the name of its own user, without that user's password. */
+  /** Proves that a caller is another server of the cluster. It asks in its own user's name, without that user's password. */
   readonly secret: string;
-  /** One for each shard, in order. */
+  /** One server for each shard, in order. */
   readonly tcpPorts: readonly number[];
 };
 

@@ -32,14 +32,14 @@ export function serviceGrants(database: string): string[] {
   ];
 }
 
-/** What several servers need besides: tables that read those of the other servers. */
+/** What several servers also need: tables that read those of the other servers. */
 export const serviceClusterGrants = [
   'TABLE ENGINE ON Distributed',
   'REMOTE ON *.*',
   'SELECT ON system.clusters',
 ];
 
-/** What the service may not do although it may with all other tables: change the lines of the audit log or remove them. */
+/** What the service may do with all other tables, but not with the audit log: change or remove lines. */
 export function serviceRevokes(database: string): string[] {
   return [`ALTER UPDATE, ALTER DELETE, TRUNCATE ON ${database}.audit_log`];
 }
@@ -73,7 +73,7 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
     '<clickhouse>\n',
     '<profiles>\n',
     profile('default', defaults),
-    // 2: a tool may choose settings for its query, but no more memory than this; 0 would mean no limit.
+    // 2 lets a tool choose settings for its query, but no more memory than this. 0 would mean no limit.
     profile(
       'reader',
       { ...defaults, readonly: 2 },
@@ -90,9 +90,9 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
   ].join('');
 }
 
-/** Settings that every statement has unless it says otherwise. */
+/** Settings that every statement has by default. */
 const serverDefaults = {
-  // The defaults of a server, where the embedded engine has others.
+  // The defaults of a server, for settings in which the embedded engine differs.
   mutations_sync: 0,
   implicit_select: 0,
   allow_introspection_functions: 0,
