@@ -803,7 +803,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
 
 test('a retry that has lost its lock sends no further row, and leaves the lock to whoever has it', async () => {
   await failedRowsToRetry();
-  gate.hold(({ sql }) => sql.includes('AS rows FROM stored_events'));
+  gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
   await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry looks for its first row' });
   await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 5_000);
