@@ -67,6 +67,17 @@ export const crashPoints = {
     'deletions_reset',
     'copies_rewritten',
   ],
+  /** `npm run admin -- shards move`; `partition_copied` once for each partition, `rows_removed` for each table. */
+  move: [
+    'move_noted',
+    'shard_closed',
+    'partition_copied',
+    'shard_switched',
+    'switch_copied',
+    'shard_opened',
+    'rows_removed',
+    'move_ended',
+  ],
 } as const;
 
 export type CrashPointName = (typeof crashPoints)[keyof typeof crashPoints][number];

@@ -60,7 +60,10 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
-      jobsMax: 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
+      // While the shard is being moved its segments are sealed and wait.
+      jobsMax: servers.isMoving(shard)
+        ? 0
+        : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
       store,
       crash,
       log,

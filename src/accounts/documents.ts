@@ -22,7 +22,12 @@ export type ShardServers = {
 
 export type ShardMove = {
   readonly shard: number;
+  readonly from: number;
   readonly to: number;
+  /** `copy`: the rows are at `from`. `remove`: they are at `to`, and those at `from` have to go. */
+  readonly stage: 'copy' | 'remove';
+  /** Whose statements count: the process that began the move, or went on with it. */
+  readonly owner: string;
   readonly began_at: string;
 };
 

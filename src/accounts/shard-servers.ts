@@ -17,7 +17,12 @@ export function spreadEvenly(shards: number, servers: number): ShardServers {
 }
 
 export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
-  return { servers, moving: moves.map(({ shard }) => shard) };
+  const copied = moves.filter(({ stage }) => stage === 'copy');
+  return {
+    servers,
+    moving: copied.map(({ shard }) => shard),
+    unsettled: moves.map(({ shard }) => shard),
+  };
 }
 
 /** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the shards are others. */

@@ -81,6 +81,8 @@ const detailNames = new Set([
   'email',
   'role',
   'personId',
+  'shards',
+  'server',
 ]);
 
 function detailsOf(parameters: unknown): Record<string, unknown> {

@@ -47,6 +47,9 @@ export const usage = `npm run admin -- COMMAND
   deletions show DELETION_REQUEST_ID   the progress of one, and its evidence
   deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
   certificate verify FILE [--key FILE]  whether the certificate of a deletion is genuine; with a public key in FILE without the service
+  shards list                          which ClickHouse server has which shard, how large it is, and what waits for it
+  shards move SHARD… --to SERVER       moves shards to another server, or goes on with that; servers count from 1
+  shards balance                       moves shards until the servers have equally many
   backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it
   backup list                          those that are kept still, the newest first
   backup restore NAME --yes            replaces what ClickHouse has, and deletes again whom others deleted since
@@ -159,8 +162,7 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   'failed list': (commands, args) => commands.listFailed({ countMax: countOf(args) }),
   'failed retry': (commands) => commands.retryFailed(),
   'keys-index status': (commands) => commands.showKeyIndex(),
-  'keys-index rebuild': (commands) =>
-    commands.rebuildKeyIndex({ say: (line) => process.stderr.write(`${line}\n`) }),
+  'keys-index rebuild': (commands) => commands.rebuildKeyIndex({ say: sayProgress }),
   'deletions list': (commands, args) => commands.listDeletions({ countMax: countOf(args) }),
   'deletions show': (commands, args) =>
     commands.showDeletion({ requestId: one(args, 'DELETION_REQUEST_ID') }),
@@ -169,6 +171,18 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
     const { text, keyText } = certificateOf(args);
     return commands.showVerified({ text, keyText });
   },
+  'shards list': (commands) => commands.listShards(),
+  'shards move': (commands, args) => {
+    const { positional, options } = parse(args, ['to']);
+    const to = options.to?.at(-1);
+    if (positional.length === 0 || to === undefined) throw new AdministrationError(usage);
+    return commands.moveShards({
+      shards: positional.map(shardNumber),
+      server: wholeNumber('--to', to),
+      say: sayProgress,
+    });
+  },
+  'shards balance': (commands) => commands.balanceShards({ say: sayProgress }),
   'backup create': (commands, args) => {
     const { positional, options } = parse(args, ['base', 'keep-days']);
     const keepDays = options['keep-days']?.at(-1);
@@ -193,6 +207,15 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   restore: (commands) => commands.restore(),
   bootstrap: (commands) => commands.bootstrap(),
 };
+
+function sayProgress(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+function shardNumber(text: string): number {
+  if (!/^\d{1,2}$/.test(text)) throw new AdministrationError('a shard is a number from 0');
+  return Number(text);
+}
 
 /** Carries out a command that needs no service; undefined if the words name no such command. */
 export function runWithoutService(words: readonly string[]): unknown {

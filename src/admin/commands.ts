@@ -51,6 +51,7 @@ import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
 import { readDeploymentParts, readOverview, readTrafficOf } from './overview.js';
+import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
   environmentOf,
@@ -91,6 +92,10 @@ export function createAdminCommands(context: AdminContext, actor: Actor, princip
   const commands = auditCommands(commandsOf(context), context, actor);
   return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
+
+/** Who is told the progress. */
+type Told = { readonly say?: (line: string) => void };
+type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: number };
 
 function commandsOf(context: AdminContext) {
   const { redis, clickhouse, config } = context;
@@ -159,8 +164,7 @@ function commandsOf(context: AdminContext) {
     retryFailed: () => retryFailed(context),
 
     showKeyIndex: () => showKeyIndex(context),
-    rebuildKeyIndex: ({ say = () => undefined }: { readonly say?: (line: string) => void } = {}) =>
-      rebuildKeyIndex(context, say),
+    rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
 
     listDeletions: ({ countMax = listedMax, accountId }: List & Scope) =>
       listDeletions(redis, countMax, accountId),
@@ -235,6 +239,11 @@ function commandsOf(context: AdminContext) {
         keyText === undefined ? publicPartOf(await readSigningKey(redis, clickhouse)).public_key : keyText;
       return checkCertificate(text, key);
     },
+
+    listShards: () => listShards(context),
+    moveShards: ({ shards, server, say = () => undefined }: ShardsMove) =>
+      moveShards(context, shards, server, say),
+    balanceShards: ({ say = () => undefined }: Told = {}) => balanceShards(context, say),
 
     createBackup: (options: CreateOptions) => createBackup(context, options),
     listBackups: () => listBackups(context),

@@ -8,8 +8,10 @@ import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
   readonly servers: readonly number[];
-  /** Shards whose rows are on their way to another server: nothing of them is stored, deleted or read as a whole. */
+  /** Shards whose rows are on their way to another server: nothing of them is stored. */
   readonly moving: readonly number[];
+  /** These, and shards of which the former server still has rows: of them nothing is deleted. */
+  readonly unsettled: readonly number[];
 };
 
 export type Servers = {
@@ -23,6 +25,7 @@ export type Servers = {
   numberOf(shard: number): number;
   ofShard(shard: number): ClickHouseClient;
   isMoving(shard: number): boolean;
+  isUnsettled(shard: number): boolean;
 };
 
 /** Nobody has read yet which server has which shard. */
@@ -90,6 +93,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
     numberOf,
     ofShard: (shard) => all[numberOf(shard)] as ClickHouseClient,
     isMoving: (shard) => table()?.moving.includes(shard) ?? false,
+    isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
   };
 }
 

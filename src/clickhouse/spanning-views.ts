@@ -53,13 +53,24 @@ function isShown(hidden: readonly number[]): string {
   return hidden.length === 0 ? '' : ` AND segment % ${shardNumberSpacing} NOT IN (${hidden.join(', ')})`;
 }
 
-/** Makes the local views of a server, or makes them anew. */
+/** Makes the local views of a server, or makes them anew. Without `hidden` what they hide stays. */
 export async function makeLocalViews(
   client: ClickHouseClient,
   migrations: readonly Pick<Migration, 'sql'>[],
-  hidden: readonly number[] = [],
+  hidden?: readonly number[],
 ): Promise<void> {
-  for (const query of localViewStatements(migrations, hidden)) await client.command({ query });
+  const statements = localViewStatements(migrations, hidden ?? (await readHidden(client)));
+  for (const query of statements) await client.command({ query });
+}
+
+async function readHidden(client: ClickHouseClient): Promise<number[]> {
+  const result = await client.query({
+    query: `SELECT as_select FROM system.tables WHERE database = currentDatabase() AND name = 'local_events'`,
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ as_select: string }>();
+  const [, list] = /NOT IN \(([\d, ]+)\)/.exec(row?.as_select ?? '') ?? [];
+  return list === undefined ? [] : list.split(',').map(Number);
 }
 
 /**

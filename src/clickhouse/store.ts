@@ -82,7 +82,50 @@ export async function isInsertRunning(client: ClickHouseClient, segment?: Segmen
 
 /** Whether any process's insert runs that is exempt from the constraint, such as a failed row that is sent again. */
 export async function isExemptInsertRunning(client: ClickHouseClient): Promise<boolean> {
-  return runs(client, 'startsWith(comment, {name:String})', { name: exemptPrefix });
+  const condition = 'startsWith(comment, {name:String}) AND NOT startsWith(comment, {copy:String})';
+  return runs(client, condition, { name: exemptPrefix, copy: copyPrefix });
+}
+
+/** Whether any process's insert of a segment or of a failed row of this shard runs. */
+export async function isInsertOfShardRunning(client: ClickHouseClient, shard: number): Promise<boolean> {
+  const number = `toUInt64OrZero(extract(comment, ' ([0-9]+)(?:-[0-9]+)?$'))`;
+  const condition = `startsWith(comment, {name:String}) AND NOT startsWith(comment, {copy:String})
+    AND ${number} % ${shardNumberSpacing} = ${shard}`;
+  return runs(client, condition, { name: namePrefix, copy: copyPrefix });
+}
+
+/** Whether rows of the shard are being copied to this server, by whomever. */
+export async function isCopyRunning(client: ClickHouseClient, shard: number): Promise<boolean> {
+  return runs(client, 'startsWith(comment, {name:String})', { name: `${copyPrefix}${shard} ` });
+}
+
+/** What a copy of a shard's rows is marked with; who copies is part of it. */
+export function copyNameOf(shard: number, owner: string): string {
+  return `${copyPrefix}${shard} ${owner}`;
+}
+
+/**
+ * From here on ClickHouse refuses the shard's rows, with the code of `isRefusedSegment`, whoever sends them. Inserts that it
+ * has begun are not concerned. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
+ */
+export async function closeShard(client: ClickHouseClient, shard: number, copy?: string): Promise<void> {
+  const isCopy = copy === undefined ? '' : ` OR getSetting('log_comment') = '${copy}'`;
+  await constrainShard(client, shard, `segment % ${shardNumberSpacing} != ${shard}${isCopy}`);
+}
+
+/** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
+export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
+  const isCopy = `startsWith(getSetting('log_comment'), '${copyPrefix}')`;
+  await constrainShard(client, shard, `segment % ${shardNumberSpacing} != ${shard} OR NOT ${isCopy}`);
+}
+
+async function constrainShard(client: ClickHouseClient, shard: number, check: string): Promise<void> {
+  const constraint = `where_shard_${shard}_is`;
+  for (const table of [...tables.map(storedTable), 'failed_events']) {
+    await client.command({
+      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${check}`,
+    });
+  }
 }
 
 /** Whether a statement with a matching comment runs in this database. */
@@ -207,6 +250,9 @@ export const shardNumberSpacing = 64;
 const namePrefix = 'store ';
 /** Begins the names of inserts that the constraint of `refuseSegments` lets through. It is part of existing constraints. */
 const exemptPrefix = `${namePrefix}asked `;
+
+/** Begins the names of copies of rows from another server. */
+const copyPrefix = `${exemptPrefix}move `;
 
 /** What every insert of the segment is marked with in system.processes. */
 export function insertNameOf(segment: SegmentName): string {

@@ -519,6 +519,12 @@ export const loads = {
   targetsPerQueryMax: 100_000,
 } as const;
 
+/** Moves of a shard from one ClickHouse server to another. */
+export const moves = {
+  /** How often the rows of a partition are copied until they are the same on both. */
+  attemptsMax: 3,
+} as const;
+
 /** Backups of ClickHouse. */
 export const backups = {
   /** How long a backup is kept unless `--keep-days` says otherwise, and at most. */

@@ -88,13 +88,13 @@ export async function chooseRequests({
   return { requests, environments: environments.filter(({ account_id }) => accounts.has(account_id)) };
 }
 
-/** Which shards' rows can be reached: their server answers, and they are not on their way to another one. */
+/** Which shards' rows can be reached: their server answers, and they are nowhere else. */
 async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
   const servers = serversOf(clickhouse);
   if (servers.isOne) return () => true;
   await refreshShardTable(redis, servers);
   const there = await serversThere(servers);
-  return (shard) => there.has(servers.numberOf(shard)) && !servers.isMoving(shard);
+  return (shard) => there.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
 }
 
 async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {

@@ -2,12 +2,12 @@
 // is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
 // when that happens: whoever asks finds out.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import { readOldestOutstanding } from '../deletion/outstanding.js';
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
-import { registryKeys } from '../redis/keys.js';
+import { registryKeys, shardOf } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
 
 export type ExportRequest = {
@@ -83,8 +83,16 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
     if (scores.some((score) => score !== null)) return false;
   }
   const oldest = await readOldestOutstanding(redis, epoch, fences.length);
-  return fences.every((fence, shard) => {
+  const waiting = [...fences.entries()].flatMap(([shard, fence]) => {
     const number = oldest[shard];
-    return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fence));
+    const isStored = number === 'none' || (number !== undefined && BigInt(number) > BigInt(fence));
+    return isStored ? [] : [shard];
   });
+  if (waiting.length === 0) return true;
+  // The registry is read as a whole, so only now: what happens to shards of others does not hold up the export.
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return [...environments.values()].every(
+    ({ account_id, app_id }) => account_id !== accountId || !waiting.includes(shardOf(app_id, fences.length)),
+  );
 }

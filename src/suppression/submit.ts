@@ -8,6 +8,7 @@ import { suppressions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
 import { readOldestOutstanding } from '../deletion/outstanding.js';
 import type { Target } from '../deletion/targets.js';
+import { shardOf } from '../redis/keys.js';
 import {
   areFree,
   areSuppressed,
@@ -59,10 +60,11 @@ export async function suppressUsers(
   // From here on no identification of these users is stored, so what is stored up to the fences is all there is.
   const { fences } = await raiseShards(options);
   crash('suppression_raised');
-  await untilStored(options, fences);
+  const appIds = await appIdsOf(options, accountId);
+  await untilStored(options, fences, new Set(appIds.map((appId) => shardOf(appId, options.shards))));
   const merged: Suppressed[] = [];
-  for (const [client, appIds] of byServer(clickhouse, await appIdsOf(options, accountId)))
-    merged.push(...(await findMergedNames(client, appIds, users, hasher)));
+  for (const [client, its] of byServer(clickhouse, appIds))
+    merged.push(...(await findMergedNames(client, its, users, hasher)));
   await suppressNames(options, accountId, merged);
   await raiseShards(options);
   crash('suppression_resolved');
@@ -104,15 +106,19 @@ export async function appIdsOf(
     .map(({ app_id }) => app_id);
 }
 
+/** Settles when all up to the fences is stored in the shards of the account: what happens to others does not hold it up. */
 async function untilStored(
   { redis, epoch, shards }: ChangeOptions,
   fences: readonly string[],
+  its: ReadonlySet<number>,
 ): Promise<void> {
   const giveUpAt = performance.now() + suppressions.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = (number: string | undefined, shard: number) =>
-      number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
+      !its.has(shard) ||
+      number === 'none' ||
+      (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
     if (oldest.every(isStored)) return;
     if (performance.now() > giveUpAt) throw new NotStoredYet();
     await new Promise((resolve) => setTimeout(resolve, storedCheckEveryMs));

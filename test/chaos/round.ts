@@ -76,7 +76,7 @@ const usualPace: Pace = {
  * crashes wait for a round of deletions, which must be short.
  */
 const crashPace: Pace = {
-  pauseMs: 300,
+  pauseMs: 1_000,
   submitEveryMs: 500,
   openMax: 4,
   returnEveryMs: 1_500,

@@ -18,11 +18,15 @@ import {
   submitWith,
   untilComplete,
 } from '../../harness/deletion.js';
+import { paths, post } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
 import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
 import { until } from '../../harness/wait.js';
+import type { ShardView } from '../../src/admin/shards.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { crashPoints } from '../../src/crash-point.js';
 import { placesInOrder } from '../../src/deletion/places.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 
@@ -113,6 +117,14 @@ async function writeUsers(account: TestAccount, identity: string, userId: string
   }
   await untilAllStored();
 }
+
+/** Stores a row of a shard in a segment that nobody knows. */
+const storeLate = (server: ClickHouseHandle, shard: number) =>
+  ask(
+    server,
+    `INSERT INTO stored_events (app_id, event, segment) VALUES ('1', 'Late', ${64 * 26_562_500_000_000 + shard})`,
+    server.tester,
+  );
 
 test('each shard is stored by one server, and every server answers for all', async () => {
   await writeUsers(wide, 'ada', '41');
@@ -207,6 +219,9 @@ test('while a server is away its records wait and are taken, and all others are 
   const waiting = await submitAccepted(sluice, token, [{ identity: 'eve' }]);
   await deleteNow(sluice, itsToken, [{ identity: 'eve' }]);
   assert.equal(await isStoredOn(first, 1), true);
+  const exported = await submitExport(sluice, itsToken, [{ identity: 'nobody' }]);
+  await untilExportComplete(sluice, itsToken, exported);
+  assert.deepEqual(await readRecords(sluice, itsToken, exported), []);
   await until(async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable', {
     deadlineMs: 60_000,
     what: 'the deletion says what it waits for',
@@ -218,6 +233,106 @@ test('while a server is away its records wait and are taken, and all others are 
   assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
 });
 
+test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {
+  const [appId = ''] = wide.appIds;
+  const shard = shardOf(appId, shards);
+  const its = `app_id = '${appId}' AND identity = 'mo'`;
+  const send = () => sendEvents(sluice, appId, 'go', [{ identity: 'mo' }]);
+  for (let event = 0; event < 3; event += 1) await send();
+  await sendProperties(sluice, appId, 'go', ['mo']);
+  await untilAllStored();
+  // A failed row of the shard, and its keys in the index.
+  await ask(
+    sluice.clickhouse,
+    `INSERT INTO failed_events (table_name, segment, line, app_id, identity) VALUES ('events', ${64 + shard}, 1, '${appId}', 'mo')`,
+    sluice.clickhouse.tester,
+  );
+  await post(sluice.baseUrl, paths.track, {
+    app_id: appId,
+    event: 'Keyed',
+    identity: 'key',
+    idempotency_key: 'moved-1',
+  });
+  await untilAllStored();
+  await sluice.admin('keys-index', 'rebuild');
+  const keys = `stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
+  const keyCounts = await counts(keys);
+  assert.deepEqual(keyCounts, [1, 0, 0]);
+
+  // Each run is killed at the next point. What is accepted meanwhile waits until the shard is open again.
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  let seen = 3;
+  let requestId = '';
+  let revision = 0;
+  const [former, next] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
+  const move = ['shards', 'move', String(shard), '--to', '2'];
+  for (const point of crashPoints.move) {
+    await assert.rejects(
+      runProgram('src/admin/main.js', move, { ...sluice.env, CRASH_AT: point }),
+      /SIGKILL/,
+      point,
+    );
+    if (point === 'shard_closed') {
+      await send();
+      requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
+      revision = (await showDeletion(sluice, requestId)).revision ?? 0;
+      // A worker that stood still since before the move stores nothing on either server.
+      await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
+      await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
+    }
+    if (point === 'partition_copied') {
+      // A round that chose the request before is overtaken.
+      assert.ok(((await showDeletion(sluice, requestId)).revision ?? 0) > revision);
+      // What was copied is compared again.
+      await ask(
+        next,
+        `ALTER TABLE stored_events DELETE WHERE ${its} SETTINGS mutations_sync = 2`,
+        next.tester,
+      );
+    }
+    if (point === 'shard_opened') {
+      await untilAllStored();
+      seen = 4;
+    }
+    for (const server of sluice.clickhouses)
+      assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), String(seen), point);
+    if (requestId !== '' && point !== 'move_ended')
+      assert.notEqual((await showDeletion(sluice, requestId)).status, 'complete', point);
+  }
+  assert.deepEqual(await sluice.admin(...move), { server: 2, moved: [] });
+  await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
+  await untilComplete(sluice, token, requestId);
+  const found = (await showDeletion(sluice, requestId)).found ?? [];
+  assert.deepEqual(
+    found.map(({ app_id, table, rows }) => [app_id, table, rows]),
+    [
+      [appId, 'stored_events', 4],
+      [appId, 'stored_user_properties', 1],
+      [appId, 'failed_events', 1],
+    ],
+  );
+  assert.deepEqual(await counts(keys), [0, 1, 0]);
+  for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
+    assert.equal((await counts(`${table} WHERE segment % 64 = ${shard}`))[0], 0, table);
+
+  // Records go to the other server from now on, and a key that moved is known there.
+  await send();
+  await untilAllStored();
+  assert.deepEqual(await counts(`stored_events WHERE ${its}`), [0, 1, 0]);
+  const listed = (await sluice.admin('shards', 'list')) as ShardView[];
+  assert.deepEqual(
+    listed.map(({ shard: number, server, moving_to }) => [number, server, moving_to]),
+    Array.from({ length: shards }, (_, number) => [number, number === shard ? 2 : (number % 3) + 1, null]),
+  );
+
+  const { moved } = (await sluice.admin('shards', 'balance')) as { moved: { shard: number }[] };
+  assert.equal(moved.length, 1);
+  const balanced = (await sluice.admin('shards', 'list')) as ShardView[];
+  for (const server of [1, 2, 3]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
+  for (const server of sluice.clickhouses)
+    assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
+});
+
 test('servers in another order, one twice, and one too few are refused', async () => {
   const urls = sluice.clickhouses.map(({ url }) => url);
   const [first = '', second = '', third = ''] = urls;
@@ -227,4 +342,17 @@ test('servers in another order, one twice, and one too few are refused', async (
   await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
   assert.deepEqual(await migrated(urls), []);
+});
+
+test('a deployment with one server gets more: what it has is seen from all', async () => {
+  const [first, ...others] = sluice.clickhouses.map(({ testerUrl }) => testerUrl) as [string, ...string[]];
+  const database = 'grown';
+  await migrateServers({ urls: [first], database, cluster: undefined });
+  const [server, , third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  await server.query(
+    `INSERT INTO ${database}.stored_events (app_id, event, segment) VALUES ('1', 'Old', 64)`,
+  );
+  await migrateServers({ urls: [first, ...others], database, cluster: 'sluice' });
+  assert.equal(await third.query(`SELECT event FROM ${database}.events`), 'Old\n');
+  assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
 });

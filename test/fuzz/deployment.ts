@@ -57,7 +57,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     },
   };
 
-  const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId: neighbourAppId });
+  const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId: neighbourAppId, pid: api.pid });
   const memory = sampleMemory(() => api.pid);
   try {
     await new Promise((resolve) => setTimeout(resolve, 1_500));

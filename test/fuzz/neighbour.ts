@@ -1,22 +1,31 @@
 // A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the fuzzer. It
-// sends one event after another on one connection, expects 200 for each, and measures how long each took.
+// sends one event after another on one connection, expects 200 for each, and measures how long each took, and how much the
+// process has worked meanwhile.
 
 import { Agent, request } from 'node:http';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { mainThreadMs } from './process-figures.js';
 
 export type NeighbourReport = {
   readonly tookMs: readonly number[];
+  /** CPU time of the process's main thread from each event to its answer. Other programs on the machine hardly change it. */
+  readonly workedMs: readonly number[];
   /** Answers other than 200 and 503 `unknown`, and other failures. */
   readonly faults: readonly string[];
 };
 
 export type Neighbour = {
-  /** What it has seen since the last call. */
+  /** What it has seen since the last call, with the event that is under way: settles when that is answered. */
   report(): Promise<NeighbourReport>;
   stop(): Promise<void>;
 };
 
-type Options = { readonly baseUrl: string; readonly appId: string };
+type Options = {
+  readonly baseUrl: string;
+  readonly appId: string;
+  /** Of the process at `baseUrl`. */
+  readonly pid: number;
+};
 
 const pauseMs = 20;
 
@@ -67,17 +76,23 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
 async function run(options: Options): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   let tookMs: number[] = [];
+  let workedMs: number[] = [];
   let faults: string[] = [];
+  let isAsked = false;
   parentPort?.on('message', () => {
-    parentPort?.postMessage({ tookMs, faults } satisfies NeighbourReport);
-    tookMs = [];
-    faults = [];
+    isAsked = true;
   });
   for (let number = 0; ; number += 1) {
     const startedMs = performance.now();
+    const before = mainThreadMs(options.pid);
     const fault = await send(options, agent, number);
     tookMs.push(performance.now() - startedMs);
+    workedMs.push(mainThreadMs(options.pid) - before);
     if (fault !== undefined) faults.push(fault);
+    if (isAsked) {
+      parentPort?.postMessage({ tookMs, workedMs, faults } satisfies NeighbourReport);
+      [tookMs, workedMs, faults, isAsked] = [[], [], [], false];
+    }
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }

@@ -51,10 +51,12 @@ function asKey(document: Container, random: Random): string {
   return JSON.stringify(document);
 }
 
-/** The objects and arrays of a valid request, which is not deep. */
-function containersIn(value: unknown): Container[] {
-  if (typeof value !== 'object' || value === null) return [];
-  return [value as Container, ...Object.values(value).flatMap(containersIn)];
+/** The objects and arrays of a valid request, outer ones before inner ones. It is not deep, but may have many thousands. */
+function containersIn(value: unknown, found: Container[] = []): Container[] {
+  if (typeof value !== 'object' || value === null) return found;
+  found.push(value as Container);
+  for (const inner of Object.values(value)) containersIn(inner, found);
+  return found;
 }
 
 /** Arrays, objects or both, nested. In one of eight cases the closing brackets are missing or come first. */

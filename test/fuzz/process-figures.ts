@@ -22,6 +22,16 @@ function mibOf(pid: number, line: RegExp): number {
   }
 }
 
+/** CPU time of the main thread in ms; 0 when the process is gone. */
+export function mainThreadMs(pid: number): number {
+  try {
+    const [runNs = '0'] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ');
+    return Number(runNs) / 1e6;
+  } catch {
+    return 0;
+  }
+}
+
 /** Open file descriptors; 0 when the process is gone. */
 export function openDescriptors(pid: number): number {
   try {

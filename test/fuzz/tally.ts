@@ -100,15 +100,17 @@ export function createTally(): Tally {
         at = request.end;
         const kind = tableOfPath[request.path];
         if (reply.status === 503) countPerhaps(request);
-        const document = readDocument(request.body);
+        if (reply.status !== 200) continue;
         if (segmentPath.test(request.path)) {
-          if (reply.status === 200 && request.method === 'POST') {
+          if (request.method === 'POST') {
+            const document = readDocument(request.body);
             if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
             countSegment(document);
           }
           continue;
         }
-        if (kind === undefined || reply.status !== 200) continue;
+        if (kind === undefined) continue;
+        const document = readDocument(request.body);
         if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
         countAccepted(kind, document, reply);
       }

@@ -1,5 +1,6 @@
 // Bodies of callers who know an app_id and mean harm: many, slow, in pieces, compressed too well, dear to read. Beside
-// them a neighbour sends one event after another; the process stays small and the neighbour does not wait.
+// them a neighbour sends one event after another; the process stays small and answers the neighbour before it has worked for
+// long on others.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -16,8 +17,8 @@ import { peakMib, quantile } from '../fuzz/process-figures.js';
 
 const MiB = 1024 * 1024;
 const residentMibMax = 400;
-/** On a machine that also makes and sends the attacks; what a step costs is shown in `large-document.test.ts`. */
-const neighbourMsMax = 500;
+/** What a step costs is shown in `large-document.test.ts`. */
+const workedMsMax = 100;
 
 let sluice: SluiceHandle;
 let neighbour: Neighbour;
@@ -33,7 +34,7 @@ before(async () => {
     unlimited,
     [...unlimited, '--validation', 'lenient'],
   ])) as [string, string];
-  neighbour = startNeighbour({ baseUrl: sluice.baseUrl, appId });
+  neighbour = startNeighbour({ baseUrl: sluice.baseUrl, appId, pid });
 });
 after(async () => {
   await neighbour?.stop();
@@ -41,22 +42,22 @@ after(async () => {
 });
 
 /**
- * Attacks, and looks at the memory of the process and at how long the neighbour waits. A busy machine delays the neighbour
- * too, so the best of three attacks counts.
+ * Attacks, and looks at the memory of the process and at how much it works before it answers the neighbour. Caches that others
+ * use too make the same work take longer, so the best of three attacks counts.
  */
 async function under(attack: () => Promise<void>): Promise<void> {
   let bestMs = Number.POSITIVE_INFINITY;
-  for (let attempt = 0; attempt < 3 && bestMs >= neighbourMsMax; attempt++) {
+  for (let attempt = 0; attempt < 3 && bestMs >= workedMsMax; attempt++) {
     // Resets the peak to what the process has now.
     writeFileSync(`/proc/${pid}/clear_refs`, '5');
     await neighbour.report();
     await attack();
-    const { tookMs, faults } = await neighbour.report();
+    const { workedMs, faults } = await neighbour.report();
     assert.deepEqual(faults, []);
     assert.ok(peakMib(pid) < residentMibMax, `${Math.round(peakMib(pid))} MiB`);
-    bestMs = Math.min(bestMs, quantile(tookMs, 0.99));
+    bestMs = Math.min(bestMs, quantile(workedMs, 0.99));
   }
-  assert.ok(bestMs < neighbourMsMax, `p99 of the neighbour: ${bestMs} ms`);
+  assert.ok(bestMs < workedMsMax, `worked for ${bestMs} ms before it answered the neighbour (p99)`);
 }
 
 async function openMany(count: number): Promise<RawConnection[]> {

@@ -30,7 +30,7 @@ before(async () => {
   const [appId = ''] = await createEnvironments(sluice, [['--limit', 'track=none']]);
   api = sluice.api[0] as ApiHandle;
   pid = api.pid;
-  neighbour = startNeighbour({ baseUrl: api.baseUrl, appId });
+  neighbour = startNeighbour({ baseUrl: api.baseUrl, appId, pid: api.pid });
   await pause(1_000);
   await neighbour.report();
 });

@@ -517,7 +517,8 @@ describe('rows that are refused', () => {
     const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
     put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));
     const { code, counts } = await into(appId, 'wide.ndjson', '--event', 'x', '--identity', 'user');
-    assert.deepEqual([code, counts.stored], [0, 1_000]);
+    // A busy machine may leave the outcome of 10 MB open; sent again, they are repeats of themselves.
+    assert.deepEqual([code, counts.stored + counts.repeats, counts.refused], [0, 1_000, 0]);
   });
 });
 

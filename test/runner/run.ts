@@ -1,11 +1,11 @@
 // Runs test files, some of them side by side, and reports them as one run. `deploy/local/test.mjs` calls it.
 
 import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { laneOf, nameOf, secondsMaxOf } from './lanes.js';
 import { createReport } from './report.js';
 import { inOrder, nextFile, type Planned } from './schedule.js';
+import { temporaryRoot } from './temporary-root.js';
 import { type FileResult, removeDir, runFile } from './test-file.js';
 
 export { isQuick } from './lanes.js';
@@ -26,7 +26,7 @@ export type RunOptions = {
 /** Settles when all files and everything they started have ended, with the exit code: 0, 1, or 130 after a signal. */
 export async function runFiles(options: RunOptions): Promise<number> {
   const { root, files } = options;
-  const dir = mkdtempSync(join(tmpdir(), 'sluice-tests-'));
+  const dir = mkdtempSync(join(temporaryRoot(), 'sluice-tests-'));
   // With the permissions of the system's own folder for temporary files: some tests start programs as another user.
   chmodSync(dir, 0o755);
   const interrupted = new AbortController();

@@ -1,0 +1,289 @@
+// Moving a shard to another ClickHouse server. Its records wait in Redis while its rows are copied and compared; then the
+// registry names the other server, its records are stored there, and the former server's rows are removed. Whatever is cut
+// off is gone on with by the same command: the registry says how far the move is. Nobody sees rows twice: the local views of
+// a server hide the rows of a shard that is stored elsewhere. Deletions of the shard's accounts wait until the end.
+
+import { randomBytes } from 'node:crypto';
+import { AdministrationError } from '../accounts/accounts.js';
+import { type ShardMove, type ShardServers, shardServersKey } from '../accounts/documents.js';
+import { mirrorRegistry } from '../accounts/mirror.js';
+import { changeRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { tableOf } from '../accounts/shard-servers.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { readMigrations } from '../clickhouse/migrate.js';
+import {
+  copyRows,
+  endOwnership,
+  type MovedTable,
+  movedTables,
+  type OwnedMove,
+  readFingerprint,
+  readPartitions,
+  removeRows,
+  takeOver,
+} from '../clickhouse/move-rows.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { makeLocalViews } from '../clickhouse/spanning-views.js';
+import {
+  closeShard,
+  copyNameOf,
+  isCopyRunning,
+  isInsertOfShardRunning,
+  openShard,
+  refuseSegments,
+} from '../clickhouse/store.js';
+import { loads, moves } from '../contract/limits.js';
+import { type CrashPoint, createCrashPoint } from '../crash-point.js';
+import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
+import { shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import type { AdminContext } from './context.js';
+
+type Say = (line: string) => void;
+
+type Moving = {
+  readonly context: AdminContext;
+  readonly move: ShardMove;
+  readonly owned: OwnedMove;
+  readonly source: ClickHouseClient;
+  readonly target: ClickHouseClient;
+  readonly crash: CrashPoint;
+  readonly say: Say;
+};
+
+/** Moves a shard to a server, given by its place from 0, or goes on with its move. Settles when nothing is left to do. */
+export async function moveShard(
+  context: AdminContext,
+  shard: number,
+  to: number,
+  say: Say,
+): Promise<'moved' | 'there'> {
+  const { clickhouse, config } = context;
+  const { all } = serversOf(clickhouse);
+  const crash = createCrashPoint(config.crashAt);
+  const move = await noteMove(context, shard, to);
+  if (move === undefined) {
+    // A process that stood still may have closed it after the move was over.
+    await openShard(all[to] as ClickHouseClient, shard);
+    return 'there';
+  }
+  crash('move_noted');
+  const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
+  const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
+  const moving: Moving = { context, move, owned, source, target, crash, say };
+  if (move.stage === 'copy') {
+    await endRounds(context);
+    await close(moving);
+    crash('shard_closed');
+    await copyAll(moving);
+    await change(context, owned, ({ servers, ...rest }) => ({
+      ...rest,
+      servers: servers.map((server, number) => (number === shard ? to : server)),
+      moves: (rest.moves ?? []).map((each) => (each.shard === shard ? { ...each, stage: 'remove' } : each)),
+    }));
+    crash('shard_switched');
+  }
+  // Before anything is stored on the other server: a Redis that is emptied now must come back knowing of it.
+  await copyRegistry(context);
+  crash('switch_copied');
+  await showWhereTheyAre(moving);
+  await openShard(target, shard);
+  crash('shard_opened');
+  say(`shard ${shard}: stored by server ${to + 1}`);
+  await removeAll(moving);
+  await change(context, owned, ({ moves: noted = [], ...rest }) => {
+    const others = noted.filter((each) => each.shard !== shard);
+    return others.length === 0 ? rest : { ...rest, moves: others };
+  });
+  crash('move_ended');
+  await showWhereTheyAre(moving);
+  await copyRegistry(context);
+  return 'moved';
+}
+
+/** Notes the move with a new owner. Undefined if the shard is where it is to be. */
+async function noteMove(context: AdminContext, shard: number, to: number): Promise<ShardMove | undefined> {
+  const { redis, clickhouse } = context;
+  const servers = serversOf(clickhouse);
+  const owner = randomBytes(12).toString('hex');
+  const result = await changeRegistry(redis, ({ shardServers }) => {
+    if (shardServers === undefined || servers.isOne)
+      throw new AdministrationError('CLICKHOUSE_URL names one server: there is nowhere to move shards to');
+    const from = shardServers.servers[shard];
+    if (from === undefined) throw new AdministrationError(`there is no shard ${shard}`);
+    if (servers.all[to] === undefined) throw new AdministrationError(`there is no server ${to + 1}`);
+    const begun = shardServers.moves?.find((move) => move.shard === shard);
+    if (begun !== undefined && begun.to !== to)
+      throw new AdministrationError(
+        `shard ${shard} is on its way to server ${begun.to + 1}: let that be done first, by "shards move ${shard} --to ${begun.to + 1}"`,
+      );
+    if (begun === undefined && from === to) return { changes: [], result: undefined };
+    const began_at = new Date().toISOString();
+    const move: ShardMove = { ...(begun ?? { shard, from, to, stage: 'copy', began_at }), owner };
+    const moved = [...(shardServers.moves ?? []).filter((each) => each.shard !== shard), move];
+    const document: ShardServers = { ...shardServers, moves: moved };
+    servers.setTable(tableOf(document));
+    return { changes: [{ key: shardServersKey, document }], result: move };
+  });
+  await copyRegistry(context);
+  return result;
+}
+
+async function checkOwner({ redis }: AdminContext, { shard, owner }: OwnedMove): Promise<void> {
+  const { shardServers } = await readRegistry(redis);
+  if (shardServers?.moves?.find((each) => each.shard === shard)?.owner !== owner)
+    throw new MoveTakenOver(shard);
+}
+
+class MoveTakenOver extends AdministrationError {
+  constructor(shard: number) {
+    super(`somebody else has gone on with the move of shard ${shard}`);
+  }
+}
+
+/** Changes the table while this process owns the move. */
+async function change(
+  { redis, clickhouse }: AdminContext,
+  { shard, owner }: OwnedMove,
+  decide: (noted: ShardServers) => ShardServers,
+): Promise<void> {
+  const document = await changeRegistry(redis, ({ shardServers }) => {
+    const move = shardServers?.moves?.find((each) => each.shard === shard);
+    if (shardServers === undefined || move?.owner !== owner) throw new MoveTakenOver(shard);
+    const decided = decide(shardServers);
+    return { changes: [{ key: shardServersKey, document: decided }], result: decided };
+  });
+  serversOf(clickhouse).setTable(tableOf(document));
+}
+
+async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> {
+  await mirrorRegistry(redis, clickhouse);
+}
+
+/**
+ * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard: those that begin
+ * later know of the move. A round that was chosen before, or stood still, is overtaken.
+ */
+async function endRounds({ redis }: AdminContext): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
+    for (;;) {
+      const request = await readDeletion(redis, requestId);
+      if (request === undefined || request.status === 'complete') break;
+      const isDone = await updateDeletion(redis, request, {}).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof Overtaken) return false;
+          throw error;
+        },
+      );
+      if (isDone) break;
+    }
+  }
+  await untilTrue(
+    async () => (await withFailedRowsLocked(redis, 'restore', async () => 'free')) === 'free',
+    'a round of deletions or another restore still runs; try again when it has ended',
+  );
+}
+
+/** From here on nobody stores rows of the shard, on either server, but this process by copying. */
+async function close({ context, move, owned, source, target }: Moving): Promise<void> {
+  const { shard } = move;
+  const { redis } = context;
+  await showWhereTheyAreOn(context, target, move.to);
+  await takeOver(target, owned);
+  await checkOwner(context, owned);
+  await closeShard(source, shard);
+  await closeShard(target, shard, copyNameOf(shard, owned.owner));
+  const busy = 'an insert still runs in ClickHouse; try again when it has ended';
+  for (const client of [source, target])
+    await untilTrue(async () => !(await isInsertOfShardRunning(client, shard)), busy);
+  await untilTrue(async () => !(await isCopyRunning(target, shard)), busy);
+  const { deployment } = await readRegistry(redis);
+  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment?.epoch ?? '']);
+  if (fence === null) throw new StateNotLoaded();
+  // The copies bring no tokens with them. So whoever has a segment of before asks Redis again and looks for its marker.
+  await refuseSegments(target, shard, String(fence));
+}
+
+/** Copies what the other server lacks. Settles when every table has the same rows on both. */
+async function copyAll(moving: Moving): Promise<void> {
+  const { move, owned, source, target, crash, say } = moving;
+  for (const table of movedTables) {
+    const here = await readPartitions(source, table, move.shard);
+    const there = await readPartitions(target, table, move.shard);
+    // An earlier try has copied it, and meanwhile a deletion took all of it.
+    for (const partition of there.keys())
+      if (!here.has(partition)) await removeRows(target, table, owned, partition);
+    const total = [...here.values()].reduce((sum, rows) => sum + rows, 0);
+    let done = 0;
+    for (const [partition, rows] of here) {
+      await copyPartition(moving, table, partition);
+      crash('partition_copied');
+      done += rows;
+      say(`shard ${move.shard}: ${table} ${partition}, ${done} of ${total} rows`);
+    }
+  }
+}
+
+async function copyPartition(
+  { move, owned, source, target }: Moving,
+  table: MovedTable,
+  partition: string,
+): Promise<void> {
+  const read = (client: ClickHouseClient) => readFingerprint(client, table, move.shard, partition);
+  for (let attempt = 0; attempt < moves.attemptsMax; attempt++) {
+    const [here, there] = [await read(source), await read(target)];
+    if (here === there) return;
+    if (!there.startsWith('0 ')) await removeRows(target, table, owned, partition);
+    await copyRows(source, target, table, owned, partition);
+  }
+  const [here, there] = [await read(source), await read(target)];
+  if (here !== there)
+    throw new AdministrationError(
+      `the rows of shard ${move.shard} in ${table} differ after they were copied: try again`,
+    );
+}
+
+/** Removes the former server's rows. It stays closed for the shard. */
+async function removeAll({ context, move, owned, source, target, crash, say }: Moving): Promise<void> {
+  await takeOver(source, owned);
+  await checkOwner(context, owned);
+  for (const table of movedTables) {
+    if ((await readPartitions(source, table, move.shard)).size > 0) await removeRows(source, table, owned);
+    crash('rows_removed');
+    say(`shard ${move.shard}: ${table} removed from server ${move.from + 1}`);
+  }
+  for (const client of [source, target]) await endOwnership(client, move.shard);
+}
+
+/** First nobody sees the rows that are hidden from now on, then those that are shown: so none twice. */
+async function showWhereTheyAre({ context, move, source, target }: Moving): Promise<void> {
+  await showWhereTheyAreOn(context, source, move.from);
+  await showWhereTheyAreOn(context, target, move.to);
+}
+
+/** Lets the local views of a server hide the shards that are stored elsewhere while there may be rows of them. */
+async function showWhereTheyAreOn(
+  { redis }: AdminContext,
+  client: ClickHouseClient,
+  number: number,
+): Promise<void> {
+  const { shardServers } = await readRegistry(redis);
+  const hidden = (shardServers?.moves ?? [])
+    .filter(({ shard, from, to }) => [from, to].includes(number) && shardServers?.servers[shard] !== number)
+    .map(({ shard }) => shard);
+  await makeLocalViews(client, readMigrations(), hidden);
+}
+
+async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {
+  const giveUpAt = performance.now() + loads.insertMsMax;
+  while (!(await condition())) {
+    if (performance.now() > giveUpAt) throw new AdministrationError(otherwise);
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+}
+
+const pollMs = 50;

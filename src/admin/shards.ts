@@ -1,0 +1,94 @@
+// The shards and the ClickHouse servers that have their rows, for administrators.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readSizes } from '../clickhouse/move-rows.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { readBacklog } from '../redis/backlog.js';
+import type { AdminContext } from './context.js';
+import { moveShard } from './move-shard.js';
+
+export type ShardView = {
+  readonly shard: number;
+  /** As in CLICKHOUSE_URL, from 1. */
+  readonly server: number;
+  /** Stored rows, and about how many bytes they take; null while the server does not answer. */
+  readonly rows: number | null;
+  readonly bytes: number | null;
+  /** What waits in Redis. */
+  readonly backlog_rows: number;
+  readonly backlog_bytes: number;
+  /** A move that is under way or was cut off: the same command goes on with it. */
+  readonly moving_to: number | null;
+};
+
+/** Every shard. Reads a column of all rows. */
+export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
+  const { deployment, shardServers } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const { all } = serversOf(clickhouse);
+  const sizes = await Promise.all(all.map((client) => readSizes(client).catch(() => undefined)));
+  return Promise.all(
+    Array.from({ length: deployment.shards }, async (_, shard) => {
+      const server = shardServers?.servers[shard] ?? 0;
+      const size = sizes[server] === undefined ? null : (sizes[server].get(shard) ?? { rows: 0, bytes: 0 });
+      const backlog = await readBacklog(redis, shard);
+      const move = shardServers?.moves?.find((each) => each.shard === shard);
+      return {
+        shard,
+        server: server + 1,
+        rows: size?.rows ?? null,
+        bytes: size?.bytes ?? null,
+        backlog_rows: backlog.rows,
+        backlog_bytes: backlog.bytes,
+        moving_to: move === undefined ? null : move.to + 1,
+      };
+    }),
+  );
+}
+
+/** Moves shards one after another; settles with where all of them are. `server` counts from 1. */
+export async function moveShards(
+  context: AdminContext,
+  shards: readonly number[],
+  server: number,
+  say: (line: string) => void,
+) {
+  const moved: number[] = [];
+  for (const shard of shards) {
+    if ((await moveShard(context, shard, server - 1, say)) === 'moved') moved.push(shard);
+  }
+  return { server, moved };
+}
+
+/** Goes on with moves that were cut off, then moves shards until the servers have equally many: the smallest ones first. */
+export async function balanceShards(context: AdminContext, say: (line: string) => void) {
+  const count = serversOf(context.clickhouse).all.length;
+  if (count === 1)
+    throw new AdministrationError('CLICKHOUSE_URL names one server: there is nothing to balance');
+  const moved: { shard: number; server: number }[] = [];
+  for (;;) {
+    const shards = await listShards(context);
+    const cutOff = shards.find(({ moving_to: to }) => to !== null);
+    const next =
+      cutOff === undefined ? nextMove(shards, count) : { ...cutOff, to: cutOff.moving_to as number };
+    if (next === undefined) return { moved };
+    await moveShard(context, next.shard, next.to - 1, say);
+    moved.push({ shard: next.shard, server: next.to });
+  }
+}
+
+/** The smallest shard of the server that has the most goes to the one that has the fewest; undefined if they are even. */
+export function nextMove(
+  shards: readonly Pick<ShardView, 'shard' | 'server' | 'rows'>[],
+  servers: number,
+): { readonly shard: number; readonly to: number } | undefined {
+  const counts = Array.from({ length: servers }, (_, index) => ({
+    server: index + 1,
+    its: shards.filter(({ server }) => server === index + 1),
+  })).sort((a, b) => a.its.length - b.its.length || a.server - b.server);
+  const [fewest, most] = [counts[0], counts.at(-1)];
+  if (fewest === undefined || most === undefined || most.its.length - fewest.its.length < 2) return undefined;
+  const [smallest] = [...most.its].sort((a, b) => (a.rows ?? 0) - (b.rows ?? 0) || a.shard - b.shard);
+  return smallest === undefined ? undefined : { shard: smallest.shard, to: fewest.server };
+}

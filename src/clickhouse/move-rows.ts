@@ -1,0 +1,160 @@
+// Copying a shard's rows from one server to another, comparing them, and removing them. One process owns a move; whoever goes
+// on with it is another owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the
+// shard takes copies of the present owner only (`closeShard`), and rows are removed only while a table names the owner.
+
+import { tables } from '../contract/records.js';
+import { type ClickHouseClient, drain } from './client.js';
+import { deleteRows, killMutations } from './mutate.js';
+import { copyNameOf, shardNumberSpacing } from './store.js';
+import { storedTable } from './tables.js';
+
+/** Every table that has rows of shards. */
+export const movedTables = [...tables.map(storedTable), 'failed_events', 'stored_keys'] as const;
+export type MovedTable = (typeof movedTables)[number];
+
+/** A move on one server. The owner is hexadecimal digits. */
+export type OwnedMove = { readonly database: string; readonly shard: number; readonly owner: string };
+
+/** The rows of a shard; of the index also its markers. A merge may drop what is twice in the index. */
+function rowsOf(table: MovedTable, shard: number): { readonly from: string; readonly where: string } {
+  const isOfShard = `segment % ${shardNumberSpacing} = ${shard}`;
+  if (table !== 'stored_keys') return { from: table, where: isOfShard };
+  return {
+    from: 'stored_keys FINAL',
+    where: `(hash != 0 AND ${isOfShard} OR hash = 0 AND rest = ${shard})`,
+  };
+}
+
+const ownerTable = (shard: number) => `shard_${shard}_is_moved_by`;
+
+/** Makes a process the owner on a server: what an earlier one has begun to remove there is ended. */
+export async function takeOver(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
+  await client.command({
+    query: `CREATE OR REPLACE TABLE ${ownerTable(shard)} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`,
+  });
+  await killMutations(client, ownerTable(shard));
+}
+
+/** From here on nobody removes rows of the shard on this server, until somebody takes over. */
+export async function endOwnership(client: ClickHouseClient, shard: number): Promise<void> {
+  await client.command({ query: `DROP TABLE IF EXISTS ${ownerTable(shard)} SYNC` });
+}
+
+/** The partitions of a table in which the shard has rows, with their number. */
+export async function readPartitions(
+  client: ClickHouseClient,
+  table: MovedTable,
+  shard: number,
+): Promise<ReadonlyMap<string, number>> {
+  const { from, where } = rowsOf(table, shard);
+  const result = await client.query({
+    query: `SELECT _partition_id AS partition, toString(count()) AS rows FROM ${from} WHERE ${where}
+      GROUP BY partition ORDER BY partition`,
+    format: 'JSONEachRow',
+    clickhouse_settings: { max_execution_time: 0 },
+  });
+  const rows = await result.json<{ partition: string; rows: string }>();
+  return new Map(rows.map(({ partition, rows: count }) => [partition, Number(count)]));
+}
+
+/** The number of the shard's rows in a partition and a hash of all of them, which does not depend on their order. */
+export async function readFingerprint(
+  client: ClickHouseClient,
+  table: MovedTable,
+  shard: number,
+  partition: string,
+): Promise<string> {
+  const { from, where } = rowsOf(table, shard);
+  const columns = await columnsOf(client, table);
+  const result = await client.query({
+    query: `SELECT toString(count()) AS rows, toString(sum(hash)) AS sum, toString(groupBitXor(hash)) AS xor
+      FROM (SELECT sipHash64(${columns}) AS hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
+    query_params: { partition },
+    format: 'JSONEachRow',
+    clickhouse_settings: { max_execution_time: 0 },
+  });
+  const [row] = await result.json<{ rows: string; sum: string; xor: string }>();
+  return `${row?.rows} ${row?.sum} ${row?.xor}`;
+}
+
+/** The columns that are stored and not made from others. */
+async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<string> {
+  const result = await client.query({
+    query: `SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}
+      AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position`,
+    query_params: { table },
+    format: 'JSONEachRow',
+  });
+  return (await result.json<{ name: string }>()).map(({ name }) => name).join(', ');
+}
+
+/** Copies the shard's rows of a partition; settles when the other server has taken them. May leave a part if it is cut off. */
+export async function copyRows(
+  source: ClickHouseClient,
+  target: ClickHouseClient,
+  table: MovedTable,
+  { shard, owner }: OwnedMove,
+  partition: string,
+): Promise<void> {
+  const { from, where } = rowsOf(table, shard);
+  const columns = await columnsOf(source, table);
+  const { stream } = await source.exec({
+    query: `SELECT ${columns} FROM ${from} WHERE _partition_id = {partition:String} AND ${where} FORMAT Native`,
+    query_params: { partition },
+    // It is passed on while it is read; the whole of it would have to wait in ClickHouse's memory.
+    clickhouse_settings: { wait_end_of_query: 0, max_execution_time: 0 },
+  });
+  const inserted = await target.exec({
+    query: `INSERT INTO ${table} (${columns}) FORMAT Native`,
+    values: stream,
+    clickhouse_settings: {
+      async_insert: 0,
+      // Rows that were copied before and removed since are rows like others.
+      insert_deduplicate: 0,
+      max_execution_time: 0,
+      log_comment: copyNameOf(shard, owner),
+    },
+  });
+  await drain(inserted.stream);
+}
+
+/** Removes the shard's rows of a table, or of one partition, if the process still owns the move there. */
+export async function removeRows(
+  client: ClickHouseClient,
+  table: MovedTable,
+  { database, shard, owner }: OwnedMove,
+  partition?: string,
+): Promise<void> {
+  const isPartition = partition === undefined ? '' : ` AND _partition_id = '${partition}'`;
+  const isOwner = `'${owner}' IN (SELECT owner FROM ${database}.${ownerTable(shard)})`;
+  const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${owner} ${partition ?? ''}')`;
+  await deleteRows(client, table, predicate, `${owner} ${partition ?? ''}`);
+  const left = await readPartitions(client, table, shard);
+  if (partition === undefined ? left.size > 0 : left.has(partition))
+    throw new Error(`rows of shard ${shard} are left in ${table}`);
+}
+
+/** How many rows each shard has on a server, and about how many bytes of its tables they take. */
+export async function readSizes(
+  client: ClickHouseClient,
+): Promise<ReadonlyMap<number, { readonly rows: number; readonly bytes: number }>> {
+  const counts = tables
+    .map(storedTable)
+    .map(
+      (table) =>
+        `SELECT '${table}' AS table, segment % ${shardNumberSpacing} AS shard, count() AS rows FROM ${table} WHERE app_id != '' GROUP BY shard`,
+    );
+  const result = await client.query({
+    query: `SELECT shard, toFloat64(sum(c.rows)) AS rows, sum(c.rows * p.bytes / p.rows) AS bytes
+      FROM (${counts.join(' UNION ALL ')}) AS c
+      INNER JOIN (SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
+        WHERE active AND database = currentDatabase() GROUP BY table) AS p ON c.table = p.table
+      GROUP BY shard`,
+    format: 'JSONEachRow',
+    clickhouse_settings: { max_execution_time: 0 },
+  });
+  const rows = await result.json<{ shard: number; rows: number; bytes: number }>();
+  return new Map(
+    rows.map(({ shard, rows: count, bytes }) => [Number(shard), { rows: count, bytes: Math.round(bytes) }]),
+  );
+}
