@@ -17,7 +17,7 @@ import { scenariosUsage, selectScenarios } from './scenarios.js';
 import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures some
-npm run bench -- all [OPTION]…                     measures all, which takes about half an hour on two cores
+npm run bench -- all [OPTION]…                     measures all, in 35 to 40 minutes on two cores
 npm run bench -- again RESULTS.json                runs what failed in a session once more, and adds it
 npm run bench -- compare A.json B.json             says what changed between two sessions
 npm run bench -- page RESULTS.json                 draws the page and the plots of a session again

@@ -2,71 +2,40 @@
 
 import type { TopLevelSpec } from 'vega-lite';
 import type { MergedSecond } from '../load/second.js';
-import { colours, renderSvg } from '../report/svg.js';
-import { type Bound, latencyOf, percentiles } from './outcome.js';
+import { series } from '../report/plots.js';
+import { renderSvg } from '../report/svg.js';
+import { type Bound, latencyOf, type Percentile } from './outcome.js';
 import type { Tried } from './search.js';
-
-const width = 560;
-const shown = ['p50', 'p99', 'max'] as const;
 
 /** Rate, errors and latency of each second. */
 export function drawSeconds(seconds: readonly MergedSecond[]): Promise<string> {
   const fromMs = seconds[0]?.atMs ?? 0;
-  const values = seconds.flatMap(({ atMs, endings, latencies }) => {
-    const second = (atMs - fromMs) / 1_000;
-    const latency = latencyOf(latencies);
+  const at = seconds.map(({ atMs, endings, latencies }) => {
     const good = endings['200'] ?? 0;
-    return [
-      { panel: 'requests per second', line: 'answered 200', second, value: good },
-      { panel: 'requests per second', line: 'not', second, value: latencies.totalCount - good },
-      ...shown.map((line) => ({ panel: 'latency, ms', line, second, value: latency[line] })),
-    ];
+    return { x: (atMs - fromMs) / 1_000, good, bad: latencies.totalCount - good, ...latencyOf(latencies) };
   });
+  const lines = <Name extends string>(names: readonly Name[]) =>
+    names.flatMap((line) =>
+      at.map((second) => ({ x: second.x, y: second[line as keyof typeof second], line })),
+    );
   return renderSvg({
-    data: { values },
-    facet: { row: { field: 'panel', type: 'nominal', title: null } },
-    resolve: { scale: { y: 'independent' } },
-    spec: {
-      width,
-      height: 160,
-      mark: { type: 'line', strokeWidth: 1.5 },
-      encoding: {
-        x: { field: 'second', type: 'quantitative', title: 'seconds' },
-        y: { field: 'value', type: 'quantitative', title: null },
-        color: { field: 'line', type: 'nominal', scale: { range: [...colours] } },
-      },
-    },
+    vconcat: [
+      series('Requests per second: answered 200, and not', 'seconds', lines(['good', 'bad'])),
+      series('Latency, ms', 'seconds', lines(['p50', 'p99', 'max'])),
+    ].filter((plot) => plot !== undefined),
   } as TopLevelSpec);
 }
 
 /** Latency by rate, with the bounds: the knee is where it leaves them. */
 export function drawKnee(tried: readonly Tried[], bounds: readonly Bound[]): Promise<string> {
-  const names = Object.keys(percentiles).filter(
-    (name) => name === 'p50' || bounds.some(({ percentile }) => percentile === name),
-  ) as (keyof typeof percentiles)[];
+  const names = new Set<Percentile>(['p50', ...bounds.map(({ percentile }) => percentile)]);
   const values = tried.flatMap(({ rate, outcome }) =>
-    names.map((name) => ({ rate, line: name, ms: Math.max(0.01, outcome.latencyMs[name]) })),
+    [...names].flatMap((line) => [
+      { x: rate, y: Math.max(0.01, outcome.latencyMs[line]), line },
+      ...bounds
+        .filter(({ percentile }) => percentile === line)
+        .map(({ ms }) => ({ x: rate, y: ms, line: `${line} at most ${ms} ms` })),
+    ]),
   );
-  const limits = bounds.map(({ percentile, ms }) => ({ ms, text: `${percentile} at most ${ms} ms` }));
-  return renderSvg({
-    title: 'Latency by rate, ms',
-    width,
-    height: 280,
-    layer: [
-      {
-        data: { values },
-        mark: { type: 'line', point: true, strokeWidth: 2 },
-        encoding: {
-          x: { field: 'rate', type: 'quantitative', title: 'requests per second' },
-          y: { field: 'ms', type: 'quantitative', title: null, scale: { type: 'log' } },
-          color: { field: 'line', type: 'nominal', scale: { range: [...colours] } },
-        },
-      },
-      {
-        data: { values: limits },
-        mark: { type: 'rule', strokeDash: [4, 4] },
-        encoding: { y: { field: 'ms', type: 'quantitative' } },
-      },
-    ],
-  } as TopLevelSpec);
+  return renderSvg(series('Latency by rate, ms', 'requests per second', values, 'log') as TopLevelSpec);
 }

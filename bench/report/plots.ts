@@ -94,7 +94,7 @@ function curve({ curve: levels = [] }: Results): TopLevelSpec | undefined {
 type Series = readonly { readonly x: number; readonly y: number; readonly line: string }[];
 
 /** Lines over time or rate. */
-function series(
+export function series(
   title: string,
   x: string,
   values: Series,

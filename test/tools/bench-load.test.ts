@@ -296,6 +296,15 @@ test('at a fixed rate: a pause of the service shows in the latency of requests t
   assert.ok(percentileMs(latencies, 50) > 100, 'many were late');
 });
 
+test('at a fixed rate: a run of a session sends all that was due, however late; otherwise what was never sent counts', async () => {
+  const url = await serve((_body, response) => setTimeout(() => response.end('{}'), 50));
+  const options = { rate: 100, seconds: 0.2, connections: 1 };
+  assert.equal(allAnswered(await send(url, { ...options, sendsAll: true })), 20);
+  const found = await send(url, options);
+  assert.equal(sumOfHistograms(found).totalCount, 20);
+  assert.throws(() => allAnswered(found), /× unsent/);
+});
+
 test('at a fixed rate: stops on request, after everything under way is answered', async () => {
   let answered = 0;
   const stop = new AbortController();

@@ -78,8 +78,8 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
     subject: { ...deploymentSubject(deployment), url },
     way,
     appIds: [appId],
-    seconds: 0.5,
-    warmUpSeconds: 0.2,
+    seconds: 0.3,
+    warmUpSeconds: 0.1,
     connections: 4,
     threads: 1,
     // Only a run from which something was swallowed waits this long.
