@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { ask, type Reply } from './deletion.js';
+import { until } from './wait.js';
 
 export const suppressionPath = '/api/public/v0/user_suppression';
 
@@ -27,15 +28,21 @@ export async function submitSuppression(
   });
 }
 
-/** Suppresses or frees users; settles when that holds. */
+/** Suppresses or frees users; settles when that holds. A busy machine may make it 503, and then it is asked for again. */
 export async function setSuppressed(
   baseUrl: string,
   token: string,
   users: readonly SuppressedUser[],
   suppress: boolean,
 ): Promise<void> {
-  const reply = await submitSuppression(baseUrl, token, { users, suppress });
-  assert.equal(reply.status, 200, reply.text);
+  await until(
+    async () => {
+      const reply = await submitSuppression(baseUrl, token, { users, suppress });
+      if (reply.status !== 503) assert.equal(reply.status, 200, reply.text);
+      return reply.status === 200;
+    },
+    { deadlineMs: 60_000, what: 'the suppression is answered', everyMs: 200 },
+  );
 }
 
 /** Asks for the suppression of a user, or without a query for all; settles with any answer. */

@@ -34,6 +34,7 @@ import { accountExportRoute, type ExportApiOptions, exportRoutes } from './http/
 import { suppressionRoutes } from './http/endpoints/user-suppression.js';
 import { pairingRoutes } from './http/endpoints/visualizer.js';
 import { createLivePages } from './http/endpoints/visualizer-live.js';
+import { createFindWatcher } from './http/endpoints/visualizer-people.js';
 import { administrationPart } from './http/openapi/administration.js';
 import { collectPart } from './http/openapi/collect.js';
 import { deletionPart } from './http/openapi/deletion.js';
@@ -108,6 +109,12 @@ const wrongTokens = createWrongTokens(log);
 const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
   callerAddress,
+  callers,
+  findWatcher: createFindWatcher({
+    redis,
+    audit: { redis, clickhouse, log },
+    accountOf: (appId) => environments.get(appId)?.accountId,
+  }),
   wrongTokens,
   adminToken: config.adminToken,
   redis,

@@ -1,6 +1,6 @@
 // The worker process: wiring and signals.
 
-import { exitAfter, followShardTable, settleShardServers } from '../src/accounts/shard-servers.js';
+import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
 import { tablesOf } from '../src/clickhouse/client.js';
 import { connectServers } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
@@ -60,10 +60,9 @@ const stopHealth = servesMetrics
     })
   : undefined;
 
-const deployment = await waitForDeployment(redis, () => stopping, log);
+const deployment = await waitForDeployment(redis, clickhouse, () => stopping, log).catch(exitAfter);
 if (deployment === undefined) process.exit(0);
 const { epoch, secret, shards } = deployment;
-await settleShardServers(redis, clickhouse, shards).catch(exitAfter);
 const stopFollowingShards = await followShardTable(redis, clickhouse, log);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 

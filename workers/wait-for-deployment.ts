@@ -1,16 +1,23 @@
 // A worker may start before the first start has created the deployment, or before Redis is there.
 
+import { AdministrationError } from '../src/accounts/accounts.js';
 import type { Deployment } from '../src/accounts/documents.js';
 import { readRegistry } from '../src/accounts/registry.js';
+import { settleShardServers } from '../src/accounts/shard-servers.js';
+import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { describeError, type Log } from '../src/log.js';
 import { type Redis, untilReady } from '../src/redis/client.js';
 
 const readyMsMax = 2_000;
 const retryEveryMs = 500;
 
-/** Settles with the deployment once Redis holds it, or with undefined if the process is to stop before. */
+/**
+ * Settles with the deployment once Redis holds it and it is known which server has which shard, or with undefined if the
+ * process is to stop before. Rejects with AdministrationError if CLICKHOUSE_URL does not fit.
+ */
 export async function waitForDeployment(
   redis: Redis,
+  clickhouse: ClickHouseClient,
   isStopping: () => boolean,
   log: Log,
 ): Promise<Deployment | undefined> {
@@ -18,9 +25,13 @@ export async function waitForDeployment(
     try {
       await untilReady(redis, readyMsMax);
       const { deployment } = await readRegistry(redis);
-      if (deployment !== undefined) return deployment;
+      if (deployment !== undefined) {
+        await settleShardServers(redis, clickhouse, deployment.shards);
+        return deployment;
+      }
       log.warn('waiting for the state to be loaded');
     } catch (error) {
+      if (error instanceof AdministrationError) throw error;
       log.warn({ error: describeError(error) }, 'waiting for redis');
     }
     if (isStopping()) return undefined;

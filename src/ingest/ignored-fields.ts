@@ -4,6 +4,7 @@
 import { ignoredFields } from '../contract/limits.js';
 import type { Document } from './document.js';
 import type { RecordKind } from './record-kind.js';
+import type { Steps } from './steps.js';
 
 /** What one request has of them. */
 export type IgnoredFields = {
@@ -16,11 +17,11 @@ export function noIgnoredFields(): IgnoredFields {
   return { count: 0, names: new Set() };
 }
 
-/** The unknown fields of a request with one record of this kind or many. Its document is an object. */
-export function ignoredOf(
+/** The unknown fields of a request with one record of this kind or many, in steps of a record. Its document is an object. */
+export function* ignoredOf(
   { fields, bulk }: Pick<RecordKind, 'fields' | 'bulk'>,
-  { value }: Document,
-): IgnoredFields {
+  { value, isLarge }: Pick<Document, 'value' | 'isLarge'>,
+): Steps<IgnoredFields> {
   const ignored = noIgnoredFields();
   const request = value as Readonly<Record<string, unknown>>;
   const list = bulk !== undefined && Object.hasOwn(request, bulk.field) ? bulk.field : undefined;
@@ -28,7 +29,10 @@ export function ignoredOf(
   for (const name in request) {
     if (name !== 'app_id' && name !== list && (list !== undefined || !fields.has(name))) add(name, ignored);
   }
-  if (Array.isArray(elements)) for (const element of elements) noteIgnored(element, fields, ignored);
+  for (const element of Array.isArray(elements) ? elements : []) {
+    if (isLarge) yield;
+    noteIgnored(element, fields, ignored);
+  }
   return ignored;
 }
 

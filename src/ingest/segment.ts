@@ -14,6 +14,7 @@ import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
 import { bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime } from './segment-message.js';
+import type { Steps } from './steps.js';
 import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 
 export type PreparedSegment =
@@ -43,12 +44,12 @@ const usual: ReadonlySet<Mending> = new Set([
 const counter = { name: 'segment' };
 const validator = Compile(segmentBatchSchema);
 
-/** Prepares a request; without a type it is a batch. Its document is an object. */
-export function prepareSegment(
+/** Prepares a request, in steps of a message; without a type it is a batch. Its document is an object. */
+export function* prepareSegment(
   document: Document,
   type: SegmentType | undefined,
   context: LimitContext & { readonly suppressions: Suppressions; readonly receivedMs: number },
-): PreparedSegment {
+): Steps<PreparedSegment> {
   const { environment, receivedMs } = context;
   const request = document.value as { readonly batch?: unknown; readonly sentAt?: unknown };
   if (type === undefined) {
@@ -78,6 +79,7 @@ export function prepareSegment(
   const errors: ElementError[] = [];
   let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
+    if (document.isLarge) yield;
     const message = messages[index];
     const its = type ?? typeOf(message);
     const checked =

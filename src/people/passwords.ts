@@ -37,11 +37,20 @@ export function createPasswords(): Passwords {
   }
 
   const hash = (password: string) => inTurn(async () => (await load()).hash(password));
+
+  /** Made once; if there was no room for it, the next one makes it. */
+  function hashOfNobody(): Promise<string> {
+    ofNobody ??= hash('nobody').catch((error: unknown) => {
+      ofNobody = undefined;
+      throw error;
+    });
+    return ofNobody;
+  }
+
   return {
     hash,
     verify: async (kept, password) => {
-      ofNobody ??= hash('nobody');
-      const compared = kept ?? (await ofNobody);
+      const compared = kept ?? (await hashOfNobody());
       const isRight = await inTurn(async () => (await load()).verify(compared, password));
       return isRight && kept !== undefined;
     },

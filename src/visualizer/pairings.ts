@@ -86,6 +86,11 @@ export async function findPairingIdByCode(redis: Redis, text: string): Promise<s
   return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
 }
 
+/** The environment of a pairing that waits or lives. */
+export async function readAppOfPairing(redis: Redis, id: string): Promise<string | undefined> {
+  return (await redis.hget(visualizerKeys.pairing(id), 'app_id')) ?? undefined;
+}
+
 /** Enters a code: its pairing lives from now on. Undefined if there is no such pairing. May be called again. */
 export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
   const code = readCode(text);

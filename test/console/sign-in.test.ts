@@ -12,6 +12,7 @@ import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
 import { bodies, people, signIns } from '../../src/contract/limits.js';
 import { forgiveAttempt } from '../../src/people/attempts.js';
+import { createPasswords, TooManyPasswords } from '../../src/people/passwords.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { ConsolePage, invite, password, signedIn } from '../support/console.js';
@@ -39,6 +40,22 @@ after(async () => {
 });
 
 const newPage = () => new ConsolePage(sluice.adminUrl);
+
+test('a password that finds no room to be hashed is refused, and nothing else', async () => {
+  const passwords = createPasswords();
+  const hashes = Array.from({ length: people.hashesAtOnceMax + people.hashesWaitingMax }, () =>
+    passwords.hash(password),
+  );
+  const [known, nobody] = await Promise.allSettled([
+    passwords.verify('a kept text', password),
+    passwords.verify(undefined, password),
+  ]);
+  for (const refused of [known, nobody])
+    assert.ok(refused?.status === 'rejected' && refused.reason instanceof TooManyPasswords);
+  const [kept] = await Promise.all(hashes);
+  assert.equal(await passwords.verify(undefined, password), false);
+  assert.equal(await passwords.verify(kept, password), true);
+});
 
 test('an invitation is good once, for a week, and until a later one', async () => {
   const first = await invite(sluice, 'Ada@Example.com', 'operator');

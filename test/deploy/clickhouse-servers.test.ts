@@ -207,9 +207,15 @@ test('while a server is away its records wait and are taken, and all others are 
     },
     { deadlineMs: 30_000, what: 'readiness names the server' },
   );
-  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
-  assert.match(metrics, /^sluice_clickhouse_up\{server="1"\} 1$/m);
-  assert.match(metrics, /^sluice_clickhouse_up\{server="2"\} 0$/m);
+  await until(
+    async () => {
+      const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+      return ['server="1"} 1', 'server="2"} 0'].every((line) =>
+        metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
+      );
+    },
+    { deadlineMs: 30_000, what: 'the metrics name the server' },
+  );
 
   const all = "SELECT count() FROM events WHERE identity = 'eve'";
   await assert.rejects(ask(first, all));
@@ -275,6 +281,10 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     if (point === 'shard_closed') {
       await send();
       requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
+      await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
+        deadlineMs: 60_000,
+        what: 'the deletion waits for the move',
+      });
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
       // A worker that stood still since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
@@ -342,6 +352,11 @@ test('servers in another order, one twice, and one too few are refused', async (
   await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
   assert.deepEqual(await migrated(urls), []);
+  // No process starts without a server that has shards.
+  await assert.rejects(
+    runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
+    /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d: name all servers, in their order/,
+  );
 });
 
 test('a deployment with one server gets more: what it has is seen from all', async () => {

@@ -18,6 +18,15 @@ describe('room for bodies', () => {
     assert.ok(!room.take('c', 1));
   });
 
+  test('is one share for all addresses of a network of IPv6', () => {
+    const room = createRoom(limits);
+    assert.ok(room.take('2001:db8::1', 60));
+    assert.ok(!room.take('2001:db8::2', 1), 'its network has its share');
+    assert.ok(room.take('2001:db8:0:1::2', 40));
+    room.give('2001:db8::1', 60);
+    assert.ok(room.take('2001:db8::2', 60));
+  });
+
   test('goes to those who wait in the order in which they asked, past those whose address has its share', () => {
     const room = createRoom(limits);
     const settled: string[] = [];

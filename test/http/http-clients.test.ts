@@ -2,6 +2,7 @@
 // well-behaved client is served, memory stays bounded, and every file descriptor is freed.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -135,6 +136,34 @@ test('is not held by clients that do not read what they asked for', async () => 
     await pause(1_000);
     for (const socket of sockets) socket.destroy();
   });
+});
+
+test('keeps one answer of a client that asks again and again and reads nothing', async () => {
+  const { hostname, port } = new URL(api.baseUrl);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.on('error', () => undefined);
+  socket.pause();
+  await once(socket, 'connect');
+  // Each answer has 200 kB. Once the kernel takes no more, one is pending, and the next request ends the connection.
+  await beside(96, async () => {
+    await until(
+      () => {
+        if (!socket.destroyed) socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n');
+        return socket.destroyed;
+      },
+      { deadlineMs: timerMsMax, what: 'the server has closed the connection', everyMs: 25 },
+    );
+  });
+});
+
+test('reads one request of a packet that holds thousands', async () => {
+  for (const line of ['GET /nothing', 'GET /sdk.js', 'OPTIONS /api/collect', 'DELETE /api/track']) {
+    const connection = await openRaw(api.baseUrl);
+    await connection.send(`${line} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(5_000));
+    await connection.untilClosed();
+    assert.deepEqual(connection.replies, [], line);
+    connection.destroy();
+  }
 });
 
 test('serves others while 2,000 connections say nothing', async () => {

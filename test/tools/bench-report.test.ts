@@ -207,6 +207,48 @@ test('the page has every table, and a plot for each one that it links', async ()
   assert.match(markdown, /After every run exactly the acknowledged records were stored/);
 });
 
+test('the page shows deletions, the cost by load and what is flat, each with its plot', async () => {
+  const cpu = { seconds: 2, othersShare: 0 };
+  const one = (completeSeconds: number) => {
+    const parts = { rows: 11, parts: 7, partsRewritten: 1, rowsRewritten: 500_000 };
+    return { ...parts, completeSeconds, steps: { prepare: 50 }, cpu };
+  };
+  const bulk = (completeSeconds: number) => {
+    const times = { answeredSeconds: 0.05, completeSeconds, partsGoneSeconds: 3, redisRewrittenSeconds: 4 };
+    return { targets: 1000, rows: 10_300, ...times, rounds: [{ prepare: 3 }], cpu };
+  };
+  const latencies = (p99: number) => ({ p50: 1, p99, max: 2 * p99 });
+  const levels = [1e6, 1e7].map((of) => ({ of, runs: [runOf(50)] }));
+  const { markdown, plots } = await makePage(
+    resultsOf({
+      curve: [0.5, 1].map((share) => ({ share, runs: [runOf(100 - 50 * share)] })),
+      flat: { single: levels, bulk: levels, environments: [] },
+      deletion: {
+        events: 1e6,
+        customers: 1e5,
+        one: [{ events: 1e6, everywhere: [one(1.2)], inOnePart: [one(1)] }],
+        bulk: [bulk(2)],
+        beside: {
+          ratePerSecond: 5000,
+          runs: [bulk(3)],
+          beforeMs: [latencies(10)],
+          meanwhileMs: [latencies(15)],
+        },
+      },
+    }),
+    'all',
+  );
+  assert.deepEqual(Object.keys(plots), ['curve', 'flat', 'one']);
+  for (const name of Object.keys(plots)) assert.ok(markdown.includes(`(all-${name}.svg)`), name);
+  assert.match(markdown, /\| deletion of 1,000 users, beside ingestion: complete \| 3 s \|.*\| met \|/);
+  assert.match(
+    markdown,
+    /\| p99 of the acknowledgement, during a deletion to before \| 1\.50 times \|.*\| met \|/,
+  );
+  assert.match(markdown, /^\| 50 % \|.*\| 1\.50 \|/m);
+  assert.match(markdown, /^\| 1 million, in many parts \| 1\.20 \| 1 of 7 \|/m);
+});
+
 test('the page and the end of a session show how events share commits, and name the generator', async () => {
   const ways = [withCommits('single-64', 60, 50, 70)];
   const { markdown } = await makePage(resultsOf({ ways }), 'all');

@@ -5,9 +5,11 @@ import { describe, test } from 'node:test';
 import { counts } from '../../src/contract/limits.js';
 import { parseDocument } from '../../src/ingest/document.js';
 import { eventKind } from '../../src/ingest/event.js';
+import { ignoredOf } from '../../src/ingest/ignored-fields.js';
 import { readLargeDocument } from '../../src/ingest/large-document.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { type PrepareContext, prepareLarge } from '../../src/ingest/prepare.js';
+import { prepareSegment } from '../../src/ingest/segment.js';
 import { atOnce, type Steps } from '../../src/ingest/steps.js';
 import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
@@ -15,6 +17,21 @@ import { noSuppressions } from '../support/shard.js';
 const list = { field: 'events', recordsMax: 5 };
 const large = (text: string) => atOnce(readLargeDocument(Buffer.from(text), list));
 const codeOf = (document: object) => ('code' in document ? document.code : undefined);
+
+const context: PrepareContext = {
+  environment: {
+    appId: '1',
+    accountId: '1',
+    lenient: false,
+    shard: 0,
+    allowedIdentities: new Set(),
+    limits: {},
+  } as unknown as PrepareContext['environment'],
+  limitKeys: createLimitKeys('secret'),
+  nowMs: Date.now(),
+  suppressions: noSuppressions,
+  strictBulk: false,
+};
 
 /** The same document from both, but for a list that is too long, which is cut. */
 function assertSame(text: string): void {
@@ -165,20 +182,6 @@ describe('a large document', () => {
       'characters of four bytes': event(`{"a":"${'🧀'.repeat(2 ** 20)}"}`),
       'lone surrogates': event(`{"a":[${many(50_000, () => '"\\ud83d\\ude00"')},"\\ud800"]}`),
     };
-    const context: PrepareContext = {
-      environment: {
-        appId: '1',
-        accountId: '1',
-        lenient: false,
-        shard: 0,
-        allowedIdentities: new Set(),
-        limits: {},
-      } as unknown as PrepareContext['environment'],
-      limitKeys: createLimitKeys('secret'),
-      nowMs: Date.now(),
-      suppressions: noSuppressions,
-      strictBulk: false,
-    };
     for (const [name, record] of Object.entries(records)) {
       const body = Buffer.from(`{"app_id":"1","events":[${record},${record}]}`);
       const worstMs = [1, 2, 3].map(() => {
@@ -198,6 +201,28 @@ describe('a large document', () => {
       });
       assert.ok(Math.min(...worstMs) < 50, `${name}: ${worstMs.join(' ')} ms`);
     }
+  });
+
+  test('is prepared record by record, in every protocol', () => {
+    const count = 5;
+    const text = (field: string) =>
+      `{"app_id":"1","${field}":[${Array(count)
+        .fill(`{"type":"track","unknown":"${'x'.repeat(50_000)}"}`)
+        .join()}]}`;
+    const stepsOf = (steps: Steps<unknown>) => {
+      let taken = 0;
+      while (steps.next().done !== true) taken += 1;
+      return taken;
+    };
+    const document = (field: string) => {
+      const read = atOnce(readLargeDocument(Buffer.from(text(field)), { field, recordsMax: count }));
+      assert.ok('value' in read);
+      return read;
+    };
+    assert.ok(stepsOf(prepareLarge(eventKind, document('events'), context)) >= count);
+    assert.ok(stepsOf(ignoredOf(eventKind, document('events'))) >= count);
+    const received = { ...context, receivedMs: context.nowMs };
+    assert.ok(stepsOf(prepareSegment(document('batch'), undefined, received)) >= count);
   });
 
   test('is read in many small steps', () => {

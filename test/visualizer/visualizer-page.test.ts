@@ -7,6 +7,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { faultsOf, launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { enter, openPage as openConsolePage } from '../support/console-browser.js';
 import { beginPairing, collect, openLivePage, stopPairing } from '../support/visualizer.js';
 
 let sluice: SluiceHandle;
@@ -57,6 +58,23 @@ describe('the page', { skip }, () => {
     page.locator('#status', { hasText: text }).waitFor({ timeout: 40_000 });
   const rows = (page: Page) => page.locator('#list > li');
   const names = (page: Page) => page.locator('#list .name').allTextContents();
+
+  test('asks who is signed in to the console for the code alone', async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    page.setDefaultTimeout(40_000);
+    const faults = faultsOf(page);
+    await enter(page, { admin: sluice.admin, adminUrl: admin.adminUrl }, 'watches@example.com', 'operator');
+    await openConsolePage(page, 'Live');
+    await page.getByRole('link', { name: 'Open the Event Visualizer' }).click();
+    await page.getByText('You are signed in as watches@example.com.').waitFor();
+    assert.equal(await page.getByLabel('ADMIN_TOKEN').isVisible(), false);
+    const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    await page.fill('#code', code);
+    await page.press('#code', 'Enter');
+    await status(page, 'Paired · waiting for events');
+    assert.deepEqual(faults, []);
+  });
 
   test('can be used by keyboard alone, from the token to the properties of an event', async () => {
     const page = await openPage();

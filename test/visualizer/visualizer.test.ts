@@ -6,14 +6,18 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
 import { openRaw } from '../../harness/raw-http.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import type { AuditEntry } from '../../src/audit/mirror.js';
 import { bodies, connections, visualizer } from '../../src/contract/limits.js';
+import type { Role } from '../../src/contract/roles.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
 import { pairingIdOfSecret } from '../../src/visualizer/pairings.js';
 import { openDescriptors } from '../fuzz/process-figures.js';
+import { signedIn } from '../support/console.js';
 import { filesWith } from '../support/traces.js';
 import {
   beginPairing,
@@ -75,6 +79,43 @@ async function forgetFailures(): Promise<void> {
   const keys = await redis.keys(visualizerKeys.failures('*'));
   if (keys.length > 0) await redis.del(...keys);
 }
+
+test('people who may watch what arrives need no token, for devices of their own account and as long as they are signed in', async () => {
+  const other = await createTestAccount(sluice, 'Other');
+  const personOf = (role: Role, accountId: string) =>
+    signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);
+  const openAs = (person: Awaited<ReturnType<typeof personOf>> | undefined, code: string) => {
+    const cookie = `sluice_session=${person?.cookies.get('sluice_session') ?? 'none'}`;
+    const page = openLivePage(admin.adminUrl, { code }, { cookie });
+    pages.push(page);
+    return page;
+  };
+  const own = String(sluice.bootstrap.account_id);
+  const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
+  const refusals: [string, Awaited<ReturnType<typeof personOf>> | undefined][] = [
+    ['signed_out', undefined],
+    ['forbidden', await personOf('viewer', own)],
+    ['wrong_code', await personOf('administrator', other.accountId)],
+  ];
+  for (const [reason, person] of refusals)
+    assert.equal((await openAs(person, code).heard('refused')).reason, reason);
+  assert.equal((await redis.hget(keyOf(pairing), 'state')) ?? '', 'waiting', 'nobody has entered the code');
+  const person = await personOf('privacy', own);
+  const page = openAs(person, code);
+  assert.equal((await page.heard('paired')).app_id, sluice.appId);
+  await send([event('Seen by a person')], pairing);
+  await page.untilShown(1);
+  const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+  assert.deepEqual(
+    entries
+      .filter(({ action }) => action === 'watch_device')
+      .map(({ actor_name, app_id, outcome }) => [actor_name, app_id, outcome]),
+    [[`privacy-${own}@example.com`, sluice.appId, 'done']],
+  );
+  assert.equal((await person.ask('DELETE', '/session')).status, 200);
+  assert.equal((await page.heard('refused', 60_000)).reason, 'signed_out');
+  await forgetFailures();
+});
 
 describe('a device', () => {
   test('gets a secret and a code, and Redis knows no more than a hash of the secret', async () => {

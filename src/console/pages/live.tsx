@@ -31,7 +31,7 @@ export function Live({ account }: { readonly account: Account }) {
         <h2>One device</h2>
         <p>
           The Event Visualizer shows all that one paired device sends, with the answers that it got, before it
-          is stored.
+          is stored. Shake the device, and enter there the code that it shows.
         </p>
         <a class="button" href="/visualizer">
           Open the Event Visualizer

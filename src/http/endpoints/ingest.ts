@@ -17,7 +17,7 @@ import {
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
 import type { NamedLimit } from '../../ingest/request-limits.js';
-import type { Steps } from '../../ingest/steps.js';
+import { atOnce, type Steps } from '../../ingest/steps.js';
 import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
 import { readJsonBody, tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -94,9 +94,12 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
       nowMs: entered.receivedMs,
       strictBulk: isStrict(exchange.query),
     };
-    entrance.noteIgnored(exchange, entered, ignoredOf(kind, document));
-    if (!document.isLarge) return conclude(exchange, entered, prepare(kind, document, context));
+    if (!document.isLarge) {
+      entrance.noteIgnored(exchange, entered, atOnce(ignoredOf(kind, document)));
+      return conclude(exchange, entered, prepare(kind, document, context));
+    }
     const steps = function* (): Steps<void> {
+      entrance.noteIgnored(exchange, entered, yield* ignoredOf(kind, document));
       conclude(exchange, entered, yield* prepareLarge(kind, document, context));
     };
     takeTurns(exchange, steps());

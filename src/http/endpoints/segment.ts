@@ -9,12 +9,14 @@ import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/commit.js';
 import type { NamedLimit } from '../../ingest/request-limits.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
+import { atOnce, type Steps } from '../../ingest/steps.js';
 import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
 import { readBasicName } from '../protocol/authorization.js';
 import { anyType, readJsonBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
+import { takeTurns } from '../protocol/turns.js';
 import { createEntrance, type Entered, type IngestOptions, rejectionOf, repeatsHeader } from './entrance.js';
 import { rateLimitHeaders } from './rate-limit-headers.js';
 
@@ -64,7 +66,21 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     function prepareAndSubmit(exchange: Exchange, entered: Entered, its: SegmentType | undefined): void {
       const { document, environment, ingestion, receivedMs } = entered;
       const { limitKeys, suppressions } = ingestion;
-      const prepared = prepareSegment(document, its, { environment, limitKeys, suppressions, receivedMs });
+      const preparing = prepareSegment(document, its, { environment, limitKeys, suppressions, receivedMs });
+      if (!document.isLarge) return submit(exchange, entered, its, atOnce(preparing));
+      const steps = function* (): Steps<void> {
+        submit(exchange, entered, its, yield* preparing);
+      };
+      takeTurns(exchange, steps());
+    }
+
+    function submit(
+      exchange: Exchange,
+      entered: Entered,
+      its: SegmentType | undefined,
+      prepared: PreparedSegment,
+    ): void {
+      const { document, environment, ingestion } = entered;
       if (prepared.errors !== undefined && prepared.errors.length > 0 && its === undefined)
         entrance.noteElements(entered, prepared.errors, (document.value as { batch: unknown[] }).batch);
       if (prepared.kind === 'refused') {

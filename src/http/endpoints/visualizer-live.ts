@@ -1,8 +1,15 @@
 // The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. Within five seconds a
-// page sends its token and a code. Then it gets what that device sends, until one of the two ends the pairing. A page
+// page sends a code, with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until one of the two ends the pairing. A page
 // that reads too slowly misses batches and is told how many messages it missed.
 
-import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import type {
+  HttpRequest,
+  HttpResponse,
+  TemplatedApp,
+  us_socket_context_t,
+  WebSocket,
+  WebSocketBehavior,
+} from 'uWebSockets.js';
 import { setTimeout as pause } from 'node:timers/promises';
 import { visualizer } from '../../contract/limits.js';
 import { parseDocument } from '../../ingest/document.js';
@@ -18,6 +25,7 @@ import {
   findPairingIdByCode,
   hasTooManyFailures,
   type LivePairing,
+  readAppOfPairing,
   renewPairing,
 } from '../../visualizer/pairings.js';
 import { createUnpairedPages } from '../../visualizer/unpaired-pages.js';
@@ -27,10 +35,14 @@ import { isOwnFault, noteFault } from '../protocol/fault.js';
 import { readFraming } from '../protocol/framing.js';
 import { isSameOrigin } from '../protocol/same-origin.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
+import { type AdminCallers, cookieNames, readCookie } from './admin-caller.js';
+import type { FindWatcher, Watcher } from './visualizer-people.js';
 
 export type LiveOptions = {
   readonly adminToken: string;
   readonly callerAddress: CallerAddress;
+  readonly callers: AdminCallers;
+  readonly findWatcher: FindWatcher;
   readonly wrongTokens: WrongTokens;
   readonly redis: Redis;
   readonly channel: Channel;
@@ -51,6 +63,8 @@ export type LivePages = {
 const refusals = {
   off: [4403, 'The visualizer is off: set ADMIN_TOKEN where the service runs, and start it again.'],
   wrong_token: [4401, 'This is not the ADMIN_TOKEN of this service.'],
+  signed_out: [4401, 'Sign in to the console, or enter the ADMIN_TOKEN.'],
+  forbidden: [4403, 'Your role does not let you watch what arrives. Enter the ADMIN_TOKEN.'],
   wrong_code: [4404, 'No device waits with this code. A code is good for ten minutes; start pairing again.'],
   limited: [4429, 'Too many wrong codes from this address. Wait a minute.'],
   late: [4408, 'Nothing was sent in time.'],
@@ -65,6 +79,8 @@ const endings = {
   expired: 'The pairing has expired. Start pairing again on the device.',
 } as const;
 const path = '/visualizer/live';
+/** The same, where browsers send the cookie of a session. */
+const pathOfPeople = '/admin/v1/visualizer/live';
 const endedCode = 4000;
 const stoppingCode = 1001;
 
@@ -81,8 +97,12 @@ type Page = {
   isTold: boolean;
   /** It is paired, or gone. */
   readonly endUnpaired: () => void;
+  readonly address: string;
   /** Where its wrong tokens and codes are counted. */
   readonly network: string;
+  /** Of a session of the console, which counts when the page sends no token. */
+  readonly cookie: string | undefined;
+  isOfPerson: boolean;
 };
 
 /** The last message to a page that is disconnected. */
@@ -115,7 +135,9 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
     if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
-    const network = networkOf(options.callerAddress(res.getRemoteAddressAsText(), readFraming(req)));
+    const address = options.callerAddress(res.getRemoteAddressAsText(), readFraming(req));
+    const network = networkOf(address);
+    const isOwnName = options.callers.faultOfName(req) === undefined;
     const endUnpaired = pages.size >= visualizer.pagesMax ? undefined : countUnpaired(network);
     if (endUnpaired === undefined) return void res.writeStatus('503 Service Unavailable').end();
     const page: Page = {
@@ -127,7 +149,10 @@ export function createLivePages(options: LiveOptions): LivePages {
       missed: 0,
       isTold: false,
       endUnpaired,
+      address,
       network,
+      cookie: isOwnName ? readCookie(req, cookieNames.session) : undefined,
+      isOfPerson: false,
     };
     res.upgrade(
       page,
@@ -143,7 +168,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     page.socket = socket;
     pages.add(page);
     visualizerPages.set(pages.size);
-    if (options.adminToken === '') return refuse(page, 'off');
+    if (options.adminToken === '' && page.cookie === undefined) return refuse(page, 'off');
     page.timer = setTimeout(
       guard(page, () => refuse(page, 'late')),
       visualizer.helloMsMax,
@@ -168,7 +193,12 @@ export function createLivePages(options: LiveOptions): LivePages {
     return refuse(page, 'unreadable');
   }
 
-  async function enter(page: Page, token: string, code: string): Promise<void> {
+  /** Who looks on by a session that goes on. */
+  async function watcherOf({ cookie, address }: Page): Promise<Watcher | undefined> {
+    return cookie === undefined ? undefined : options.findWatcher(cookie, address);
+  }
+
+  async function enter(page: Page, token: string | undefined, code: string): Promise<void> {
     const secret = options.secret();
     if (secret === undefined) return refuse(page, 'unavailable');
     const { network } = page;
@@ -176,7 +206,11 @@ export function createLivePages(options: LiveOptions): LivePages {
       const limited = await countFailure(redis, secret, network, failure);
       refuse(page, limited ? 'limited' : `wrong_${failure}`);
     };
-    if (!isAdministrator(options.adminToken, token)) {
+    const watcher = token === undefined ? await watcherOf(page) : undefined;
+    page.isOfPerson = watcher !== undefined;
+    if (watcher !== undefined && !watcher.mayWatch) return refuse(page, 'forbidden');
+    if (token === undefined && watcher === undefined) return refuse(page, 'signed_out');
+    if (token !== undefined && !isAdministrator(options.adminToken, token)) {
       await options.wrongTokens.delay();
       return wrong('token');
     }
@@ -184,6 +218,9 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
     const id = await findPairingIdByCode(redis, code);
     if (id === undefined) return wrong('code');
+    const seen = watcher === undefined ? undefined : await readAppOfPairing(redis, id);
+    // Of another account's devices a person learns no more than of a code that there is not.
+    if (watcher !== undefined && (seen === undefined || !watcher.maySee(seen))) return wrong('code');
     // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before
     // the page is told that it is paired.
     const leave = await channel.listen(
@@ -192,7 +229,9 @@ export function createLivePages(options: LiveOptions): LivePages {
     );
     if (isGone(page)) return leave();
     page.leave = leave;
-    const pairing = await enterCode(redis, code);
+    const enterIt = () => enterCode(redis, code);
+    const pairing =
+      watcher === undefined || seen === undefined ? await enterIt() : await watcher.underAudit(seen, enterIt);
     if (isGone(page)) return;
     if (pairing?.id !== id) return wrong('code');
     page.pairing = pairing;
@@ -217,7 +256,14 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   /** While Redis is away the page stays: the pairing may live on when Redis is back. */
-  async function renew(page: Page, { id }: LivePairing): Promise<void> {
+  async function renew(page: Page, { id, appId }: LivePairing): Promise<void> {
+    const mayGoOn =
+      !page.isOfPerson ||
+      (await watcherOf(page).then(
+        (watcher) => watcher?.maySee(appId) === true,
+        () => true,
+      ));
+    if (!mayGoOn) return refuse(page, 'signed_out');
     const lives = await renewPairing(redis, id).catch(() => true);
     if (!lives) finish(page, 'expired');
   }
@@ -246,7 +292,7 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   return {
     attach: (app) => {
-      app.ws<Page>(path, {
+      const behavior: WebSocketBehavior<Page> = {
         maxPayloadLength: visualizer.helloBytesMax,
         maxBackpressure: visualizer.backpressureBytesMax,
         idleTimeout: 60,
@@ -256,7 +302,8 @@ export function createLivePages(options: LiveOptions): LivePages {
         message: (socket, bytes) => guard(socket.getUserData(), message)(socket, bytes),
         drain: (socket) => guard(socket.getUserData(), tellMissed)(socket.getUserData()),
         close: (socket) => guard(socket.getUserData(), close)(socket.getUserData()),
-      });
+      };
+      for (const each of [path, pathOfPeople]) app.ws<Page>(each, behavior);
     },
     close: () => {
       for (const page of [...pages]) page.socket?.end(stoppingCode, 'stopping');
@@ -299,7 +346,7 @@ function sendText({ socket }: Page, text: string): boolean {
 }
 
 type PageRequest =
-  | { readonly kind: 'hello'; readonly token: string; readonly code: string }
+  | { readonly kind: 'hello'; readonly token: string | undefined; readonly code: string }
   | { readonly kind: 'end' };
 
 function readMessage(bytes: ArrayBuffer): PageRequest | undefined {
@@ -309,6 +356,7 @@ function readMessage(bytes: ArrayBuffer): PageRequest | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { type, token, code } = value as Record<string, unknown>;
   if (type === 'end') return { kind: 'end' };
-  if (typeof token === 'string' && typeof code === 'string') return { kind: 'hello', token, code };
+  if ((token === undefined || typeof token === 'string') && typeof code === 'string')
+    return { kind: 'hello', token, code };
   return undefined;
 }

@@ -144,7 +144,7 @@ export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) 
 
 /** Serves the document, which is made once. */
 export function openApiRoute(baseUrl: string, parts: readonly OpenApiPart[], path = '/openapi.json'): Route {
-  const text = JSON.stringify(openApiDocument(baseUrl, parts));
+  const text = Buffer.from(JSON.stringify(openApiDocument(baseUrl, parts)));
   return {
     method: 'get',
     path,

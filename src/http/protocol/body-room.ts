@@ -1,4 +1,7 @@
-// Room in memory for the bodies that a process holds. No address can take all of it.
+// Room in memory for the bodies that a process holds. No address can take all of it, nor can all addresses of a network that
+// one caller has.
+
+import { networkOf } from './caller-address.js';
 
 export type Room = {
   /** Takes room if there is some now. */
@@ -33,14 +36,15 @@ export function createRoom(limits: RoomLimits): Room {
   const waiting = new Map<Waiting, NodeJS.Timeout>();
 
   function change(address: string, bytes: number): void {
+    const network = networkOf(address);
     taken += bytes;
-    const own = (takenBy.get(address) ?? 0) + bytes;
-    if (own === 0) takenBy.delete(address);
-    else takenBy.set(address, own);
+    const own = (takenBy.get(network) ?? 0) + bytes;
+    if (own === 0) takenBy.delete(network);
+    else takenBy.set(network, own);
   }
 
   function take(address: string, bytes: number): boolean {
-    const own = takenBy.get(address) ?? 0;
+    const own = takenBy.get(networkOf(address)) ?? 0;
     if (taken + bytes > limits.bytesMax || own + bytes > limits.bytesPerAddressMax) return false;
     change(address, bytes);
     return true;

@@ -53,6 +53,7 @@ export class Exchange {
   readonly #callerAddress: CallerAddress;
   readonly #noteAnswer: (status: number, ms: number) => void;
   readonly #beganMs = performance.now();
+  readonly #beganTurn = currentTurn();
 
   /**
    * `headers` are sent with every answer to the request. `noteFault` is called with every error of ours that the request
@@ -150,7 +151,7 @@ export class Exchange {
   #bodyHasPassed(): void {
     if (!this.#bodyPending) return;
     this.#bodyPending = false;
-    if (this.#heldAnswer !== undefined) this.guard(this.#heldAnswer)();
+    if (this.#heldAnswer !== undefined) this.#sendInTurn(this.#heldAnswer);
   }
 
   /** The address of the caller; not to be read once the request has ended. */
@@ -204,10 +205,17 @@ export class Exchange {
       this.#heldAnswer = send;
       return;
     }
-    if (!this.#closeAfter) return send();
-    // Not in this turn: bytes behind an ambiguous request would be parsed as another request before the connection
-    // closes. While an answer is pending, the parser closes the connection instead.
-    setImmediate(this.guard(send));
+    this.#sendInTurn(send);
+  }
+
+  /**
+   * Not in the turn in which the request began, nor in this one if the connection is to close: the parser reads on in the
+   * bytes that have arrived. While an answer is pending, it closes the connection instead. So bytes behind an ambiguous
+   * request are no request, and one packet of ten thousand requests does not stop the process.
+   */
+  #sendInTurn(send: () => void): void {
+    if (this.#closeAfter || this.#beganTurn === currentTurn()) setImmediate(this.guard(send));
+    else this.guard(send)();
   }
 
   #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
@@ -222,12 +230,30 @@ export class Exchange {
       // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next
       // request. `end` writes a length, which statuses without a body must not have, but only these two can close.
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
-      else if (!this.head) res.end(body, this.#closeAfter);
+      else if (!this.head) this.#closeAfter ? res.end(body, true) : this.#end(body);
       else if (this.#closeAfter) res.endWithoutBody(Buffer.byteLength(body), true);
       else res.writeHeader('Content-Length', String(Buffer.byteLength(body))).endWithoutBody();
       this.#sent = true;
     });
     this.#noteAnswer(status, performance.now() - this.#beganMs);
+  }
+
+  /**
+   * Ends the answer with its body. What the client does not read stays here, uncopied, and the answer is pending until then:
+   * `end` would copy it, and the next one behind it, for as long as the client sends requests and reads nothing.
+   */
+  #end(body: string | Buffer): void {
+    const res = this.#res;
+    const [, isWhole] = res.tryEnd(body, Buffer.byteLength(body));
+    if (isWhole) return;
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    res.onWritable((offset) => {
+      let isTaken = true;
+      res.cork(() => {
+        [isTaken] = res.tryEnd(bytes.subarray(offset), bytes.length);
+      });
+      return isTaken;
+    });
   }
 
   /** Adds a header to the answer, whatever that will be. */
@@ -275,6 +301,22 @@ export class Exchange {
 
 const internalError = rejection('internal_error', outcomes.internal_error.meaning);
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
+
+/** Counts the turns of the event loop in which requests begin or are answered. */
+const turns = { count: 0, isCounted: false };
+
+function currentTurn(): number {
+  if (!turns.isCounted) {
+    turns.isCounted = true;
+    setImmediate(endTurn);
+  }
+  return turns.count;
+}
+
+function endTurn(): void {
+  turns.isCounted = false;
+  turns.count += 1;
+}
 
 const openExchanges = { count: 0, waiting: [] as (() => void)[] };
 

@@ -1,13 +1,14 @@
 // Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One work is done
-// at a time, since each holds what it has read; addresses take turns.
+// at a time, since each holds what it has read; networks take turns.
 
 import { receiving } from '../../contract/limits.js';
 import type { Steps } from '../../ingest/steps.js';
+import { networkOf } from './caller-address.js';
 import type { Exchange } from './exchange.js';
 
 type Work = { readonly exchange: Exchange; readonly steps: Steps<void> };
 
-/** By address, in the order in which the addresses come next. */
+/** By the network of the caller, in the order in which the networks come next. */
 const waiting = new Map<string, Work[]>();
 let current: Work | undefined;
 /** Whether a step of `current` is running, and what it asked to have done next. */
@@ -27,10 +28,10 @@ export function takeTurns(exchange: Exchange, steps: Steps<void>): void {
     current = work;
     doSlice();
   } else {
-    const { address } = exchange;
-    const ofAddress = waiting.get(address);
-    if (ofAddress === undefined) waiting.set(address, [work]);
-    else ofAddress.push(work);
+    const network = networkOf(exchange.address);
+    const itsWorks = waiting.get(network);
+    if (itsWorks === undefined) waiting.set(network, [work]);
+    else itsWorks.push(work);
   }
 }
 
@@ -60,11 +61,11 @@ function isDone({ exchange, steps }: Work): boolean {
 }
 
 function nextWaiting(): Work | undefined {
-  for (const [address, works] of waiting) {
+  for (const [network, works] of waiting) {
     const work = works.shift();
-    // The address goes behind all others.
-    waiting.delete(address);
-    if (works.length > 0) waiting.set(address, works);
+    // It goes behind all others.
+    waiting.delete(network);
+    if (works.length > 0) waiting.set(network, works);
     return work;
   }
   return undefined;

@@ -18,7 +18,9 @@ export function connect(token, code, on) {
     clearTimeout(timer);
     on({ type: 'connecting' });
     const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
-    const opened = new WebSocket(`${scheme}//${location.host}/visualizer/live`);
+    // The cookie of a session of the console is sent below /admin/v1 only.
+    const path = token === undefined ? '/admin/v1/visualizer/live' : '/visualizer/live';
+    const opened = new WebSocket(`${scheme}//${location.host}${path}`);
     socket = opened;
     opened.onopen = () => opened.send(JSON.stringify({ token, code }));
     opened.onmessage = ({ data }) => hear(JSON.parse(data));

@@ -88,7 +88,8 @@ const heard = {
     setState('refused', 'Not paired');
     by('session').hidden = list.children.length === 0;
     showForm(message);
-    by(reason === 'wrong_code' ? 'code' : 'token').select();
+    if (reason === 'forbidden' || reason === 'signed_out') showToken(true);
+    by(reason === 'wrong_code' || by('token-field').hidden ? 'code' : 'token').select();
   },
   ended: ({ message }) => {
     lostAt = undefined;
@@ -133,7 +134,9 @@ form.addEventListener('submit', (event) => {
   connection?.leave();
   showText('problem');
   by('connect').disabled = true;
-  connection = connect(by('token').value, by('code').value, (said) => heard[said.type]?.(said));
+  // Without a token the service asks who is signed in to the console.
+  const token = by('token-field').hidden ? undefined : by('token').value;
+  connection = connect(token, by('code').value, (said) => heard[said.type]?.(said));
 });
 
 by('pause').addEventListener('click', () => {
@@ -171,3 +174,30 @@ if (document.body.dataset.administration === 'off') {
 } else {
   by('token').focus();
 }
+
+/** Who is signed in to the console needs no token. */
+function showToken(isNeeded) {
+  by('token-field').hidden = !isNeeded;
+  by('token').required = isNeeded;
+}
+
+async function findPerson() {
+  try {
+    const reply = await fetch('/admin/v1/session');
+    return reply.ok ? (await reply.json()).person : null;
+  } catch {
+    return null;
+  }
+}
+
+void findPerson().then((person) => {
+  if (person === null || by('token').value !== '') return;
+  showText('person', `You are signed in as ${person.email}.`);
+  showToken(false);
+  if (document.body.dataset.administration === 'off') {
+    by('off').hidden = true;
+    form.hidden = false;
+    setState('', 'Not paired');
+  }
+  if (!form.hidden) by('code').focus();
+});

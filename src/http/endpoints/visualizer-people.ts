@@ -1,0 +1,61 @@
+// People of the console in the Event Visualizer: who may watch what arrives in an environment may look on at its devices, and
+// leaves a line in the audit log.
+
+import { refusalOf } from '../../admin/access.js';
+import { type AuditOptions, audited } from '../../audit/audit.js';
+import { mayDo } from '../../contract/roles.js';
+import { findSession } from '../../people/sessions.js';
+import type { Redis } from '../../redis/client.js';
+import { callerOf } from './admin-caller.js';
+
+/** A person who is signed in. */
+export type Watcher = {
+  /** Whether their role may watch at all. */
+  readonly mayWatch: boolean;
+  maySee(appId: string): boolean;
+  /** Begins to look on at a device of an environment that they may see. */
+  underAudit<Result>(appId: string, work: () => Promise<Result>): Promise<Result>;
+};
+
+/** Whose session a cookie is; undefined once it has ended. */
+export type FindWatcher = (cookie: string, address: string) => Promise<Watcher | undefined>;
+
+export type WatcherOptions = {
+  readonly redis: Redis;
+  readonly audit: AuditOptions;
+  /** The account of an environment. */
+  readonly accountOf: (appId: string) => string | undefined;
+};
+
+export function createFindWatcher({ redis, audit, accountOf }: WatcherOptions): FindWatcher {
+  return async (cookie, address) => {
+    const signedIn = await findSession(redis, cookie);
+    if (signedIn === undefined) return undefined;
+    const { actor, principal } = callerOf(signedIn, address);
+    return {
+      mayWatch: mayDo(principal.role, 'watchLive'),
+      maySee: (appId) => {
+        const accountId = accountOf(appId);
+        return accountId !== undefined && refusalOf(principal, 'watchLive', accountId) === undefined;
+      },
+      underAudit: (appId, work) => {
+        const account_id = accountOf(appId);
+        return audited(
+          audit,
+          actor,
+          {
+            action: 'watch_device',
+            app_id: appId,
+            ...(account_id === undefined ? {} : { account_id }),
+            details: {},
+          },
+          work,
+          {
+            endingOf: (pairing) => ({ outcome: pairing === undefined ? 'refused' : 'done' }),
+            outcomeOfError: () => 'unknown',
+          },
+        );
+      },
+    };
+  };
+}
