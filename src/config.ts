@@ -34,7 +34,7 @@ export type Config = {
   /** For a cluster some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
-  /** Of the embedded Redis; that of another one is in its URL. */
+  /** Port of the embedded Redis; the port of another Redis is in its URL. */
   readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
   readonly redisPort: number;
@@ -45,7 +45,7 @@ export type Config = {
   readonly clickhouseEmbedded: boolean;
   /** How many embedded servers there are. */
   readonly clickhouseServers: number;
-  /** Of the first embedded server; the next one has the next port. */
+  /** Port of the first embedded server; the next server has the next port. */
   readonly clickhousePort: number;
   readonly clickhouseTcpPort: number;
   readonly clickhouseDatabase: string;
@@ -55,7 +55,7 @@ export type Config = {
   readonly adminToken: string;
   /** Who vouches for people of the console, besides their passwords; undefined: nobody. */
   readonly provider: ProviderConfig | undefined;
-  /** Who called sudo; empty without it. */
+  /** The user who called sudo; empty without sudo. */
   readonly sudoUser: string;
   /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
   readonly demo: boolean;
@@ -217,7 +217,7 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
   return value;
 }
 
-/** All of it or nothing. */
+/** The settings must be given all together or not at all. */
 function provider(env: NodeJS.ProcessEnv): ProviderConfig | undefined {
   const issuer = url(env, 'OIDC_ISSUER', ['http:', 'https:']);
   const clientId = text(env, 'OIDC_CLIENT_ID', '');
@@ -295,12 +295,12 @@ export function clickhousePasswordFile(dataDir: string, user: 'sluice' | 'reader
   return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
 }
 
-/** The file in DATA_DIR with which several embedded servers know each other. */
+/** The file in DATA_DIR with the secret by which several embedded servers trust each other. */
 export function clickhouseClusterSecretFile(dataDir: string): string {
   return join(dataDir, 'clickhouse-cluster-secret');
 }
 
-/** Processes that start after the embedded ClickHouse read the password from its file; no command line or environment has it. */
+/** Processes that start after the embedded ClickHouse read the password from its file, so no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
   const password = readSecret(clickhousePasswordFile(dataDir, 'sluice'));
   return `http://${password === undefined ? '' : `sluice:${password}@`}127.0.0.1:${port}`;

@@ -17,7 +17,7 @@ type Values = Awaited<ReturnType<Histogram['get']>>['values'];
 /** The counts of one histogram, or of one set of labels. */
 export class Buckets {
   readonly #bounds: Float64Array;
-  /** Of each bound the values up to it and above the one before; behind them those above all. */
+  /** For each bound, how many values are up to it and above the bound before; at the end those above all bounds. */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -40,7 +40,7 @@ export class Buckets {
     this.#sum += value;
   }
 
-  /** What the library would answer: the counts up to each bound, the sum, the count. `isShort`: none but the last two. */
+  /** The library's output: the counts up to each bound, the sum, the count. `isShort`: only the last two. */
   valuesOf(name: string, labels: Readonly<Record<string, string>>, isShort = false): Values {
     let total = 0;
     const values: Values = [];
@@ -100,7 +100,7 @@ export class HotHistogram extends HotMetric {
   }
 }
 
-/** With labels. Whoever observes keeps the buckets of its labels, so that nothing is looked up for a value. */
+/** With labels. Callers keep the buckets of their labels, so that no value needs a look-up. */
 export class LabelledHotHistogram<Label extends string> extends HotMetric {
   readonly labelNames: readonly Label[];
   readonly #bounds: readonly number[];
@@ -112,7 +112,7 @@ export class LabelledHotHistogram<Label extends string> extends HotMetric {
     this.#bounds = options.buckets;
   }
 
-  /** The buckets of these labels. From now on their count and sum are said, and the buckets when there is something in them. */
+  /** The buckets of these labels. From now on their count and sum are shown, and their buckets once they hold a value. */
   of(labels: Readonly<Record<Label, string>>): Buckets {
     const isSame = (child: { readonly labels: Readonly<Record<Label, string>> }) =>
       this.labelNames.every((name) => child.labels[name] === labels[name]);

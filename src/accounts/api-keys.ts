@@ -161,7 +161,7 @@ function endingBy(key: Key, endsMs: number): Key {
   return { ...key, expires_at: ends.toISOString() };
 }
 
-/** Leaves an environment these keys, and forgets when those that it had besides were used. */
+/** Leaves an environment only these keys, and forgets when its other keys were used. */
 function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key[]): Change[] {
   const latest = keys.at(-1);
   const document: ApiKeys | undefined =

@@ -1,4 +1,4 @@
-// Which backups of ClickHouse there are. One document of the registry says it, so it outlives Redis and ClickHouse alike.
+// Which backups of ClickHouse there are. One document of the registry lists them, so the list outlives both Redis and ClickHouse.
 // As long as a backup is kept, hashes of the users that are deleted meanwhile are kept too (deletion/deleted-users.ts).
 
 import type { Redis } from '../redis/client.js';
@@ -6,13 +6,13 @@ import { registryKeys } from '../redis/keys.js';
 import { type Backup, backupsKey } from './documents.js';
 import { changeRegistry } from './registry.js';
 
-/** The backups that are kept still, the newest first. */
+/** The backups that are still kept, the newest first. */
 export async function readBackups(redis: Redis, now = Date.now()): Promise<Backup[]> {
   const text = await redis.hget(registryKeys.documents, backupsKey);
   return text === null ? [] : keptAt(JSON.parse(text) as Backup[], now);
 }
 
-/** Adds a backup, or replaces what is noted of it, and forgets those whose time is over. */
+/** Adds a backup, or replaces its note, and forgets backups whose time is over. */
 export async function noteBackup(redis: Redis, backup: Backup): Promise<void> {
   await change(redis, (backups) => [backup, ...backups.filter(({ name }) => name !== backup.name)]);
 }

@@ -13,7 +13,7 @@ export type Deployment = {
   readonly created_at: string;
 };
 
-/** By shard: the ClickHouse server that has its rows, as its place in CLICKHOUSE_URL, from 0. */
+/** For each shard the ClickHouse server that has its rows, by its place in CLICKHOUSE_URL, from 0. */
 export type ShardServers = {
   readonly servers: readonly number[];
   /** Shards that are on their way to another server. */
@@ -65,7 +65,7 @@ export type ApiKeys = {
   readonly app_id: string;
   /** The oldest first, some perhaps expired. An earlier version wrote none of these, only what follows. */
   readonly keys?: readonly Key[];
-  /** Of the latest key: all that an earlier version knows. */
+  /** The latest key, which is all that an earlier version knows. */
   readonly hash: string;
   readonly created_at: string;
 };
@@ -76,10 +76,10 @@ export type KeyUse = { readonly used_at: string };
 export type Backup = {
   readonly name: string;
   readonly began_at: string;
-  /** Missing while it is made, and for good if that was cut off. */
+  /** Missing while the backup is made, and for ever if that was cut off. */
   readonly ended_at?: string;
   readonly bytes?: number;
-  /** Until then a restore of it can delete again whom others have deleted since. */
+  /** Until then a restore of this backup can repeat the deletions that completed since. */
   readonly keep_until: string;
 };
 
@@ -110,7 +110,7 @@ export type Key = {
   /** SHA-256 of the secret in hexadecimal digits. */
   readonly hash: string;
   readonly created_at: string;
-  /** From then on it opens nothing, by Redis's clock; without this field it does not end by itself. */
+  /** The key ends then, by Redis's clock; without this field it does not end by itself. */
   readonly expires_at?: string;
 };
 
@@ -129,13 +129,13 @@ export type Person = {
   /** Missing for operators. */
   readonly account_id?: string;
   readonly created_at: string;
-  /** Missing until the first invitation is accepted, and of people whom the provider vouches for. */
+  /** Missing until the first invitation is accepted, and for people who sign in by the provider. */
   readonly password?: Password;
   /** Who vouches for the person, instead of a password. */
   readonly provider?: {
     readonly issuer: string;
     readonly subject: string;
-    /** Of the role that it gave: sessions end with it. */
+    /** Belongs to the role that the provider gave: another role ends the sessions. */
     readonly id: string;
   };
   /** Whoever has its secret may choose a new password, once. */
@@ -154,7 +154,7 @@ export type Password = {
 export type SecondFactor = {
   /** In base 32. */
   readonly secret: string;
-  /** The number of the last code that was taken: it and earlier ones are good no more. */
+  /** The number of the last code that was used. It and earlier ones are no longer good. */
   readonly last_code: number;
 };
 

@@ -21,7 +21,7 @@ export type LiveEnvironment = {
   /** Origins that the client library's messages are taken from; undefined: any. */
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
-  /** The same environment for imports that carry a token with this hash, until this time. */
+  /** The same environment for imports: those whose token has this hash, until this time. */
   readonly imports?: {
     readonly hash: string;
     readonly untilMs: number;
@@ -132,7 +132,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   };
 }
 
-/** Whoever sends a key does not choose its hash, so how long a look-up takes tells nothing of a key. */
+/** Callers cannot choose the hash of a key, so the time of a look-up reveals nothing about other keys. */
 function byHash(
   { writeKeys }: RegistrySnapshot,
   environments: ReadonlyMap<string, LiveEnvironment>,

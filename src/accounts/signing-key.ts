@@ -1,5 +1,5 @@
-// The key by which the deployment signs what others are to believe: made at the first start, in the registry like
-// everything that must outlive Redis or ClickHouse. The private half leaves it for a signature only.
+// The key by which the deployment signs certificates. It is made at the first start, and is in the registry like everything
+// that must outlive Redis or ClickHouse. The private half is read only to make a signature.
 
 import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -10,7 +10,7 @@ import { type SigningKey, signingKeyKey } from './documents.js';
 import { mirrorRegistry } from './mirror.js';
 import { changeRegistry, StateNotLoaded } from './registry.js';
 
-/** What anybody may know of it. */
+/** The public part. */
 export type PublicSigningKey = {
   readonly algorithm: 'Ed25519';
   readonly key_id: string;

@@ -22,8 +22,8 @@ export type Caller = {
 };
 
 /**
- * A token, or why there is none: `wrong` whatever is wrong with the credentials, `limited` if they are wrong after too many
- * failures, or, if the key has all the live tokens that it may have, how long to wait until one of them ends.
+ * A token, or why there is none. `wrong`: something is wrong with the credentials. `limited`: they are wrong after too many
+ * failures. If the key has all the live tokens that it may have: how long to wait until one of them ends.
  */
 export type MintResult = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
 
@@ -32,8 +32,8 @@ const noHash = '0'.repeat(64);
 type TokenRecord = { readonly app_id: string; readonly key_hash: string };
 
 /**
- * Mints a token. `network` is the caller's; failures are counted by it and the app_id. A right key gets its token whatever
- * failed before: anybody can fail with somebody else's app_id, and behind a proxy with somebody else's address.
+ * Mints a token. Failures are counted by the app_id and the caller's `network`. A right key gets its token whatever failed
+ * before, since anybody can fail with another's app_id, and behind a proxy with another's address.
  */
 export async function mintToken(
   redis: Redis,

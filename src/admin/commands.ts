@@ -120,10 +120,10 @@ function commandsOf(context: AdminContext) {
     setEnvironment: ({ appId, settings }: OfEnvironment & { readonly settings: EnvironmentSettings }) =>
       copied(context, setEnvironment(redis, appId, settings)),
     showEnvironment: ({ appId }: OfEnvironment) => showEnvironment(redis, appId),
-    showStats: async ({ appId }: OfEnvironment) => ({
-      app_id: appId,
-      ...(await readEnvironmentCounts(redis, appId)),
-    }),
+    showStats: async ({ appId }: OfEnvironment) => {
+      await environmentOf(context, appId);
+      return { app_id: appId, ...(await readEnvironmentCounts(redis, appId)) };
+    },
     listRejected: async ({ appId }: OfEnvironment) => {
       const { environments } = await readRegistry(redis);
       if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);

@@ -1,4 +1,4 @@
-// The index of idempotency keys, for administrators: how large it is, how far it reaches, and making it anew.
+// The index of idempotency keys, for administrators: how large it is, how far it reaches, and how to rebuild it.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -18,9 +18,9 @@ import { takeTurn } from '../redis/turn.js';
 import type { AdminContext } from './context.js';
 
 /**
- * What there is. `needed_since` is the time at which a key was forgotten first, as far as this Redis knows; null as long as
- * none was, when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten; while
- * it is not, segments with keys wait.
+ * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,
+ * when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten. While it is not,
+ * segments with keys wait.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
@@ -57,8 +57,8 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
 }
 
 /**
- * Adds the keys of all stored rows again, while the service runs. What is in the index stays: the keys of rows that were
- * deleted are nowhere else. `say` is told the progress.
+ * Adds the keys of all stored rows again, while the service runs. What is in the index stays, since it alone has the keys of
+ * deleted rows. `say` is called with the progress.
  */
 export async function rebuildKeyIndex({ redis, clickhouse }: AdminContext, say: (line: string) => void) {
   const shards = await countShards(redis);

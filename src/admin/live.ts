@@ -1,4 +1,4 @@
-// Looking on at what arrives in an environment.
+// Watching what arrives in an environment.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
@@ -7,7 +7,7 @@ import { type LivePage, readArrivedSince, readPlace, signPlace } from '../traffi
 import type { AdminContext } from './context.js';
 import { environmentOf } from './users.js';
 
-/** Begins to look on at what arrives from now on. */
+/** Begins to watch what arrives from now on. */
 export async function beginLive(context: AdminContext, appId: string) {
   const { secret } = await environmentOf(context, appId);
   const nowMs = Date.now();

@@ -1,5 +1,5 @@
-// What the console's first page shows: whether all is well, for everybody, and the parts of the deployment, for operators. It
-// is asked every few seconds by every open page, so it reads little: some keys of Redis, and a statement of ClickHouse.
+// The console's first page: whether all is well, for everybody, and the parts of the deployment, for operators. Every open page
+// asks every few seconds, so this reads little: some keys of Redis, and one statement of ClickHouse.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -13,7 +13,7 @@ import { listProcesses } from '../redis/processes.js';
 import { readTraffic, type Span, spans } from '../traffic/charts.js';
 import type { AdminContext } from './context.js';
 
-/** Whether all is well, and what is not, in sentences for people; when records can be queried; pending deletions. */
+/** What is not well, if anything, in sentences for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
   const { deployment, accounts } = await readRegistry(redis);

@@ -1,6 +1,6 @@
 // The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is kept
-// before its action begins, so nothing is done without one, and another one says how it ended. Lines wait in Redis until
-// a worker, or whoever copies what the action changed, has moved them to ClickHouse (mirror.ts). They name no user.
+// before its action begins, so nothing is done without one. Another line says how the action ended. Lines wait in Redis until
+// a worker, or the process that copies the action's change, moves them to ClickHouse (mirror.ts). They name no user.
 
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../accounts/registry.js';
@@ -13,9 +13,9 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { insertLines } from './mirror.js';
 
 export type Actor = {
-  /** By what it was let in: ADMIN_TOKEN, a shell on the machine, an API key, or a person's session of the console. */
+  /** The kind of access: ADMIN_TOKEN, a shell on the machine, an API key, or a person's session of the console. */
   readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'person';
-  /** Which of them: the first digits of the token's hash, the user of the machine, the key, the e-mail address. Never a secret. */
+  /** Whose access it is: the first digits of the token's hash, the user of the machine, the key, or the e-mail address. Never a secret. */
   readonly name: string;
   /** The address of the caller, or the name of the machine. */
   readonly address: string;
@@ -63,9 +63,9 @@ export type AuditOptions = {
 };
 
 /**
- * Does something under the eyes of the audit log; settles as `work` does. `endingOf` says what its result shows,
- * `outcomeOfError` what its rejection means. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can
- * be kept. An action that `loadsState` may begin with a Redis that holds nothing; its line goes to ClickHouse at once.
+ * Runs `work` with a line in the audit log before and after it; settles as `work` does. `endingOf` makes the last line from its
+ * result, `outcomeOfError` from its rejection. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can be
+ * kept. An action that `loadsState` may begin while Redis is empty; its line goes to ClickHouse at once.
  */
 export async function audited<Result>(
   { redis, clickhouse, log }: AuditOptions,
@@ -91,7 +91,7 @@ export async function audited<Result>(
   const end = async ({ outcome, details, ...subjects }: Ending) => {
     const merged = JSON.stringify({ ...action.details, ...details });
     const line: AuditLine = { ...begun, ...subjects, details: merged, stage: 1, outcome };
-    // The first line is kept; a result that nobody learns, such as a key that is shown once, would be worse.
+    // The first line is kept. To lose the result, such as a key that is shown once, would be worse than to lose the second line.
     await keep(redis, line, 0).catch((error: unknown) =>
       log.warn(
         { action: action.action, error: describeError(error) },

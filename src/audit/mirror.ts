@@ -7,8 +7,9 @@ import { registryKeys } from '../redis/keys.js';
 import type { AuditLine } from './audit.js';
 
 /**
- * Moves the lines that wait. Whoever copies changes to ClickHouse calls it first, after it has read them: then no change
- * outlives an emptied Redis without its line. Several processes may call it at once; a line that two of them move is one.
+ * Moves the waiting lines. A process that copies changes to ClickHouse calls this after it has read them and before it writes
+ * them. So no change outlives an emptied Redis without its line. Several processes may call it at once; a line that two of them
+ * move counts once.
  */
 export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   let cursor = '0';

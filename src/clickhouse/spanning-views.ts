@@ -2,29 +2,22 @@
 // the same form. A local view reads only other local views and stored tables, so joins run where the rows are. A user's rows
 // are all on one server, since an environment's are. With one server there is nothing of this.
 
+import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import type { Migration } from './migrate.js';
 import { shardNumberSpacing } from './store.js';
 
-/** The views that span all servers. */
-export const spanningViews = [
-  'events',
-  'user_properties',
-  'user_identities',
-  'users',
-  'user_events',
-] as const;
+/** The views that span all servers: of each kind of record, and those that join them. */
+export const spanningViews: readonly string[] = [...tables, 'users', 'user_events'];
 
 /** The views that the spanning ones are made of, each after those that it reads. */
-const localViews = [
-  'events',
-  'user_properties',
-  'user_identities',
+const localViews: readonly string[] = [
+  ...tables,
   'merged_identities',
   'merged_user_properties',
   'users',
   'user_events',
-] as const;
+];
 
 /**
  * The statements that make the local views, from the migrations that make the views of a single server. `hidden`: shards

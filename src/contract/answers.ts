@@ -1,5 +1,5 @@
 // The TypeBox schemas of the answers. Nothing checks answers on their way out; the OpenAPI document shows
-// these schemas, and the tests hold real answers against them. Answers may get more fields later.
+// these schemas, and the tests compare real answers with them. Answers may get more fields later.
 
 import { type DeletionState, deletionStates } from './deletion-states.js';
 import { previews } from './limits.js';

@@ -82,7 +82,7 @@ export const receiving = {
   smallBytesMax: 64 * KiB,
   small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },
   large: { bytesMax: 96 * MiB, bytesPerAddressMax: 64 * MiB, waitMsMax: 5_000 },
-  /** What compressed bodies may become, and then what they became. */
+  /** Room for what compressed bodies may inflate to; once inflated, they take only their real size. */
   inflated: { bytesMax: 48 * MiB, bytesPerAddressMax: 32 * MiB, waitMsMax: 5_000 },
   /**
    * From its first byte, or since it has room, a body takes no longer than this and the time of its bytes. The parser closes
@@ -90,16 +90,16 @@ export const receiving = {
    */
   bodyMsMin: 15_000,
   bodyBytesPerMs: 128,
-  /** Each piece costs 2 µs. A body of more pieces than this has pieces of at least so many bytes, or is cut off. */
+  /** Each piece costs 2 µs. A body in more pieces than this is cut off unless its pieces have at least this many bytes. */
   piecesMax: 500,
   pieceBytesMin: 32,
-  /** Each in a thread of its own. */
+  /** Inflations at a time; each takes a thread. */
   inflationsAtOnce: 2,
   /** A gzip body inflates to at most so many times its size; what people send to 20 times. */
   inflatedTimesMax: 200,
-  /** That is not looked at up to this size. */
+  /** Up to this size the ratio is not checked. */
   inflatedBytesAlways: 64 * KiB,
-  /** A body of more than this is read and checked in turns, of at most about so many milliseconds. */
+  /** A body of more than this is read and checked in turns of about this many milliseconds. */
   largeBytesMin: 64 * KiB,
   sliceMs: 4,
   /** A body that exceeds its limit by at most this is received, dropped and then answered. */
@@ -225,7 +225,7 @@ export const suppressions = {
   requestsPerSecondMax: 10,
   /** Names that one script changes, which takes some milliseconds. */
   namesPerChangeMax: 1_000,
-  /** Changes that are kept for API processes; whoever has missed more reads everything again. */
+  /** Changes that are kept for API processes; a process that has missed more reads everything again. */
   changesKept: 500,
   /** Names that one command reads. */
   namesPerReadMax: 5_000,
@@ -238,7 +238,7 @@ export const retention = {
   daysMax: 36_500,
   /** What is over is deleted this often: within a day, also if two runs fail. */
   runEveryMs: 6 * 60 * 60 * 1000,
-  /** When something else holds the tables. */
+  /** How soon it tries again if something else holds the tables. */
   retryMs: 5 * 60 * 1000,
   /** How long a run waits until all that was accepted before is stored, and for inserts under way. */
   storedMsMax: 30_000,
@@ -253,15 +253,15 @@ export const evidence = {
 /** Calls of accounts whose deletions are complete. */
 export const callbacks = {
   urlMax: 2048,
-  /** From the look-up of the name to the status of the answer. */
+  /** The whole time from the look-up of the name to the status of the answer. */
   callMsMax: 10_000,
   triedForMs: 24 * 60 * 60 * 1000,
-  /** Between two tries: doubled from the least to the most. */
+  /** The pause between two tries, doubled from the least to the most. */
   pauseMsMin: 5_000,
   pauseMsMax: 60 * 60 * 1000,
   /** The latest tries that a request's document keeps. */
   triesKept: 50,
-  /** In one worker process. */
+  /** How many run at a time in one worker process. */
   atOnceMax: 20,
   /** Callbacks that get jobs in one look. */
   jobsMax: 1000,
@@ -277,25 +277,25 @@ export const replicas = {
 export const previews = {
   /** A preview is answered by then, whatever ClickHouse does. */
   msMax: 20_000,
-  /** In one API process. */
+  /** How many run at a time in one API process. */
   atOnceMax: 2,
   /** How many users without rows, or with similar identities, an answer lists. */
   unclearMax: 1_000,
-  /** Older tables of previews belong to none: a statement of theirs takes no longer than `clickhouseMsMax`. */
+  /** Tables of previews that are older than this are left over, since no statement takes longer than `clickhouseMsMax`. */
   strayMsMin: 10 * 60_000,
 } as const;
 
 /** How many records of each environment came in each minute, for charts. */
 export const traffic = {
-  /** A minute is written to ClickHouse so long after its end at most. */
+  /** A minute is written to ClickHouse at most this long after its end. */
   writeEveryMs: 5_000,
-  /** An insert that takes longer is tried again; a stop waits no longer for it. */
+  /** An insert that takes longer is repeated, and a stop does not wait longer for it. */
   insertMsMax: 2_000,
   /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
   waitingRowsMax: 50_000,
 } as const;
 
-/** Which processes run, for people. */
+/** The list of running processes, for people. */
 export const runningProcesses = {
   sayEveryMs: 5_000,
   /** One that has not said so for this long has ended. */
@@ -314,7 +314,7 @@ export const overview = {
 
 /** Single sign-on. */
 export const signOn = {
-  /** For the way to the provider and back. */
+  /** How long the way to the provider and back may take. */
   attemptMsMax: 10 * 60_000,
   /** A provider that takes longer to answer is given up. */
   timeoutSeconds: 10,
@@ -323,7 +323,7 @@ export const signOn = {
 /** The list of event names on the console's page Data quality. */
 export const eventNames = {
   listedMax: 500,
-  /** So many events of a name are looked at for their properties. */
+  /** How many events of a name are sampled for their properties. */
   sampledMax: 10_000,
   querySecondsMax: 5,
 } as const;
@@ -334,14 +334,14 @@ export const live = {
   eventsPerPage: 20,
   /** How far back it begins. */
   beforeMs: 10_000,
-  /** After this one has to begin again, which the audit log has. */
+  /** After this time one has to begin again, which adds a line to the audit log. */
   lookedOnMsMax: 60 * 60 * 1000,
   querySecondsMax: 2,
 } as const;
 
 /** What the console shows of one user. */
 export const userLookUps = {
-  /** So many of the user_ids of a merged user are looked up, as many as the Bloom filters are asked about. */
+  /** How many user_ids of a merged user are looked up: as many as the Bloom filters are used for. */
   userIdsMax: 1_000,
   eventNamesMax: 500,
   propertiesMax: 1_000,
@@ -468,9 +468,9 @@ export const signIns = {
   waitMsMax: 5_000,
   rememberedMs: 15 * 60 * 1000,
   spacingMsMin: 1_000,
-  /** By one person, from browsers that are not known, or from a known one. */
+  /** For one person: from all unknown browsers together, or from a known one. */
   person: { freeMax: 5, spacingMsMax: 30_000 },
-  /** By one address, which many people may share. */
+  /** For one address, which many people may share. */
   address: { freeMax: 20, spacingMsMax: 4_000 },
 } as const;
 
@@ -564,9 +564,9 @@ export const visualizer = {
   failuresPerMinuteMax: 20,
   /** After as many wrong codes each further one is looked up this much later. */
   guessMs: 2_000,
-  /** What one batch of a device may send to a page; the rest is counted. */
+  /** How much of one batch is sent to a page; the rest is counted. */
   batchBytesMax: 256 * KiB,
-  /** What may wait for a slow page; beyond it batches are only counted. */
+  /** How much may wait for a slow page; beyond it batches are only counted. */
   backpressureBytesMax: MiB,
   /** How long the answer to a device waits for Redis to say whether its pairing lives. */
   lookupMsMax: 250,
@@ -575,7 +575,7 @@ export const visualizer = {
 /** `Retry-After` of a 503, in whole seconds. */
 export const overloadedRetrySeconds = 2;
 
-/** `Retry-After` of a 429 that is not about a rate limit of records, in whole seconds. */
+/** `Retry-After` of a 429 for anything but a rate limit of records, in whole seconds. */
 export const limitedRetrySeconds = {
   tokenFailures: 60,
   statusRequests: 1,

@@ -26,7 +26,7 @@ const eventProperties = Type.Object(
 
 const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
 
-/** Of an event. Texts are read from usual requests by their lengths here. */
+/** The fields of an event. Plain events are checked by the lengths given here. */
 export const eventFields = {
   event: Type.String({
     minLength: 1,
@@ -83,7 +83,7 @@ export const identity = Type.String({
   examples: ['ada@example.com'],
 });
 
-/** Of a call that sets user properties. */
+/** The fields of a call that sets user properties. */
 export const userPropertiesFields = {
   identity,
   properties: Type.Optional(
@@ -101,7 +101,7 @@ export const userPropertiesFields = {
   ),
 };
 
-/** Of an identification. */
+/** The fields of an identification. */
 export const identifyFields = {
   user_id: Type.String({
     description:
@@ -181,6 +181,13 @@ export const recordFields = {
   user_properties: userPropertiesFields,
   user_identities: identifyFields,
 } as const satisfies Readonly<Record<TableName, object>>;
+
+/** The kind of line that a record of a table is in an export. */
+export const exportedKinds = {
+  events: 'event',
+  user_properties: 'user_properties',
+  user_identities: 'user_identity',
+} as const satisfies Readonly<Record<TableName, string>>;
 
 /**
  * The columns that the rows of a table had before, oldest first. Rows that were accepted with them may still wait in Redis

@@ -10,9 +10,9 @@ export const roles: readonly Role[] = ['operator', 'administrator', 'privacy', '
 const everyone: readonly AccountRole[] = ['administrator', 'privacy', 'viewer'];
 const administrators: readonly AccountRole[] = ['administrator'];
 const privacyOfficers: readonly AccountRole[] = ['privacy'];
-/** Those who see whether what arrives is what was meant. */
+/** Those who check whether senders send what they should. */
 const integrators: readonly AccountRole[] = ['administrator', 'privacy'];
-/** What concerns the deployment, or all accounts. */
+/** For commands about the deployment, or about all accounts. */
 const operatorsOnly: readonly AccountRole[] = [];
 
 /** Which roles of an account may give a command in their account. Operators may give all, in every account. */
@@ -87,7 +87,7 @@ export const rights = {
 
 export type Right = keyof typeof rights;
 
-/** Whether a role may give a command, of the own account if it is of one. A command without a row is the operators'. */
+/** Whether a role may give a command, people of an account in their own account only. A command without a row is for operators. */
 export function mayDo(role: Role, command: string): boolean {
   if (role === 'operator') return true;
   const its: readonly AccountRole[] = Object.hasOwn(rights, command)

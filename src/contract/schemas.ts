@@ -1,5 +1,6 @@
-// The TypeBox schemas of the requests, made of the fields of `records.ts`: types, required fields and lengths (in code
-// points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in `ingest/event.ts` and its neighbours.
+// The TypeBox schemas of the requests, made from the fields of `records.ts`: types, required fields and lengths (in code
+// points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in
+// `ingest/event.ts` and its neighbours.
 
 import { counts, deletions, lengths } from './limits.js';
 import { eventFields, identifyFields, identity, userPropertiesFields } from './records.js';

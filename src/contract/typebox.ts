@@ -1,5 +1,4 @@
-// TypeBox, as the service uses it. The build makes one file of it: loaded as its 680 files it took half of the time in
-// which an API process starts.
+// TypeBox, as the service uses it. The build makes one file of its 680, which took half of the time of an API process's start.
 
 export { default as Type, type Static, type TSchema as Schema } from 'typebox';
 export { Compile } from 'typebox/compile';

@@ -1,7 +1,7 @@
-// Counts of each environment, for its administrators: what a lenient one forgave, by reason, fields that were ignored,
-// requests without a write key, repeats that say something else than the first record with their key, and records of
-// suppressed users. One counter in Redis per environment and name. Counts are gathered in the process and written once a second: a crash loses a second of
-// counts, never a record.
+// Counts of each environment, for its administrators: what a lenient one mended, by reason, fields that were ignored, requests
+// without a write key, repeats that differ from the first record with their key, and records of suppressed users. Redis has one
+// counter per environment and name. The process gathers counts and writes them once a second, so a crash loses a second of
+// counts, but never a record.
 
 import { type Mending, mendings } from '../ingest/mend.js';
 import { describeError, type Log } from '../log.js';

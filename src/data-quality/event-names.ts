@@ -15,9 +15,9 @@ export type EventName = {
 
 export type EventProperty = {
   readonly property: string;
-  /** In how many of the events that were looked at. */
+  /** In how many of the sampled events it occurs. */
   readonly count: number;
-  /** How many of its values look like what. Values are stored as text. */
+  /** How many of its values look like a number, a date and so on, since values are stored as text. */
   readonly number: number;
   readonly boolean: number;
   readonly time: number;

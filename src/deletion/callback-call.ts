@@ -1,6 +1,5 @@
-// One signed POST to the address of a callback. The name is resolved once and the connection goes to that very address, so
-// that an answer of the name's server which changes cannot lead elsewhere. Redirects are not followed, and of the answer only
-// the status is looked at.
+// One signed POST to the address of a callback. The name is resolved once, and the connection goes to that very address. So a
+// name whose resolution changes cannot lead elsewhere. Redirects are not followed, and only the status of the answer is read.
 
 import { createHmac } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
@@ -57,7 +56,7 @@ export async function call(
     const addresses = isIP(host) === 0 ? await resolve(host).catch(() => []) : [host];
     const [address] = addresses;
     if (address === undefined) return { error: 'name_not_resolved' };
-    // One that is not allowed among them means that the name is not meant for us.
+    // If one of its addresses is not allowed, the name is refused as a whole.
     if (!addresses.every((each) => isAllowed(host, each))) return { error: 'address_not_allowed' };
     return send(url, host, address, body, signatureOf(secret, body, nowMs()), late.signal);
   };

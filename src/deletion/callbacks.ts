@@ -27,8 +27,8 @@ export async function readDueCallbacks(redis: Redis): Promise<string[]> {
 }
 
 /**
- * Calls once. Settles with whether that was the end of it: it was taken, was given up, or is not due (any more). Rejects when
- * Redis fails; then it is due still.
+ * Calls once. Settles with whether the callback is over: the call succeeded, was given up, or is not due (any more). Rejects when
+ * Redis fails; the call is then still due.
  */
 export async function tryCallback(
   redis: Redis,

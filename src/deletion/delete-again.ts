@@ -1,6 +1,6 @@
-// Deleting from a restored backup, before anybody can query it, whom requests have deleted since the backup began. The users
-// are found by their hashes among all users that the backup has. From there on it is a round of deletions on the
-// restored tables: the same keys, fences and counts, so nobody else's rows are touched, and nothing above a fence.
+// Repeats, on a restored backup that nobody can query yet, the deletions of requests since the backup began. Their users are found
+// by their hashes among all users of the backup. The rest is a round of deletions on the restored tables: the same keys, fences
+// and counts, so nobody else's rows are touched, and nothing above a fence.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../accounts/documents.js';

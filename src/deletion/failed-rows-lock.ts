@@ -1,7 +1,7 @@
-// Sending a failed row again and deleting its user exclude each other. Otherwise, between being read from one table and
-// stored in the other, a row would be in no place where a deletion looks. Restoring a backup excludes both: it replaces the
-// tables. If the process that holds the lock stands
-// still, the lock expires. That is safe: ClickHouse takes each row that is sent from the failed rows that are left.
+// Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
+// insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
+// the tables. If the process that holds the lock stands still, the lock expires. That is safe: ClickHouse takes each row that is
+// sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';

@@ -18,13 +18,13 @@ export type ListedWhat = {
 
 export type ListedPage = {
   readonly requests: readonly DeletionRequest[];
-  /** Where the next page begins; undefined after the last one. A page may have less than there is room for, or nothing. */
+  /** Where the next page begins; undefined after the last one. A page may be partly or wholly empty. */
   readonly next: string | undefined;
 };
 
 const cursorForm = /^\d{14} [0-9a-f-]{36}$/;
 
-/** Whether a text may stand after which a page begins. */
+/** Whether a text can be a cursor. */
 export function isListCursor(text: string): boolean {
   return cursorForm.test(text);
 }

@@ -1,11 +1,11 @@
 // From the users that requests name to the merged users that they reach, in each environment. An identity reaches all
-// user_ids that were identified by it. A user_id reaches its identity and the other user_ids of that identity. Both as
-// merged up to the request's fence.
+// user_ids that were identified by it. A user_id reaches its identity and the other user_ids of that identity. Both as they
+// are merged up to the request's fence.
 //
 // A later request does not see what an earlier one takes, whether or not that one has been carried out. Otherwise whom the
 // later one reaches would depend on the time between them. Between rounds the rows are gone. Within a round, requests are
-// resolved in passes: of those that may look at one identification the earliest first, then the others without what it
-// takes.
+// resolved in passes: of those that may look at one identification, the earliest comes first, then the others without what
+// it takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';

@@ -34,8 +34,8 @@ export async function findAlike(client: ClickHouseClient, tables: RoundTables): 
 }
 
 /**
- * Two identities are similar if this is the same of both: in lower case as ClickHouse's lowerUTF8 makes it, letter by letter,
- * and without the blanks around it.
+ * Two identities are similar if this expression gives the same for both: lower case as in ClickHouse's lowerUTF8, letter by
+ * letter, without the blanks around it.
  */
 function plainForm(identity: string): string {
   return `lowerUTF8(trim(BOTH ' \\t\\n\\v\\f\\r' FROM ${identity}))`;
@@ -86,8 +86,8 @@ export type NamedUser = {
 };
 
 /**
- * What was counted for every user that a request of the round names, whether or not it has rows. The requests of a preview are
- * not kept: their users have no places.
+ * What was counted for every user that a request of the round names, with or without rows. A preview's request is not kept, so
+ * its users have no places.
  */
 export async function* readNamedUsers(
   client: ClickHouseClient,

@@ -1,5 +1,5 @@
-// The downloads of one API process: a few at a time, and of one account fewer. Each is cut off after a while, since ClickHouse
-// keeps the files that it reads, also those that a deletion has replaced.
+// The downloads of one API process: a few at a time, and fewer per account. Each is cut off after a while, since ClickHouse keeps
+// the files that it reads, even if a deletion has replaced them.
 
 import { userExports } from '../contract/limits.js';
 

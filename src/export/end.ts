@@ -1,5 +1,5 @@
-// Ends the exports that a deletion overtakes: those that were asked for before it and name one of its users. Their requests name
-// that user, and what they would read is gone. An export that was asked for later waits for the deletion instead.
+// Ends the exports that a deletion overtakes: those that were requested before it and name one of its users. Their requests hold
+// that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { targetTable } from '../deletion/places.js';

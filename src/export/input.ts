@@ -1,4 +1,4 @@
-// Whom a request for an export names, checked and without repeats.
+// The users that a request for an export names, checked and without repeats.
 
 import type { Rejection } from '../contract/outcomes.js';
 import { type ExportInput, exportSchema } from '../contract/schemas.js';

@@ -13,9 +13,9 @@ import { waits } from '../contract/limits.js';
 import {
   type ColumnType,
   earlierColumns,
+  exportedKinds,
   recordColumns,
   tables as recordTables,
-  type TableName,
   type TableVersion,
 } from '../contract/records.js';
 import { resolveAlone } from '../deletion/resolve-users.js';
@@ -34,15 +34,8 @@ export type ReadOptions = {
   readonly database: string;
 };
 
-/** The export ended between the begin of a download and its first query. */
+/** The export ended after the download had begun and before its first query. */
 export class ExportEnded extends Error {}
-
-/** The kind of line of a table's records. */
-const kinds: Readonly<Record<TableName, string>> = {
-  user_identities: 'user_identity',
-  user_properties: 'user_properties',
-  events: 'event',
-};
 
 /**
  * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and
@@ -82,7 +75,7 @@ export async function* readUsersRecords(
         for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
           yield { ...lines, records: hasRecords ? lines.count : 0 };
         }
-        // A restart of ClickHouse empties the tables, and then nothing is found.
+        // A restart of ClickHouse empties the tables. Then nothing would be found.
         await assertIntact(client, tables);
       }
     }
@@ -173,12 +166,11 @@ function statements(reached: string): readonly Statement[] {
       SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
       FROM ${identities} WHERE ${reached} GROUP BY app_id, user_id
     ) GROUP BY app_id, merged_identity`;
-  const ofTables = Object.keys(kinds).map((name) => {
-    const table = name as TableName;
+  const ofTables = recordTables.map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
     const shown = columns.map((column) => (column === 'user_id' ? 'toString(r.user_id) AS user_id' : column));
-    return `SELECT '${kinds[table]}' AS kind, ${shown.join(', ')}
+    return `SELECT '${exportedKinds[table]}' AS kind, ${shown.join(', ')}
       FROM (SELECT ${columns.join(', ')} FROM ${storedTable(table)} WHERE ${reached}) AS r`;
   });
   const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,

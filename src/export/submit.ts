@@ -1,5 +1,5 @@
-// Asking for an export: first the fence, as a deletion's, then its request is stored, then it may be answered. Every record
-// acknowledged before is at or below the fence, every record accepted after the answer above it.
+// Requesting an export. First comes the fence, like that of a deletion, then the request is stored, then it may be answered. Every
+// record acknowledged before is at or below the fence, and every record accepted after the answer is above it.
 
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../accounts/registry.js';

@@ -1,5 +1,5 @@
-// What a download has in ClickHouse while it runs: tables in memory that name users, as a round of deletions has them, and its
-// queries. Both carry the export's id, so whoever ends an export finds them, also those of a process that was killed.
+// What a download uses in ClickHouse while it runs: tables in memory that name users, like those of a round of deletions, and its
+// queries. Both carry the export's id, so whoever ends an export finds them, even if the process of the download was killed.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { dropScratch } from '../clickhouse/scratch.js';

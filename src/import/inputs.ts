@@ -1,5 +1,5 @@
-// The files of an import: which they are, of what format, and the hash of their content, by which they are known whatever
-// their names are.
+// The files of an import: which files, of what format, and the hash of their content, which identifies them whatever their
+// names are.
 
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -20,7 +20,7 @@ import { type Format, ImportError } from './options.js';
 export type Compression = 'none' | 'gzip' | 'zstd';
 
 export type Input = {
-  /** As the command line has it. */
+  /** The name on the command line. */
   readonly name: string;
   readonly path: string;
   readonly bytes: number;

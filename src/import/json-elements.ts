@@ -6,7 +6,7 @@ import { ImportError } from './options.js';
 /** Its number, counted from 1, and its bytes. */
 export type Element = { readonly place: number; readonly bytes: Buffer };
 
-/** More bytes are no row: a file of another format, say. */
+/** More bytes cannot be a row; the file may have another format. */
 const elementBytesMax = 64 * 1024 * 1024;
 const lineFeed = 0x0a;
 

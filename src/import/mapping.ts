@@ -13,7 +13,7 @@ import { createPreset, type Made } from './presets.js';
 import { type Row, setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
 
-/** By which endpoint a record goes. */
+/** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
 
 /** A record as JSON. */
@@ -40,7 +40,7 @@ export const rejectColumns = {
 } as const;
 const ownColumns: ReadonlySet<string> = new Set(Object.values(rejectColumns));
 
-/** The key of a row that names none: the same whenever the same content is imported as the same event. */
+/** The key of a row without one: the same whenever the same content is imported as the same event. */
 export function placeKey(
   contentHash: string,
   { event, eventColumn, preset }: Mapping,

@@ -1,4 +1,4 @@
-// The command line of an import, and the mapping that it names. Everything wrong with it is one clear line.
+// The command line of an import, and the mapping that it names. Each fault in them is one clear line.
 
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';

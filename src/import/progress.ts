@@ -16,7 +16,7 @@ export function showProgress(
 ): Progress {
   const beganMs = performance.now();
   const before = counts().read;
-  /** The first share that was seen: an import that goes on begins with what was done before. */
+  /** The first share that was seen, since a continued import begins with what was done before. */
   let first: { readonly share: number; readonly ms: number } | undefined;
   const rate = () =>
     Math.round((counts().read - before) / Math.max(0.001, (performance.now() - beganMs) / 1000));

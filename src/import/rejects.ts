@@ -16,8 +16,8 @@ export type Rejects = {
 };
 
 /**
- * Opens the file. Of an import that goes on it forgets what is behind `bytes`: rows that were refused after the state was
- * written. A file of rows that another import left, perhaps just mended, is not written to.
+ * Opens the file. If an import continues, the rows after `bytes` are removed, since they were refused after the state was
+ * written. A file that another import left, perhaps just mended, is not written to.
  */
 export function openRejects(path: string, bytes: number, goesOn: boolean): Rejects {
   let file: number;

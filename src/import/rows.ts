@@ -16,7 +16,7 @@ import { ImportError } from './options.js';
 import { zoneWanted } from './times.js';
 import { utc, type Zone } from './zones.js';
 
-/** A row, or what stands in its place. */
+/** A row, or the reason why it cannot be read. */
 export type Row = {
   readonly place: number;
   /** Undefined if the row cannot be read. */
@@ -222,7 +222,7 @@ function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: num
   return Array.from(columns, ([name, values]) => ({ name, values }));
 }
 
-/** What Parquet holds besides texts and numbers, as JSON has it. Dates stay, moved from their zone if they are local. */
+/** Parquet's values besides texts and numbers, in the form of JSON. Dates stay dates; local ones are converted from their zone. */
 function simplified(field: unknown, zone: Zone | undefined): unknown {
   if (typeof field === 'bigint') {
     const number = Number(field);

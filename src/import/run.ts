@@ -1,5 +1,5 @@
-// An import: rows in chunks, each mapped and sent, several on their way at once, and done with in their order. So one place says
-// how far a file is stored, and counts and rejects are exact whenever the import is killed.
+// An import: rows in chunks, each mapped and sent. Several chunks are under way at once, and they are completed in their order.
+// So one place says how far a file is stored, and counts and rejects are exact whenever the import is killed.
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Input, openInputs } from './inputs.js';
@@ -138,7 +138,7 @@ async function importFile({
       rows,
       results: resultsOf(rows, prepared, { events: ofEvents, messages: ofMessages }),
     }));
-    // It is awaited in its turn; until then its failure is not one that nobody handles.
+    // It is awaited in its turn. Until then its failure must not count as unhandled.
     settled.catch(() => undefined);
     onTheWay.push({ settled, characters: prepared.characters });
     characters += prepared.characters;

@@ -35,7 +35,7 @@ const answerMs = 30_000;
 const firstPauseMs = 250;
 const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
-/** After failing for this long nobody would know that the import stands still. */
+/** After failing for this long it gives up, or nobody would notice that the import stands still. */
 const failingMsMax = 15 * 60 * 1000;
 
 const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
@@ -117,7 +117,7 @@ export function createSender(
     waits[kind] -= 1;
   }
 
-  /** The first answer that is not an invitation to come again. */
+  /** Settles with the first final answer; until then the request is repeated. */
   async function postUntilAnswered(lane: Lane, body: Buffer): Promise<Answer> {
     const beganMs = performance.now();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {

@@ -62,7 +62,7 @@ function namedZone(timeZone: string): Zone | undefined {
   };
 }
 
-/** Of a local time that comes twice, the first; one that is skipped is as far after the change as it says. */
+/** The instant of a local time. If the time occurs twice, the first counts; a skipped one moves to the same distance after the change. */
 function aheadAtLocal(localMs: number, aheadMs: (ms: number) => number): number {
   const before = aheadMs(localMs - dayMs);
   const after = aheadMs(localMs + dayMs);

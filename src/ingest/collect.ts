@@ -23,7 +23,7 @@ import type { Steps } from './steps.js';
 import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 import { readInstant } from './timestamp.js';
 
-/** What the Event Visualizer gets of a request that carried a pairing. */
+/** What the Event Visualizer gets from a request that carried a pairing. */
 export type Collected = {
   readonly appId: string;
   /** As the request has it; not checked. */
@@ -126,7 +126,7 @@ const badSentAt = rejection(
 );
 
 const noRecords = encodedRecords([]);
-/** What is committed when no message is left: only the script knows whether its users are still suppressed. */
+/** Committed when no message is left, since only the script knows whether its users are still suppressed. */
 const emptyGroup: MessageGroup = { limits: [], records: noRecords, bytes: packedBytesMax([], noRecords) };
 
 /**
@@ -196,9 +196,9 @@ export function answerMessages(
   answers: MessageAnswer[];
   stored: number;
   repeated: number;
-  /** Of suppressed users: answered as stored. */
+  /** Messages of suppressed users, which are answered as stored. */
   suppressed: number;
-  /** By the limit that had no room. */
+  /** Limited messages, by the limit that had no room. */
   limited: ReadonlyMap<LimitName, number>;
 } {
   const answers = new Array<MessageAnswer | undefined>(messages.length);

@@ -1,7 +1,7 @@
 // Group commit: everything that arrived while the last commit was under way goes to Redis in one script call. There is one
 // committer per shard and process, with one commit in flight. So commits have an order, and a late copy of an older one
-// is recognised and refused. A commit also tells what this process knows of the suppressions. If a shard knows more, the script
-// stores nothing, and the commit is made again without the records of those who were suppressed meanwhile.
+// is recognised and refused. A commit also says which version of the suppressions this process has. If a shard has a later one,
+// the script stores nothing, and the commit is repeated without the records of users who were suppressed meanwhile.
 
 import { randomBytes } from 'node:crypto';
 import { markerRows } from '../clickhouse/tables.js';
@@ -90,7 +90,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   let busy = false;
   let closed = false;
   let sequence = 0;
-  /** Of the commit before: when it began, and how many requests it carried. */
+  /** When the previous commit began, and how many requests it carried. */
   let last = { beganMs: Number.NEGATIVE_INFINITY, requests: 0 };
   const idle: (() => void)[] = [];
 
@@ -140,9 +140,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   /**
-   * Lets a commit wait for more requests, since most of what it costs does not depend on what is in it. Only where several
-   * requests come in the time of a commit, and no longer than they keep coming: callers who all wait for an answer send nothing
-   * meanwhile.
+   * Lets a commit wait for more requests, since most of its cost does not depend on its content. It waits only if several requests
+   * come in the time of a commit, and only while they keep coming: callers who all wait for an answer send nothing meanwhile.
    */
   async function gather(): Promise<void> {
     if (last.requests < 2) return;
@@ -178,7 +177,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     return batch;
   }
 
-  /** Makes a commit, and makes it again as long as Redis says that more is known of the suppressions than was applied. */
+  /** Makes a commit, and repeats it as long as Redis says that there is a later version of the suppressions. */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
     const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
     const joined = new Set<string>();

@@ -31,9 +31,9 @@ type Part = {
 
 type Parts = { readonly rest: string; readonly restNumerals: boolean; readonly records: readonly Part[] };
 
-/** What is looked at in one step: about 0.5 ms. */
+/** How much is scanned in one step: about 0.5 ms. */
 const charactersPerStep = 256 * 1024;
-/** What is decoded in one step: about 2 ms. */
+/** How much is decoded in one step: about 2 ms. */
 const bytesPerStep = 512 * 1024;
 /** Stands for the list in the text of the rest. Nobody outside this process knows it. */
 const listMark = randomBytes(15).toString('base64url');

@@ -1,6 +1,6 @@
-// What a lenient environment forgives: turns what real producers send into what the contract says. The same check as in
-// strict environments follows. Every mending has a reason from a closed set, so that it can be counted. Pure; never
-// changes the value that it gets, and never touches the text of an identity.
+// What a lenient environment forgives: turns what real producers send into the form of the contract. Afterwards the same check
+// follows as in strict environments. Every mending has a reason from a closed set, so that it can be counted. Pure: it never
+// changes the value that it gets, and never the text of an identity.
 
 import {
   counts,

@@ -9,7 +9,7 @@ import { copyCompact } from './plain-json.js';
 import type { Checked } from './record-kind.js';
 import type { Selection } from './submission.js';
 
-/** What a value has in a row beside the bytes of its field, at most. */
+/** How many bytes a value may have in a row beside those of its field. */
 const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   text: '""'.length,
   event_id: '""'.length + 32,
@@ -19,7 +19,7 @@ const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   properties: '{}'.length,
 };
 
-/** What a row has beside its app_id and the bytes of its event: the same of its values, its number, and what stands between. */
+/** How many bytes a row may have beside its app_id and its event: those of its values, of its number, and of the separators. */
 const rowBytesMax = Object.values(recordColumns.events).reduce(
   (bytes, type) => bytes + addedBytesMax[type] + ','.length,
   '['.length + '9999\n'.length,

@@ -1,6 +1,6 @@
-// The print of a record: eight bits of what it says. Redis keeps it with the claim of an idempotency key, so that a repeat that
-// says something else than the first record shows, with a probability of 254 in 255. A repeat that says the same never
-// counts as another: the same row has the same print.
+// The print of a record: an eight-bit hash of its content. Redis keeps it with the claim of an idempotency key. So a repeat with
+// other content than the first record is noticed, with a probability of 254 in 255. A repeat with the same content never counts
+// as different, since the same row has the same print.
 
 /** The print of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. */
 export function printOfRow(rows: DataView, start: number, end: number): number {

@@ -4,7 +4,7 @@
 import { type ColumnType, recordColumns, type TableName } from '../contract/records.js';
 import { encodeProperties, type Properties } from './properties.js';
 
-/** What the columns of a row are written from, by the names of the columns; a text that is not given is empty. */
+/** The values of a row by the names of its columns; a text that is not given is empty. */
 export type RowFields = {
   /** Decimal digits. */
   readonly user_id?: string | undefined;

@@ -48,7 +48,7 @@ export function createSubmission<G extends Group>(
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
     const selected = suppressed === undefined ? undefined : select(suppressed, environment);
-    // Nobody of the request has been suppressed before, or is now: what was built stands.
+    // No user of the request was suppressed before, or is now, so the groups stay as they are.
     if (groups.length > 0 && selection === undefined && selected === undefined) return;
     selection = selected;
     groups = build(selection?.kept);
@@ -65,7 +65,7 @@ export function createSubmission<G extends Group>(
 
 const noJoins: readonly Join[] = [];
 
-/** Divides records by their users. Of an identification both names count. */
+/** Divides records by their users. Both names of an identification count. */
 export function selectUsers(users: readonly Checked[]) {
   return (suppressed: SuppressedUsers, environment: LiveEnvironment): Selection | undefined => {
     const kept: number[] = [];

@@ -57,7 +57,7 @@ export async function bookAttempt(
   return reply < 0 ? { refusedMs: -reply } : { waitMs: reply };
 }
 
-/** Takes an attempt back whose password was right: the person's wrong ones are forgotten, those of the address stay. */
+/** Takes back an attempt with the right password. The person's wrong attempts are forgotten, those of the address stay. */
 export async function forgiveAttempt(redis: Redis, { lane, address }: Attempt): Promise<void> {
   await redis.multi().del(lane).hincrby(address, 'count', -1).pexpire(address, signIns.rememberedMs).exec();
 }

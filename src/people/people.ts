@@ -252,7 +252,7 @@ function parseEmail(text: string): string {
   return email;
 }
 
-/** So that an address is one person, who is found without looking at the others. */
+/** Made from the address, so that an address is one person, who is found without reading the others. */
 function personIdOf(email: string): string {
   return `pe_${hashOf(email).slice(0, 16)}`;
 }
@@ -261,7 +261,7 @@ function idInSecret(secret: string): string {
   return secret.split('.')[0] as string;
 }
 
-/** Whoever sends a secret does not choose its hash, so how long the comparison takes tells nothing. */
+/** Callers cannot choose the hash of a secret, so the time of the comparison reveals nothing. */
 function isInvitedBy(person: Person | undefined, secret: string, nowMs: number): boolean {
   const { hash: hashed, ends_at = '' } = person?.invitation ?? {};
   return hashed === hashOf(secret) && Date.parse(ends_at) > nowMs;

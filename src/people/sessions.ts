@@ -14,7 +14,7 @@ export type Session = {
   /** Names it for its owner; opens nothing. */
   readonly id: string;
   readonly person_id: string;
-  /** Of the password, or of what the provider said. */
+  /** The version of the password, or of what the provider said. */
   readonly password_id: string;
   readonly began_at: string;
   readonly ends_at: string;

@@ -224,6 +224,12 @@ test('an unknown address gets the same answer as a wrong password', async () => 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
+test('what somebody without a session sends is not looked at', async () => {
+  const page = newPage();
+  page.cookies.set('sluice_session', 'nobody');
+  assert.equal((await page.ask('POST', '/certificates/verify', [])).status, 401);
+});
+
 test('a sign-in takes only some kilobytes of a body', async () => {
   const sized = (bytes: number) => {
     const body = { email: 'nobody@example.com', password: 'x', more: '' };

@@ -215,6 +215,7 @@ test('refuses what cannot be done with 400 and a reason, and changes nothing', a
     ['POST', '/accounts', { name: { toString: 1 }, environments: ['Main'] }],
     ['POST', '/environments/9/key', undefined],
     ['GET', '/deletions/none', undefined],
+    ['GET', '/environments/9/stats', undefined],
   ];
   for (const [method, path, body] of refused) {
     const { status, text } = await ask(method, path, body);

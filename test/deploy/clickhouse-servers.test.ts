@@ -1,5 +1,5 @@
-// Three ClickHouse servers, each with some of the shards: who has which rows, and that everything that reads, deletes or
-// exports finds all of them. All of it on one deployment.
+// Three ClickHouse servers on one deployment, each with some of the shards: which server has which rows, and that everything
+// that reads, deletes or exports finds all of them.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -52,10 +52,10 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** The server of a shard as a first start spreads them. */
+/** The server that a first start gives a shard. */
 const serverOf = (appId: string) => shardOf(appId, shards) % serverCount;
 
-/** Which app_ids an account gets is chance. */
+/** Makes accounts until one has environments on all servers, since app_ids are random. */
 async function accountOnAll(): Promise<TestAccount> {
   for (;;) {
     const names = Array.from({ length: 16 }, (_, index) => `Environment ${index}`);
@@ -107,7 +107,7 @@ const counts = (from: string) =>
     ),
   );
 
-/** Records of one user, by two names, in each of the environments, and of somebody else. */
+/** Sends records of one user under two names, and of somebody else, to each of the environments. */
 async function writeUsers(account: TestAccount, identity: string, userId: string): Promise<void> {
   for (const appId of account.appIds) {
     await sendEvents(sluice, appId, 'go', [{ identity }, { user_id: userId }]);
@@ -186,7 +186,7 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
   );
 });
 
-test('while a server is away its records wait and are taken, and all others are served', async () => {
+test('while a server is away its records are accepted and wait, and all others are stored', async () => {
   const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
   const narrow = await accountOn(0);
   const itsToken = await getToken(sluice, narrow);
@@ -343,7 +343,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
 });
 
-test('servers in another order, one twice, and one too few are refused', async () => {
+test('refuses servers in another order, a server named twice, and one server too few', async () => {
   const urls = sluice.clickhouses.map(({ url }) => url);
   const [first = '', second = '', third = ''] = urls;
   const migrated = (these: readonly string[]) =>

@@ -146,12 +146,12 @@ describe('memory stays bounded and others are answered while', () => {
   });
 });
 
-/** `{"k0": value, …}` with so many names. */
+/** `{"k0": value, …}` with this many names. */
 function object(names: number, value: string, from = 0): string {
   return `{${Array.from({ length: names }, (_, i) => `"k${from + i}":${value}`).join()}}`;
 }
 
-describe('a body that is dear to read', () => {
+describe('a body that is expensive to parse', () => {
   const bulk = (count: number, properties: (index: number) => string) => (app: string) => {
     const event = (index: number) => `{"event":"e","identity":"i${index}","properties":${properties(index)}}`;
     return `{"app_id":"${app}","events":[${Array.from({ length: count }, (_, index) => event(index)).join()}]}`;
@@ -187,7 +187,7 @@ describe('a body that is dear to read', () => {
     ['16 MiB of opening brackets', () => '['.repeat(bodies.bulkBytesMax - 10), 'too_deep'],
     ['long numbers', bulk(20, () => `{"a":${list('1e-400', 130_000)},"b":null}`), 'invalid_type'],
     [
-      '16 MiB of good events and a last byte too many',
+      '16 MiB of good events and one byte too many',
       (app) => `${bulk(900, () => object(1000, '"some text"'))(app).slice(0, bodies.bulkBytesMax - 10)}}`,
       'invalid_json',
     ],

@@ -49,8 +49,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   const newId = (): string => randomMessageId(randomBytes);
   let optedOutByDefault = false;
   /**
-   * Since the user opted out. Tabs that removed at each other's changes what these had put back would never come to rest;
-   * only messages may still come, of a tab that does not know of the choice yet.
+   * Set since the user opted out. If tabs kept removing what others put back, they would never come to rest. Only messages may
+   * still come, from a tab that does not know of the choice yet.
    */
   let isForgotten = false;
   let baseUrl: string | undefined;

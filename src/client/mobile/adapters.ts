@@ -52,7 +52,7 @@ export type DeviceAdapters = {
   readonly onOnline?: (listener: () => void) => unknown;
 };
 
-/** What a surface that pairs with the Event Visualizer can be given besides. */
+/** What a surface that pairs with the Event Visualizer can also be given. */
 export type PairingAdapters = {
   /** Shows the short code that an administrator enters on the visualizer's page. */
   readonly showPairingCode?: (code: string) => void;

@@ -6,7 +6,7 @@ import type { Browser } from './browser.js';
 
 export const pageViewEvent = 'Page View';
 
-/** What counts as a page view, and what of a page's address and of its referrer's is recorded: by default neither query nor fragment. */
+/** What counts as a page view, and which parts of the page's and the referrer's address are recorded: by default neither query nor fragment. */
 export type PageViewOptions = {
   /** Record the query too. */
   readonly query?: boolean;

@@ -18,7 +18,7 @@ import { Forbidden, type Principal } from '../../admin/access.js';
 import type { AdminCommands } from '../../admin/commands.js';
 import { type Actor, AuditLogFull } from '../../audit/audit.js';
 import { bodies } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
 import { parseRole } from '../../people/people.js';
@@ -272,35 +272,45 @@ function handle(
     withoutBody(exchange);
     return exchange.attend(found.refused.then((refuse) => refuse(exchange)));
   }
-  const run = (body: Readonly<Record<string, unknown>>) =>
-    exchange.attend(reply(options, found.caller, exchange, command, path, body));
+  const run = (read: () => Fields | Rejection) =>
+    exchange.attend(reply(options, found.caller, exchange, command, path, read));
   if (!hasBody || exchange.framing.length === 0) {
     withoutBody(exchange);
-    return run(hasBody ? {} : Object.fromEntries(new URLSearchParams(exchange.query)));
+    return run(() => ({ fields: hasBody ? {} : Object.fromEntries(new URLSearchParams(exchange.query)) }));
   }
-  readJsonBody(exchange, bytesMax, (bytes) => {
-    const document = parseDocument(bytes);
-    if ('code' in document) return exchange.refuse(document);
-    const { value } = document;
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      return exchange.refuse(rejection('invalid_type', 'The body must be an object.'));
-    }
-    run(value as Record<string, unknown>);
+  readJsonBody(exchange, bytesMax, (bytes, owned) => {
+    const kept = owned ? bytes : Buffer.from(bytes);
+    run(() => fieldsOf(kept));
   });
 }
 
+function fieldsOf(bytes: Buffer): Fields | Rejection {
+  const document = parseDocument(bytes);
+  if ('code' in document) return document;
+  const { value } = document;
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return rejection('invalid_type', 'The body must be an object.');
+  return { fields: value as Record<string, unknown> };
+}
+
+/** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */
+type Fields = { readonly fields: Readonly<Record<string, unknown>> };
+
+/** `read` is called once the caller is known: nobody else's body is parsed. */
 async function reply(
   options: AdminApiOptions,
   lookup: Promise<AdminCaller | Refuse>,
   exchange: Exchange,
   run: Run,
   path: readonly string[],
-  body: Readonly<Record<string, unknown>>,
+  read: () => Fields | Rejection,
 ): Promise<void> {
   try {
     const caller = await lookup;
     if (typeof caller === 'function') return caller(exchange);
-    const result = await run(options.commandsFor(caller.actor, caller.principal), path, body);
+    const said = read();
+    if ('code' in said) return exchange.refuse(said);
+    const result = await run(options.commandsFor(caller.actor, caller.principal), path, said.fields);
     exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
   } catch (error) {
     if (error instanceof AdministrationError)

@@ -1,6 +1,6 @@
-// Who calls the administration: a program with ADMIN_TOKEN, or a person by the cookie of a session. A browser sends that
-// cookie with whatever any page has it send, so a request that relies on it has to come from a page of the console itself,
-// under a name of ours, and has to carry a header that no form can set.
+// Who calls the administration: a program with ADMIN_TOKEN, or a person by the cookie of a session. A browser sends that cookie
+// with requests that any page causes. So a request that relies on it has to come from a page of the console itself, under one
+// of our host names, and has to carry a header that no form can set.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
@@ -82,7 +82,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
         const caller = findSession(redis, cookie).then((signedIn) =>
           signedIn === undefined ? sessionEnded : callerOf(signedIn, address),
         );
-        // Whoever reads the body looks at it later.
+        // The handler checks it after the body.
         caller.catch(() => undefined);
         return { caller };
       }
@@ -135,7 +135,7 @@ const foreignPage: Refuse = (exchange) =>
 
 const challenge = 'Bearer realm="sluice-admin"';
 
-/** Tells tokens apart without giving one away. */
+/** Distinguishes tokens without revealing one. */
 function fingerprintOf(token: string): string {
   return createHash('sha256').update(token).digest('hex').slice(0, 8);
 }

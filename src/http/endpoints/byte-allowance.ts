@@ -11,7 +11,7 @@ export type ByteAllowance = {
 /** `bytesMax`: as many at once, and as many again in a window. `clock` is in ms and never set back. */
 export function createByteAllowance(bytesMax: number, clock = () => performance.now()): ByteAllowance {
   const { windowMs, keptMax } = collectAddresses;
-  /** When each allowance is full again; the address that was heard of longest ago comes first. */
+  /** When each allowance is full again. The address that sent nothing for the longest time comes first. */
   const fullAtMs = new Map<string, number>();
 
   return {
@@ -22,7 +22,7 @@ export function createByteAllowance(bytesMax: number, clock = () => performance.
       if (waitMs > 0) return waitMs;
       fullAtMs.delete(network);
       fullAtMs.set(network, fullMs);
-      // So many addresses within a minute are beyond what limits by address can do.
+      // Against so many addresses within a minute limits by address cannot help.
       if (fullAtMs.size > keptMax) fullAtMs.delete(fullAtMs.keys().next().value as string);
       return 0;
     },

@@ -118,7 +118,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
 }
 
 function submit(options: DeletionApiOptions, exchange: Exchange): void {
-  // Of a caller who has gone meanwhile nothing can be read any more.
+  // If the caller has gone meanwhile, nothing of the request can be read any more.
   const { address } = exchange;
   readFromCaller(options, exchange, submissions, (caller, document) =>
     acceptSubmission(options, exchange, { ...caller, actor: actorOf(caller, address) }, document),
@@ -180,7 +180,7 @@ function* readLarge(
   answerOrFail(exchange, options, () => goOn(document));
 }
 
-/** A caller, and under whose name the audit log has the submission. */
+/** A caller, and the name under which the audit log has the submission. */
 type Submitter = Caller & { readonly actor: Actor };
 
 function actorOf({ keyId }: Caller, address: string): Actor {

@@ -137,7 +137,7 @@ export function createEntrance(
 
   function enter(exchange: Exchange, received: Received, found: LiveEnvironment): void {
     const { admits, refusalOf } = steps;
-    // A stranger's requests are not noted, so they cannot displace those of the producers.
+    // Requests of strangers are not noted, so they cannot displace those of the producers.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseStranger(exchange, found);
     const environment = withAllowance(found, exchange.framing.importToken, received.receivedMs);

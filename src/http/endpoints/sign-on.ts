@@ -1,6 +1,6 @@
-// Single sign-on in a browser: the way to the provider, and the way back. Both are addresses that a browser goes to, and the
-// second one comes from the provider's page, so they look at the name that they are called by, and at the cookie of the
-// attempt: nobody is signed in who has not begun in the same browser.
+// Single sign-on in a browser: the way to the provider, and the way back. Both are addresses that a browser navigates to, the
+// second one from the provider's page. So they check the host name and the cookie of the attempt: a sign-in must have begun in
+// the same browser.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { AdministrationError } from '../../accounts/accounts.js';

@@ -1,5 +1,5 @@
-// What all endpoints of callers with a token of the deletion API share: refusing a caller without credentials, and what an
-// error is answered with.
+// What all endpoints under tokens of the deletion API share: how to refuse a caller without credentials, and how to answer an
+// error.
 
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { AuditLogFull } from '../../audit/audit.js';

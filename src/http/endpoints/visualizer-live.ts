@@ -93,7 +93,7 @@ type Page = {
   pairing: LivePairing | undefined;
   leave: (() => void) | undefined;
   missed: number;
-  /** Whether it was told to go; its connection may outlive that for a while. */
+  /** Whether it was told to disconnect. Its connection may stay open for a while. */
   isTold: boolean;
   /** It is paired, or gone. */
   readonly endUnpaired: () => void;

@@ -10,8 +10,8 @@ import { readBasic, readBearer } from '../protocol/authorization.js';
 export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
 
 export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
-  // To decode and hash a header takes 1.5 µs, to look up a known one 0.2. The headers of an environment are forgotten with
-  // its copy in memory, so whenever anything in the registry changes.
+  // To decode and hash a header takes 1.5 µs, to look up a known one 0.2. The headers of an environment are forgotten together
+  // with its copy in memory, that is, whenever anything in the registry changes.
   const accepted = new WeakMap<LiveEnvironment, Set<string>>();
 
   function hasKey(environment: LiveEnvironment, authorization: string): boolean {

@@ -1,6 +1,6 @@
-// The demo on ADMIN_PORT, with `DEMO=1`: a page with the client library and buttons for its operations, and what of its
-// user has arrived in ClickHouse. It needs no token. So it answers only for environments of the account that the first
-// start creates, only for users whose ids the request names, and only to its own page.
+// The demo on ADMIN_PORT, with `DEMO=1`: a page with the client library and buttons for its operations, beside its user's events
+// in ClickHouse. It needs no token. So it answers only for environments of the account that the first start creates, only for
+// users whose ids the request names, and only to its own page.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';

@@ -25,7 +25,7 @@ async function encode(body: Buffer): Promise<Form[]> {
   ];
 }
 
-/** Serves the smallest form that the client takes; `cached` says for how long it may keep it unasked. */
+/** Serves the smallest form that the client accepts; `cached` says how long it may use that without asking again. */
 export function serveEncoded(type: string, cached: string, headers: Headers, body: Buffer): Handler {
   let encoded: Promise<Form[]> | undefined;
   return (exchange, req) => {

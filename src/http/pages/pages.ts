@@ -56,7 +56,7 @@ const consolePaths = [
   '/api',
 ];
 
-/** The console: its page under every address of its own, and its script, which is `script`. */
+/** The console: its page under each of its addresses, and its script from the path `script`. */
 export function consoleRoutes(script: string, log: Log): Route[] {
   const isBuilt = existsSync(script);
   if (!isBuilt) log.warn({ path: script }, 'the console was not built and is not served');

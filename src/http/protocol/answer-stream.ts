@@ -13,7 +13,7 @@ export class AnswerStream {
   #isOver = false;
   #wake: (() => void) | undefined;
 
-  /** `onEnd` is called when all of it was handed over, unless the client is gone before. */
+  /** `onEnd` is called when the whole body was handed over, unless the client has gone before. */
   constructor(res: HttpResponse, closeAfter: boolean, onEnd: () => void) {
     this.#res = res;
     this.#closeAfter = closeAfter;

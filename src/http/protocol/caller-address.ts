@@ -1,8 +1,8 @@
-// The address of whoever sent a request: that of the connection, or, behind proxies that are named in TRUSTED_PROXIES, the
-// one that they tell. Counts of failures and limits by address go by it.
+// The address of whoever sent a request: that of the connection or, behind the proxies of TRUSTED_PROXIES, the one that they
+// forward. Counts of failures and limits by address use it.
 //
-// Each proxy adds the address that it was called from to the end of X-Forwarded-For or Forwarded. What stands further left
-// may be made up by the caller. So the addresses are read from the right, for as long as a trusted proxy told them.
+// Each proxy adds the address that called it to the end of X-Forwarded-For or Forwarded. What is further left may be made up by
+// the caller. So the addresses are read from the right, as long as a trusted proxy has added them.
 // @see https://www.rfc-editor.org/rfc/rfc7239
 
 import { BlockList, isIP } from 'node:net';
@@ -36,7 +36,7 @@ export function addressOf(connection: ArrayBuffer): string {
 export function createCallerAddress(trustedProxies: readonly string[]): CallerAddress {
   const isTrusted = createProxyCheck(trustedProxies);
 
-  /** The last of the addresses that a trusted proxy has told. `told` is in the order of the header. */
+  /** The leftmost address that a trusted proxy has added. `told` is in the order of the header. */
   function follow(proxy: string, told: readonly string[]): string {
     let caller = proxy;
     for (let at = told.length - 1; at >= 0 && isTrusted(caller); at--) {

@@ -8,8 +8,8 @@ import { addressOf, networkOf } from './caller-address.js';
 
 export type ConnectionGate = {
   /**
-   * Counts a new connection; without an address it has no share to keep to. Returns false if it is one too many; then it is closed, which counts
-   * too.
+   * Counts a new connection; without an address no share applies to it. Returns false if it is one too many. The caller then
+   * closes it, and its end counts too.
    */
   open(address: string | undefined): boolean;
   /** Counts the end of a connection. */
@@ -44,9 +44,9 @@ export function createConnectionGate(
 }
 
 export type ConnectionLimit = {
-  /** Closes the connections of an app that are too many, before anything is read from them. */
+  /** Closes the surplus connections of an app before anything is read from them. */
   attach(app: TemplatedApp): void;
-  /** Counts the end of a connection that had become a WebSocket: the app does not tell of it. */
+  /** Counts the end of a connection that had become a WebSocket, which the app does not report. */
   webSocketEnded(): void;
 };
 

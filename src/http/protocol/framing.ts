@@ -1,5 +1,5 @@
-// What the headers say of the body. Checked more strictly than by the HTTP parser, which accepts two different
-// Content-Lengths, any Transfer-Encoding and signed lengths; each of these lets a proxy and this server see different
+// What the headers say about the body. The checks are stricter than those of the HTTP parser, which accepts two different
+// Content-Lengths, any Transfer-Encoding and signed lengths. With each of these a proxy and this server could see different
 // requests. Headers are read in one pass.
 
 import type { HttpRequest } from 'uWebSockets.js';
@@ -20,7 +20,7 @@ export type Framing = {
   readonly importToken: string | undefined;
   /** As a browser sent it; undefined if there is none. Two of them are no origin. */
   readonly origin: string | undefined;
-  /** What proxies tell of the caller's address; several headers joined, as they came. */
+  /** The forwarding headers of proxies; several of one name are joined in their order. */
   readonly forwardedFor: string | undefined;
   readonly forwarded: string | undefined;
 };

@@ -1,4 +1,4 @@
-// Asks what arrived of the users that this tab has been: once a second, more often while a call is on its way.
+// Asks what has arrived from the users of this tab: once a second, more often while a call is on its way.
 
 import { isWaiting, settleCalls } from './demo-calls.js';
 import { showEvents, showUsers } from './demo-tables.js';
@@ -17,10 +17,10 @@ const before = [];
 let timer;
 let asking = false;
 let failures = 0;
-/** So many questions may fail before the page says so. */
+/** How many questions may fail before the page says so. */
 const failuresMax = 2;
 
-/** Asks for a user too from now on; what is absent or empty is nobody. */
+/** From now on also asks for this user; an absent or empty name is nobody. */
 export function rememberUser(userId, identity) {
   remember(userIds, userId);
   remember(identities, identity);
@@ -58,7 +58,7 @@ async function ask() {
 const noAnswer =
   'The service does not answer: is it running? What you do meanwhile is kept, and sent when it is back.';
 
-/** Says what is the matter, once; nothing when all is well. */
+/** Says once what is wrong; nothing when all is well. */
 function showFault(words = '') {
   const shown = document.getElementById('fault');
   if (shown.textContent !== words) shown.textContent = words;

@@ -1,7 +1,7 @@
 // The calls that were made here, each with how long it took until ClickHouse could answer for it.
 
 const callsMax = 50;
-/** Later than this, something else than waiting is the matter. */
+/** After this time the cause is something else than waiting. */
 const waitMsMax = 20_000;
 
 const list = document.getElementById('calls');
@@ -50,7 +50,7 @@ export function noteCall(code, arrived, words) {
   waiting.add({ chip, arrived, calledAt: performance.now(), isLate: false });
 }
 
-/** Said of a call of which nothing is left. */
+/** Shown for a call of which nothing is left. */
 export const refused = 'refused';
 
 /** Looks which calls have arrived. */
