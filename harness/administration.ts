@@ -5,6 +5,7 @@ import { refreshShardTable } from '../src/accounts/shard-servers.js';
 import { runCommandLine } from '../src/admin/command-line.js';
 import { commandLineActor } from '../src/admin/command-line-actor.js';
 import { createAdminCommands } from '../src/admin/commands.js';
+import { tablesOf } from '../src/clickhouse/client.js';
 import { migrateServers } from '../src/clickhouse/migrate.js';
 import { connectServers, serversOf } from '../src/clickhouse/servers.js';
 import { readConfig } from '../src/config.js';
@@ -24,7 +25,7 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
   const config = readConfig(env);
   const log = createLog('admin', 'silent');
   const redis = connect(config, log);
-  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
+  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   try {
     await untilReady(redis, readyMsMax);
     await refreshShardTable(redis, serversOf(clickhouse));

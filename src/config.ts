@@ -7,6 +7,12 @@ import { join, resolve } from 'node:path';
 import { administration, bearerMax, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
+/**
+ * How ClickHouse keeps the tables: on one server, on replicas, or as a managed ClickHouse does. `rehearsed` are plain tables
+ * with the statements for replicated ones.
+ */
+export type TableKind = 'plain' | 'replicated' | 'shared' | 'rehearsed';
+
 export type Config = {
   /** Address that the API and a worker's own port bind to. */
   readonly host: string;
@@ -44,6 +50,7 @@ export type Config = {
   readonly clickhouseTcpPort: number;
   readonly clickhouseDatabase: string;
   readonly clickhouseCluster: string | undefined;
+  readonly clickhouseTables: TableKind;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
   /** Who vouches for people of the console, besides their passwords; undefined: nobody. */
@@ -135,6 +142,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       (clickhouseUrls ?? embeddedUrls).length,
       clickhouseUrls === undefined,
     ),
+    clickhouseTables: tableKind(env, (clickhouseUrls ?? embeddedUrls).length),
     adminToken: adminToken(env),
     provider: provider(env),
     sudoUser: text(env, 'SUDO_USER', ''),
@@ -417,6 +425,18 @@ function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: r
     throw new ConfigError(`${name} must be one of ${values.join(', ')}, not ${JSON.stringify(value)}`);
   }
   return found;
+}
+
+/** A cluster alone means its replicas. */
+function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
+  const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
+  const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;
+  const kind = oneOf(env, 'CLICKHOUSE_TABLES', kinds, hasCluster && servers === 1 ? 'replicated' : 'plain');
+  if (kind !== 'plain' && kind !== 'rehearsed' && servers > 1)
+    throw new ConfigError('CLICKHOUSE_TABLES must be plain when CLICKHOUSE_URL names several servers');
+  if (kind === 'replicated' && !hasCluster)
+    throw new ConfigError('CLICKHOUSE_TABLES=replicated needs CLICKHOUSE_CLUSTER');
+  return kind;
 }
 
 function identifier(env: NodeJS.ProcessEnv, name: string, fallback: string): string {

@@ -7,6 +7,7 @@ import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-serv
 import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
+import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
@@ -85,7 +86,7 @@ const redis = connect(config, log, waits.requestMsMax);
 await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
 // Sending a list of ten thousand users takes longer.
 const deletionRedis = connect(config, log);
-const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
+const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
 const environments = await followEnvironments(redis, log);

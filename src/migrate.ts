@@ -1,5 +1,6 @@
 // `npm run migrate`: migrates ClickHouse to the schema of this version, then ends.
 
+import { tablesOf } from './clickhouse/client.js';
 import { migrateServers } from './clickhouse/migrate.js';
 import { readConfigOrExit } from './config.js';
 import { createLog } from './log.js';
@@ -10,7 +11,7 @@ try {
   const applied = await migrateServers({
     urls: config.clickhouseUrls,
     database: config.clickhouseDatabase,
-    cluster: config.clickhouseCluster,
+    ...tablesOf(config),
   });
   log.info({ applied }, 'schema is up to date');
 } catch (error) {

@@ -1,6 +1,7 @@
 // The worker process: wiring and signals.
 
 import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
+import { tablesOf } from '../src/clickhouse/client.js';
 import { connectServers } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
@@ -28,7 +29,7 @@ const config = readConfigOrExit();
 const log = createLog('worker', config.logLevel);
 const redis = connect(config, log);
 const queueRedis = connectForQueue(config, log);
-const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
+const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();
 let stopping = false;

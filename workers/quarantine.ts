@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
 import { forgetErrorTexts } from '../src/clickhouse/error-texts.js';
+import { hasRow } from '../src/clickhouse/replication.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
 import {
   exemptInsertNameOf,
@@ -133,6 +134,7 @@ async function keepFailed(
     if (await isKept(clickhouse, segment, mark)) return 'kept';
     if (await isInsertRunning(clickhouse, segment))
       throw new Error('another insert of this segment is running');
+    if (await isKept(clickhouse, segment, mark, true)) return 'kept';
     log.warn({ segment, burnt: burnt + 1 }, 'token of failed rows is burnt');
   }
   throw new Error('the rows that ClickHouse refuses could not be kept');
@@ -154,13 +156,12 @@ function markerOf(segment: SegmentName, mark: string) {
   return { table_name: '', segment: segment.number, line: 0, app_id: '', identity: '', row: mark };
 }
 
-async function isKept(clickhouse: ClickHouseClient, segment: SegmentName, mark: string): Promise<boolean> {
-  const result = await clickhouse.query({
-    query: `SELECT count() AS markers FROM failed_events
-      WHERE app_id = '' AND segment = {number:UInt64} AND table_name = '' AND row = {mark:String}`,
-    query_params: { number: segment.number, mark },
-    format: 'JSONEachRow',
-  });
-  const [found] = await result.json<{ markers: string | number }>();
-  return Number(found?.markers) > 0;
+async function isKept(
+  clickhouse: ClickHouseClient,
+  segment: SegmentName,
+  mark: string,
+  isCertain = false,
+): Promise<boolean> {
+  const condition = "app_id = '' AND segment = {number:UInt64} AND table_name = '' AND row = {mark:String}";
+  return hasRow(clickhouse, 'failed_events', condition, { number: segment.number, mark }, isCertain);
 }

@@ -132,7 +132,7 @@ export async function storeSegment(
     // ClickHouse logs a token before it publishes the rows: after a crash in between, it answers OK and has
     // nothing. While some insert of the segment runs, the rows may still come under the present token.
     if (await isInsertRunning(clickhouse, name)) throw new Error('another insert of this segment is running');
-    if (await isStored(clickhouse, name)) continue;
+    if (await isStored(clickhouse, name, true)) continue;
     tokensBurnt.inc();
     log.warn({ segment, burnt: burnt + 1 }, 'token is burnt');
     await writeBurnt(redis, shard, segment, burnt + 1);

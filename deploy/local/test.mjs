@@ -25,6 +25,7 @@ const testPrograms = [
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
+  { program: 'java', package: 'default-jre-headless', usedBy: ['support/keeper.js'] },
   { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'harness/shell.js'] },
 ];
 
@@ -35,6 +36,9 @@ const unpackedPrograms = [
   { program: 'prometheus-alertmanager', package: 'prometheus-alertmanager', usedBy: ['support/alerting.js'] },
   { program: 'nginx', package: 'nginx', usedBy: ['support/proxies.js'] },
   { program: 'caddy', package: 'caddy', usedBy: ['support/proxies.js'] },
+  { program: 'zookeeper.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
+  { program: 'zookeeper-jute.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
+  { program: 'slf4j-api.jar', package: 'libslf4j-java', usedBy: ['support/keeper.js'] },
 ];
 
 const options = process.argv.slice(2).filter((argument) => argument.startsWith('--'));

@@ -1,4 +1,4 @@
-// Fetches a single program out of a Debian package without installing the package, which would start a service.
+// Fetches a single program, or a library of Java, out of a Debian package without installing the package, which would start a service.
 // Needs no root, unless the package lists are missing. Silent when there is nothing to do. If it cannot do its work, it
 // ends the process with one line that says what to do.
 // Plain JavaScript without dependencies, since it runs before anything is built.
@@ -23,7 +23,9 @@ function unpack({ program, package: name }, into) {
   const folder = mkdtempSync(join(into, 'unpack-'));
   const file = download(name, folder);
   const unpacked = file !== undefined && run(['dpkg-deb', '-x', file, 'content'], { cwd: folder });
-  const found = ['usr/bin', 'usr/sbin'].map((at) => join(folder, 'content', at, program)).find(existsSync);
+  const found = ['usr/bin', 'usr/sbin', 'usr/share/java']
+    .map((at) => join(folder, 'content', at, program))
+    .find(existsSync);
   if (unpacked && found !== undefined) renameSync(found, join(into, program));
   rmSync(folder, { recursive: true, force: true });
   if (!unpacked || found === undefined) fail(`${program} could not be fetched: ${byHand}`);

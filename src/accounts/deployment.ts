@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
@@ -79,8 +80,18 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
   return loaded;
 }
 
+/** What outlives an emptied Redis. A replica that lags must not be taken for all that there is. */
+const secondCopies = [
+  'registry',
+  'deletion_requests',
+  'deletion_targets',
+  'deletion_references',
+  'suppressed_names',
+];
+
 async function createOrRestore(options: LoadOptions, loading: Loading): Promise<Loaded> {
   const { clickhouse, crash } = options;
+  await syncReplicas(clickhouse, secondCopies);
   const mirror = await readMirror(clickhouse);
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
@@ -217,6 +228,7 @@ async function loadShard(
     for (const client of serversOf(clickhouse).all) {
       await refuseSegments(client, shard, String(reserved));
       await untilNoInsertRuns(client);
+      await syncReplicas(client, numberedTables);
     }
     floor = higher(String(reserved), await highestNumber(clickhouse, shard));
   }
@@ -242,6 +254,9 @@ async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
   }
 }
 
+/** The tables whose rows tell numbers of segments. */
+const numberedTables = [...tables.map(storedTable), 'failed_events'];
+
 /**
  * The highest number that a shard can have given, as far as ClickHouse knows: the highest of the segments of all shards,
  * and of the fences of deletion requests. No new number may be at or below a fence.
@@ -254,9 +269,8 @@ async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promi
 }
 
 async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
-  const sources = [...tables.map(storedTable), 'failed_events'];
   const result = await clickhouse.query({
-    query: `${sources.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
+    query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL
       SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
       FROM deletion_requests`,

@@ -20,7 +20,7 @@ import {
   unkeptTables,
   untilNoRestoreRuns,
 } from '../clickhouse/backups.js';
-import { type ClickHouseClient, connectClickHouse } from '../clickhouse/client.js';
+import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { migrate } from '../clickhouse/migrate.js';
 import { refuseSegments } from '../clickhouse/store.js';
 import { backups, loads } from '../contract/limits.js';
@@ -135,7 +135,7 @@ export async function restoreBackup(
   checkName(name);
   const { config } = context;
   const staging = stagingOf(config.clickhouseDatabase);
-  const restored = connectClickHouse({ url: onlyServerOf(config), database: staging });
+  const restored = connectClickHouse({ url: onlyServerOf(config), database: staging, ...tablesOf(config) });
   const crash = createCrashPoint(config.crashAt);
   try {
     return await restoreInSteps({ context, name, staging, restored, crash }, load);
@@ -160,7 +160,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const { context, name, staging, crash } = restore;
   const { redis, clickhouse, config } = context;
   const database = config.clickhouseDatabase;
-  const schema = { url: onlyServerOf(config), cluster: config.clickhouseCluster };
+  const schema = { url: onlyServerOf(config), ...tablesOf(config) };
   // There may be no database any more.
   await migrate({ ...schema, database });
   const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;

@@ -1,7 +1,7 @@
 // `clickhouse` of deploy/RUNBOOK.md: one statement to this deployment's ClickHouse, wherever it is, in its database and as the
 // user of the service. It prints the answer in the format that the statement names, or with tabs.
 
-import { connectClickHouse } from '../clickhouse/client.js';
+import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 
 const config = readConfigOrExit();
@@ -9,7 +9,7 @@ const config = readConfigOrExit();
 const words = process.argv.slice(2);
 const number = words[0] === '--server' ? Number(words[1]) : 1;
 const url = config.clickhouseUrls[number - 1] ?? '';
-const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase });
+const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase, ...tablesOf(config) });
 try {
   const [query] = words[0] === '--server' ? words.slice(2) : words;
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');

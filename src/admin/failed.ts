@@ -6,6 +6,7 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
+import { hasRow } from '../clickhouse/replication.js';
 import { type Servers, serversOf } from '../clickhouse/servers.js';
 import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
@@ -146,14 +147,9 @@ async function isRowStored(
   table: TableVersion,
   stamps: Stamps,
 ): Promise<boolean> {
-  const result = await clickhouse.query({
-    query: `SELECT count() AS rows FROM ${storedTable(table)}
-      WHERE segment = {segment:UInt64} AND commit_number = {commitNumber:UInt32} AND row_number = {rowNumber:UInt32}`,
-    query_params: stamps,
-    format: 'JSONEachRow',
-  });
-  const [found] = await result.json<{ rows: number }>();
-  return Number(found?.rows) > 0;
+  const condition =
+    'segment = {segment:UInt64} AND commit_number = {commitNumber:UInt32} AND row_number = {rowNumber:UInt32}';
+  return hasRow(clickhouse, storedTable(table), condition, stamps, true);
 }
 
 async function removeFailed(clickhouse: ClickHouseClient, row: FailedRow): Promise<void> {

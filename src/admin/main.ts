@@ -4,6 +4,7 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { refreshShardTable } from '../accounts/shard-servers.js';
 import { AuditLogFull } from '../audit/audit.js';
+import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigOrExit } from '../config.js';
 import { createLog, describeError } from '../log.js';
@@ -33,7 +34,7 @@ async function runWithService(): Promise<void> {
   const config = readConfigOrExit();
   const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
   const redis = connect(config, log);
-  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
+  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   try {
     await untilReady(redis, 5_000).catch(() => {
       throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');

@@ -1,6 +1,7 @@
 // The connection to ClickHouse, embedded or not, and the one place that classifies its faults.
 
 import { Agent } from 'node:http';
+import type { Config, TableKind } from '../config.js';
 import { waits } from '../contract/limits.js';
 import {
   type ClickHouseClient,
@@ -8,6 +9,7 @@ import {
   ClickHouseLogLevel,
   createClient,
 } from '../packages/clickhouse.js';
+import { noteReplication, settingsFor } from './replication.js';
 
 export type { ClickHouseClient } from '../packages/clickhouse.js';
 
@@ -15,10 +17,20 @@ export type ClickHouseOptions = {
   readonly url: string;
   readonly database: string;
   readonly requestMsMax?: number;
+  /** What tables the database has; without it plain ones. */
+  readonly tables?: TableKind;
+  /** The cluster of the replicas. */
+  readonly cluster?: string | undefined;
 };
 
+/** What tables a deployment has. */
+export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster }: Config) {
+  return { tables, cluster };
+}
+
 export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient {
-  return createClient({
+  const { database, tables = 'plain', cluster } = options;
+  const client = createClient({
     url: options.url,
     database: options.database,
     application: 'sluice',
@@ -28,13 +40,15 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
     keep_alive: { enabled: true, idle_socket_ttl: 2_000 },
     // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
-    clickhouse_settings: { wait_end_of_query: 1 },
+    clickhouse_settings: { wait_end_of_query: 1, ...settingsFor(tables) },
     // Its faults reach the caller, who logs them.
     log: { level: ClickHouseLogLevel.OFF },
     ...(options.url.startsWith('http:')
       ? { http_agent: new Agent({ keepAlive: true, maxSockets: 16 }) }
       : {}),
   });
+  noteReplication(client, { tables, cluster, database });
+  return client;
 }
 
 /**

@@ -10,6 +10,7 @@
 import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
+import { settingsOfAll } from './replication.js';
 import { keyBytes, type RowKeys } from './row-keys.js';
 import { shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
@@ -40,6 +41,8 @@ async function add(client: ClickHouseClient, source: KeySource, condition: strin
       min_insert_block_size_bytes: '0',
       // A replicated table takes blocks that are equal only once; the marker may have been lost with what it was in.
       insert_deduplicate: 0,
+      // A replica that has the marker must have the keys.
+      ...(await settingsOfAll(client)),
     },
   });
 }
@@ -105,7 +108,7 @@ export async function writeMarker(client: ClickHouseClient, shard: number, to: s
   await client.command({
     query: 'INSERT INTO stored_keys VALUES (0, {shard:UInt64}, {to:UInt64})',
     query_params: { shard, to },
-    clickhouse_settings: { async_insert: 0, insert_deduplicate: 0 },
+    clickhouse_settings: { async_insert: 0, insert_deduplicate: 0, ...(await settingsOfAll(client)) },
   });
 }
 

@@ -4,8 +4,10 @@
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import type { TableKind } from '../config.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
 import { MigrationError } from './migration-error.js';
+import { clusterClause, engineOf, type Replication } from './replication.js';
 import { numberServers } from './server-numbers.js';
 import { makeLocalViews, spanServers } from './spanning-views.js';
 
@@ -29,21 +31,22 @@ export function readMigrations(): Migration[] {
 }
 
 /**
- * Applies what is missing and settles with the names of what it applied. A `cluster` makes the tables
- * replicated over it. May be called again, after a crash too.
+ * Applies what is missing and settles with the names of what it applied. May be called again, after a crash too. A `cluster`
+ * without a kind of tables means tables that are replicated over it.
  */
 export async function migrate(
-  options: ClickHouseOptions & { readonly cluster?: string | undefined },
+  options: ClickHouseOptions,
   migrations: readonly Migration[] = readMigrations(),
 ): Promise<string[]> {
-  const { database, cluster } = options;
-  const server = connectClickHouse({ ...options, database: 'default' });
-  const client = connectClickHouse(options);
+  const { database, cluster, tables = cluster === undefined ? 'plain' : 'replicated' } = options;
+  const kind: TablesOf = { tables, cluster };
+  const server = connectClickHouse({ ...options, ...kind, database: 'default' });
+  const client = connectClickHouse({ ...options, ...kind });
   try {
     await server.command({
-      query: renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, cluster),
+      query: renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, kind),
     });
-    return await applyMissing(client, cluster, migrations);
+    return await applyMissing(client, kind, migrations);
   } finally {
     await server.close();
     await client.close();
@@ -54,9 +57,15 @@ export async function migrate(
  * Migrates all servers, one after another; settles with what it applied to the first one. Several servers get tables of
  * their own, and views that span them.
  */
-export async function migrateServers({ urls, database, cluster }: MigrateServersOptions): Promise<string[]> {
+export async function migrateServers({
+  urls,
+  database,
+  cluster,
+  tables,
+}: MigrateServersOptions): Promise<string[]> {
   const [url = ''] = urls;
-  if (urls.length === 1) return migrate({ url, database, cluster });
+  if (urls.length === 1)
+    return migrate({ url, database, cluster, ...(tables === undefined ? {} : { tables }) });
   if (cluster === undefined) throw new MigrationError('several servers need the name of their cluster');
   const migrations = readMigrations();
   const applied: string[][] = [];
@@ -76,14 +85,15 @@ export type MigrateServersOptions = {
   readonly urls: readonly string[];
   readonly database: string;
   readonly cluster: string | undefined;
+  readonly tables?: TableKind;
 };
 
 async function applyMissing(
   client: ClickHouseClient,
-  cluster: string | undefined,
+  kind: TablesOf,
   migrations: readonly Migration[],
 ): Promise<string[]> {
-  const run = (sql: string) => client.command({ query: renderSql(sql, cluster) });
+  const run = (sql: string) => client.command({ query: renderSql(sql, kind) });
   await run(`CREATE TABLE IF NOT EXISTS migrations {{on_cluster}}
     (name String, checksum String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))
     ENGINE = {{engine MergeTree}} ORDER BY name SETTINGS fsync_after_insert = 1`);
@@ -110,18 +120,15 @@ async function applyMissing(
   return missing.map(({ name }) => name);
 }
 
-/** Fills in what depends on whether there is a cluster. Nothing else decides that. */
-export function renderSql(sql: string, cluster: string | undefined): string {
+type TablesOf = Pick<Replication, 'tables' | 'cluster'>;
+
+/** Fills in what depends on the kind of tables. */
+export function renderSql(sql: string, kind: TablesOf): string {
   return sql
-    .replaceAll('{{on_cluster}}', cluster === undefined ? '' : `ON CLUSTER ${cluster}`)
+    .replaceAll('{{on_cluster}}', clusterClause(kind))
     .replaceAll(
       /\{\{engine (\w+?)MergeTree(?:\(([^)]*)\))?\}\}|\{\{engine MergeTree\}\}/g,
-      (_, kind, argument) => {
-        const engine = `${kind ?? ''}MergeTree`;
-        if (cluster === undefined) return argument === undefined ? engine : `${engine}(${argument})`;
-        const path = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'";
-        return `Replicated${engine}(${path}${argument === undefined ? '' : `, ${argument}`})`;
-      },
+      (_, variant, argument) => engineOf(kind.tables, `${variant ?? ''}MergeTree`, argument),
     );
 }
 

@@ -2,12 +2,15 @@
 // may vanish in a crash, so callers count rows and do not trust the list.
 
 import type { ClickHouseClient } from './client.js';
+import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
 /** How long one call waits for a mutation before it gives up and leaves it running. */
 const waitMsMax = 10 * 60_000;
 const pollMs = 50;
+/** How long replicas may take to read a new mutation. */
+const listedMsMax = 2_000;
 
 /**
  * Deletes the matching rows of a table by rewriting the parts that hold them. `mark` is a name that occurs in this
@@ -24,12 +27,17 @@ export async function deleteRows(
     query: `ALTER TABLE ${table} DELETE WHERE ${predicate}`,
     clickhouse_settings: { mutations_sync: '0' },
   });
-  const deadline = performance.now() + waitMsMax;
+  const startedAt = performance.now();
   let mutationId = '';
-  while (performance.now() < deadline) {
+  while (performance.now() < startedAt + waitMsMax) {
     const mutation = await readMutation(client, table, mark);
-    // The list no longer has it: it was done long ago, or lost in a crash. The caller counts.
-    if (mutation === undefined) return mutationId;
+    if (mutation === undefined) {
+      // The list no longer has it: it was done long ago, or lost in a crash. The caller counts. A replica lists it only when
+      // it has read it from the keeper.
+      if (!hasReplicas(client) || performance.now() > startedAt + listedMsMax) return mutationId;
+      await new Promise((resolve) => setTimeout(resolve, pollMs));
+      continue;
+    }
     mutationId = mutation.mutation_id;
     if (mutation.failure !== '') {
       await killMutations(client, mark);
@@ -65,15 +73,18 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
   });
 }
 
+/** The newest mutation with a mark. It is done when every replica has done it, and fails when it fails on one. */
 async function readMutation(client: ClickHouseClient, table: string, mark: string) {
   const result = await client.query({
-    query: `SELECT mutation_id, is_done AS done, latest_fail_reason AS failure FROM system.mutations
-      WHERE database = currentDatabase() AND table = {table:String} AND position(command, {mark:String}) > 0
-      ORDER BY create_time DESC LIMIT 1`,
+    query: `SELECT mutation_id, max(create_time) AS created,
+        count() = (SELECT count() FROM ${onAllReplicas(client, 'system.one')}) AND min(is_done) AS done,
+        anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
+      FROM ${onAllReplicas(client, 'system.mutations')}
+      WHERE database = ${databaseIn(client)} AND table = {table:String} AND position(command, {mark:String}) > 0
+      GROUP BY mutation_id ORDER BY created DESC LIMIT 1`,
     query_params: { table, mark },
     format: 'JSONEachRow',
   });
-  const rows = await result.json<{ mutation_id: string; done: number; failure: string }>();
-  const [row] = rows;
+  const [row] = await result.json<{ mutation_id: string; done: number; failure: string }>();
   return row === undefined ? undefined : { ...row, done: Boolean(row.done) };
 }

@@ -3,7 +3,7 @@
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
 // has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
 
-import { type ClickHouseClient, connectClickHouse } from './client.js';
+import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
@@ -44,8 +44,12 @@ export class ShardIsMoving extends Error {
 const known = new WeakMap<ClickHouseClient, Servers>();
 
 /** Connects to all servers; settles nothing. Closing the home, which it returns, closes the others. */
-export function connectServers(urls: readonly string[], database: string): ClickHouseClient {
-  const [home, ...others] = urls.map((url) => connectClickHouse({ url, database }));
+export function connectServers(
+  urls: readonly string[],
+  database: string,
+  tables: Partial<Pick<ClickHouseOptions, 'tables' | 'cluster'>> = {},
+): ClickHouseClient {
+  const [home, ...others] = urls.map((url) => connectClickHouse({ url, database, ...tables }));
   if (home === undefined) throw new Error('CLICKHOUSE_URL names no server');
   if (others.length === 0) return home;
   known.set(home, createServers([home, ...others]));

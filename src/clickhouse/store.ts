@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { type TableVersion, tableOf, tables } from '../contract/records.js';
 import { type ClickHouseClient, codeOfFault, drain } from './client.js';
+import { databaseIn, hasRow, onAllReplicas } from './replication.js';
 import { columnsOf, storedTable } from './tables.js';
 
 export type SegmentName = { readonly table: TableVersion; readonly number: string };
@@ -57,18 +58,19 @@ export async function insertSegment(
   await drain(stream);
 }
 
-/** Whether ClickHouse has the segment's marker row, and so all of its rows. */
-export async function isStored(client: ClickHouseClient, segment: SegmentName): Promise<boolean> {
-  const result = await client.query({
-    query: `SELECT count() AS markers FROM ${storedTable(segment.table)}
-      WHERE app_id = '' AND segment = {number:UInt64}
+/**
+ * Whether ClickHouse has the segment's marker row, and so all of its rows. `isCertain`: rejects rather than say no while a
+ * replica cannot be asked.
+ */
+export async function isStored(
+  client: ClickHouseClient,
+  segment: SegmentName,
+  isCertain = false,
+): Promise<boolean> {
+  const condition = `app_id = '' AND segment = {number:UInt64}
       AND toYYYYMM(fromUnixTimestamp64Micro(toInt64(segment), 'UTC'))
-        = toYYYYMM(fromUnixTimestamp64Micro(toInt64({number:UInt64}), 'UTC'))`,
-    query_params: { number: segment.number },
-    format: 'JSONEachRow',
-  });
-  const rows = await result.json<{ markers: string | number }>();
-  return Number(rows[0]?.markers) > 0;
+        = toYYYYMM(fromUnixTimestamp64Micro(toInt64({number:UInt64}), 'UTC'))`;
+  return hasRow(client, storedTable(segment.table), condition, { number: segment.number }, isCertain);
 }
 
 /** Whether any process's insert of this segment, or of any segment of this database, still runs in ClickHouse. */
@@ -133,8 +135,9 @@ async function runs(
   names: Record<string, string>,
 ): Promise<boolean> {
   const result = await client.query({
-    query: `SELECT count() AS running FROM (SELECT Settings['log_comment'] AS comment, current_database FROM system.processes)
-      WHERE current_database = currentDatabase() AND ${condition}`,
+    query: `SELECT count() AS running FROM (
+        SELECT Settings['log_comment'] AS comment, current_database FROM ${onAllReplicas(client, 'system.processes')}
+      ) WHERE current_database = ${databaseIn(client)} AND ${condition}`,
     query_params: names,
     format: 'JSONEachRow',
   });

@@ -267,6 +267,12 @@ export const callbacks = {
   jobsMax: 1000,
 } as const;
 
+/** Several ClickHouse servers that have the same tables. */
+export const replicas = {
+  /** How long one statement waits for the other replicas. */
+  waitMsMax: 60_000,
+} as const;
+
 /** Previews of deletions: what a dry run would find. */
 export const previews = {
   /** A preview is answered by then, whatever ClickHouse does. */
@@ -791,6 +797,7 @@ function assertRelations(): void {
     'all pages of the visualizer may come from one address',
   );
   relation(3 * retention.runEveryMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
+  relation(replicas.waitMsMax < waits.clickhouseMsMax, 'a replica that is away is reported, not waited for');
   relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');
   relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
 }

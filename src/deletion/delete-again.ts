@@ -6,12 +6,14 @@ import { randomBytes } from 'node:crypto';
 import type { Environment } from '../accounts/documents.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { deleteRows } from '../clickhouse/mutate.js';
+import { createScratch, fillScratch, insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { hashOfUser, withHashKey } from './deleted-users.js';
 import { placesInOrder } from './places.js';
 import type { DeletionRequest } from './request.js';
 import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
+import { accountOf } from './round-lookups.js';
 import {
   createRoundTables,
   dropRoundTables,
@@ -83,16 +85,13 @@ async function findByHash(
   deleted: readonly DeletedRequest[],
 ): Promise<void> {
   const hashes = `${namePrefix}${randomBytes(6).toString('hex')}_hashes`;
-  await clickhouse.command({
-    query: `CREATE TABLE ${hashes} (account_id String, request UInt32, hash String) ENGINE = Memory`,
-  });
+  await createScratch(clickhouse, hashes, 'account_id String, request UInt32, hash String');
   for (const [request, { request: document, hashes: values }] of deleted.entries()) {
-    await clickhouse.insert({
-      table: hashes,
-      values: values.map((hash) => ({ account_id: document.account_id, request, hash })),
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
+    await insertScratch(
+      clickhouse,
+      hashes,
+      values.map((hash) => ({ account_id: document.account_id, request, hash })),
+    );
   }
   tables.sizes.set(
     hashes,
@@ -102,16 +101,18 @@ async function findByHash(
     for (const place of placesInOrder) {
       const users = (columns: string, condition: string) =>
         `SELECT DISTINCT account_id, arrayJoin(['', row_app_id]) AS app_id, ${columns} FROM (
-          SELECT joinGet('${tables.database}.${tables.environments}', 'account_id', app_id) AS account_id,
+          SELECT ${accountOf(tables)} AS account_id,
             app_id AS row_app_id, identity AS row_identity, user_id AS row_user_id
           FROM ${place} WHERE ${inEnvironments(tables)} AND ${condition})`;
-      await clickhouse.command({
-        query: `INSERT INTO ${tables.users} SELECT h.request, u.app_id, u.identity, u.user_id, '' FROM (
+      await fillScratch(
+        clickhouse,
+        tables.users,
+        `SELECT h.request, u.app_id, u.identity, u.user_id, '' FROM (
             SELECT account_id, app_id, identity, user_id, lower(hex(${hashOfUser(key)})) AS hash FROM (
               ${users("row_identity AS identity, CAST(NULL, 'Nullable(UInt64)') AS user_id", "identity != ''")}
               UNION ALL ${users("'' AS identity, row_user_id AS user_id", 'user_id IS NOT NULL')})
           ) AS u INNER JOIN ${hashes} AS h ON u.account_id = h.account_id AND u.hash = h.hash`,
-      });
+      );
     }
     await noteSizes(clickhouse, tables, [tables.users]);
   });

@@ -7,6 +7,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
@@ -87,7 +88,7 @@ export function hashOfUser(key: string): string {
   return `sipHash128Keyed(${key}, concat(app_id, ${user}))`;
 }
 
-/** Puts the key of the hashes into a table in memory while `work` runs, since texts of statements are logged. */
+/** Puts the key of the hashes into a table of its own while `work` runs, since texts of statements are logged. */
 export async function withHashKey<Result>(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -97,16 +98,12 @@ export async function withHashKey<Result>(
   if (deployment === undefined) throw new StateNotLoaded();
   const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
   const table = `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`;
-  await clickhouse.command({ query: `CREATE TABLE ${table} (first UInt64, second UInt64) ENGINE = Memory` });
+  await createScratch(clickhouse, table, 'first UInt64, second UInt64');
   try {
-    await clickhouse.insert({
-      table,
-      values: [{ first: String(key.readBigUInt64LE(0)), second: String(key.readBigUInt64LE(8)) }],
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
+    const [first, second] = [String(key.readBigUInt64LE(0)), String(key.readBigUInt64LE(8))];
+    await insertScratch(clickhouse, table, [{ first, second }]);
     return await work(`(SELECT (first, second) FROM ${table})`);
   } finally {
-    await clickhouse.command({ query: `DROP TABLE IF EXISTS ${table} SYNC` });
+    await dropScratch(clickhouse, table);
   }
 }

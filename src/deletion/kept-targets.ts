@@ -2,6 +2,7 @@
 // them, and removes those of verified requests and those that a stopped worker left behind.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { insertScratch } from '../clickhouse/scratch.js';
 import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -83,12 +84,7 @@ async function countTargets(
 
 async function insertTargets(clickhouse: ClickHouseClient, values: readonly TargetRow[]): Promise<void> {
   if (values.length === 0) return;
-  await clickhouse.insert({
-    table: targetTable,
-    values,
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertScratch(clickhouse, targetTable, values);
 }
 
 async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {

@@ -8,6 +8,7 @@
 // it takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { targetTable } from './places.js';
 import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
@@ -83,11 +84,13 @@ function sharesAccount(open: readonly number[], accounts: readonly string[]): bo
 /** Notes the identifications that resolved requests take, each with the first request that takes it. */
 async function fillCovered(client: ClickHouseClient, tables: RoundTables, isResolved: string): Promise<void> {
   await fillKeys(client, tables, isResolved);
-  await client.command({ query: `TRUNCATE TABLE ${tables.covered}` });
-  await client.command({
-    query: `INSERT INTO ${tables.covered} SELECT ${rowName}, min(request)
+  await emptyScratch(client, [tables.covered]);
+  await fillScratch(
+    client,
+    tables.covered,
+    `SELECT ${rowName}, min(request)
       FROM (${rowsReached(tables, identifications, rowName)}) GROUP BY ${rowName}`,
-  });
+  );
   await noteSizes(client, tables, [tables.covered]);
 }
 
@@ -107,26 +110,27 @@ async function findWaiting(
   const names = namedBy(tables, isOpen);
   const ofNamedUsers = identificationsSeen(tables, afterOthers, names.userIds, 'user_id');
   const there = (condition: string) => identificationsThere(tables, isOpen, afterOthers, condition);
-  for (const table of [tables.asked, tables.linked]) {
-    await client.command({ query: `TRUNCATE TABLE ${table}` });
-  }
-  await client.command({
-    query: `INSERT INTO ${tables.asked}
-      SELECT n.request, i.app_id, n.identity FROM (${names.identities}) AS n INNER JOIN (
+  await emptyScratch(client, [tables.asked, tables.linked]);
+  await fillScratch(
+    client,
+    tables.asked,
+    `SELECT n.request, i.app_id, n.identity FROM (${names.identities}) AS n INNER JOIN (
         SELECT app_id, account_id, shard, identity, min(segment) AS since
         FROM (${there(`identity IN (SELECT identity FROM (${names.identities}))`)}) GROUP BY app_id, account_id, shard, identity
       ) AS i ON n.account_id = i.account_id AND n.identity = i.identity WHERE i.since <= n.fences[i.shard + 1]
       UNION ALL SELECT DISTINCT request, app_id, identity FROM (${ofNamedUsers})`,
-  });
+  );
   const askedFirst = `SELECT app_id, identity, min(request) AS first_request FROM ${tables.asked} GROUP BY app_id, identity`;
   const isAsked = `identity IN (SELECT identity FROM ${tables.asked})`;
-  await client.command({
-    query: `INSERT INTO ${tables.linked} SELECT app_id, user_id, min(first_request) FROM (
+  await fillScratch(
+    client,
+    tables.linked,
+    `SELECT app_id, user_id, min(first_request) FROM (
         SELECT i.app_id AS app_id, i.user_id AS user_id, f.first_request AS first_request
         FROM (${there(isAsked)}) AS i INNER JOIN (${askedFirst}) AS f ON i.app_id = f.app_id AND i.identity = f.identity
         UNION ALL SELECT app_id, user_id, request AS first_request FROM (${ofNamedUsers})
       ) GROUP BY app_id, user_id`,
-  });
+  );
   await noteSizes(client, tables, [tables.asked, tables.linked]);
   const result = await client.query({
     query: `SELECT DISTINCT request FROM (
@@ -156,10 +160,12 @@ async function findUsers(
     identificationsSeen(tables, afterOthers, wanted, by);
   const names = namedBy(tables, isResolving);
   const standing = 'argMin(identity, (segment, commit_number, row_number))';
-  await client.command({
-    query: `INSERT INTO ${tables.users} SELECT request, app_id, ${standing} AS merged_identity, NULL, ''
+  await fillScratch(
+    client,
+    tables.users,
+    `SELECT request, app_id, ${standing} AS merged_identity, NULL, ''
       FROM (${seen(names.userIds, 'user_id')}) GROUP BY request, app_id, user_id`,
-  });
+  );
   // The user_ids of all these identities: every user that was identified by one of them, if that identification was its
   // first.
   const merged = `SELECT u.request AS request, u.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, u.identity AS identity
@@ -168,12 +174,14 @@ async function findUsers(
   const identities = `${names.identities} UNION ALL ${merged}`;
   const identified = `SELECT DISTINCT s.request AS request, s.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, s.user_id AS user_id, s.identity AS identity
     FROM (${seen(identities, 'identity')}) AS s INNER JOIN ${tables.requests} AS r ON s.request = r.request`;
-  await client.command({
-    query: `INSERT INTO ${tables.users} SELECT DISTINCT request, app_id, '', user_id, merged_identity FROM (
+  await fillScratch(
+    client,
+    tables.users,
+    `SELECT DISTINCT request, app_id, '', user_id, merged_identity FROM (
         SELECT request, app_id, user_id, wanted_identity, ${standing} AS merged_identity
         FROM (${seen(identified, 'user_id')}) GROUP BY request, app_id, user_id, wanted_identity
       ) WHERE merged_identity = wanted_identity`,
-  });
+  );
   await noteSizes(client, tables, [tables.users]);
 }
 
@@ -240,10 +248,12 @@ export async function keepResolved(
   tables: RoundTables,
   requests: readonly number[],
 ): Promise<void> {
-  await client.command({
-    query: `INSERT INTO ${targetTable} (request_id, app_id, identity, user_id, merged_identity)
+  await fillScratch(
+    client,
+    targetTable,
+    `(request_id, app_id, identity, user_id, merged_identity)
       SELECT DISTINCT r.request_id, u.app_id, u.identity, u.user_id, u.merged_identity
       FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND ${isOneOf(requests)}) AS u
       INNER JOIN ${tables.requests} AS r ON u.request = r.request`,
-  });
+  );
 }

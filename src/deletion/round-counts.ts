@@ -2,6 +2,7 @@
 // Every table is read once, and its rows are counted by the user that stands in them. All else is computed from that.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import { placesInOrder, targetTable } from './places.js';
 import type { FoundRows } from './request.js';
 import { environmentOf, inEnvironments, rowsReached } from './round-keys.js';
@@ -15,7 +16,7 @@ export async function countReachedRows(client: ClickHouseClient, tables: RoundTa
     (place) => `SELECT request, app_id, '${place}', identity, user_id, count()
       FROM (${rowsReached(tables, place, columns)}) GROUP BY request, app_id, identity, user_id`,
   );
-  await client.command({ query: `INSERT INTO ${tables.reached} ${counts.join(' UNION ALL ')}` });
+  await fillScratch(client, tables.reached, counts.join(' UNION ALL '));
   await noteSizes(client, tables, [tables.reached]);
 }
 
@@ -28,7 +29,7 @@ export async function findAlike(client: ClickHouseClient, tables: RoundTables): 
         WHERE ${inEnvironments(tables)} AND identity != '' AND ${plainForm('identity')} IN (${named})
       ) GROUP BY account_id, shard, identity`,
   );
-  await client.command({ query: `INSERT INTO ${tables.alike} ${found.join(' UNION ALL ')}` });
+  await fillScratch(client, tables.alike, found.join(' UNION ALL '));
   await noteSizes(client, tables, [tables.alike]);
 }
 
@@ -42,10 +43,9 @@ function plainForm(identity: string): string {
 
 /** Frees the memory of what was counted. */
 export async function forgetCounts(client: ClickHouseClient, tables: RoundTables): Promise<void> {
-  for (const table of [tables.reached, tables.alike]) {
-    await client.command({ query: `TRUNCATE TABLE ${table}` });
-    tables.sizes.set(table, 0);
-  }
+  const counted = [tables.reached, tables.alike];
+  await emptyScratch(client, counted);
+  for (const table of counted) tables.sizes.set(table, 0);
 }
 
 /** The rows by environment and table, for each request by its number. */

@@ -4,7 +4,9 @@
 // the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import type { Place } from './places.js';
+import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
 
 /** Fills the keys with the users of the requests whose number meets a condition. */
@@ -14,11 +16,15 @@ export async function fillKeys(
   isWanted: string,
 ): Promise<void> {
   const filled = [tables.keys, tables.identities, tables.userIds];
-  const run = (query: string) => client.command({ query });
-  for (const table of filled) if (tables.sizes.has(table)) await run(`TRUNCATE TABLE ${table}`);
+  await emptyScratch(
+    client,
+    filled.filter((table) => tables.sizes.has(table)),
+  );
   const users = `(SELECT * FROM ${tables.users} WHERE ${isWanted})`;
-  await run(`INSERT INTO ${tables.keys}
-    SELECT key, maxForEach(fences), groupUniqArray(request) FROM (
+  await fillScratch(
+    client,
+    tables.keys,
+    `SELECT key, maxForEach(fences), groupUniqArray(request) FROM (
       SELECT
         multiIf(
           u.app_id = '' AND u.user_id IS NULL, ${keyOf('I', 'r.account_id', 'u.identity')},
@@ -28,10 +34,17 @@ export async function fillKeys(
         ) AS key,
         r.fences AS fences, r.request AS request
       FROM ${users} AS u INNER JOIN ${tables.requests} AS r ON u.request = r.request
-    ) GROUP BY key`);
-  await run(`INSERT INTO ${tables.identities} SELECT DISTINCT identity FROM ${users} WHERE user_id IS NULL`);
-  await run(
-    `INSERT INTO ${tables.userIds} SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
+    ) GROUP BY key`,
+  );
+  await fillScratch(
+    client,
+    tables.identities,
+    `SELECT DISTINCT identity FROM ${users} WHERE user_id IS NULL`,
+  );
+  await fillScratch(
+    client,
+    tables.userIds,
+    `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
   );
   await noteSizes(client, tables, filled);
 }
@@ -70,10 +83,9 @@ export function mutationPredicate(tables: RoundTables, appIds: readonly string[]
 
 /** Each row of a table, with its columns, once for each request that reaches it. */
 export function rowsReached(tables: RoundTables, place: Place, columns: string): string {
-  const requestsOf = (key: string) => `joinGet('${tables.database}.${tables.keys}', 'requests', ${key})`;
   return `SELECT ${columns}, e.request AS request FROM (
       SELECT ${columns}, segment AS row_segment, ${shardOfRow(tables)} AS shard,
-        arrayJoin(arrayDistinct(arrayConcat(${keysOfRow(tables).map(requestsOf).join(', ')}))) AS request
+        arrayJoin(${requestsOfKeys(tables, keysOfRow(tables))}) AS request
       FROM ${place} WHERE ${inEnvironments(tables)} AND ${isNamed(tables)}
     ) AS e INNER JOIN (SELECT request, fences FROM ${tables.requests}) AS r ON e.request = r.request
     WHERE row_segment <= r.fences[shard + 1]`;
@@ -86,17 +98,11 @@ export function inEnvironments(tables: RoundTables): string {
 
 /** The account and the shard of a row. */
 export function environmentOf(tables: RoundTables): string {
-  return ['account_id', 'shard']
-    .map((column) => `joinGet('${tables.database}.${tables.environments}', '${column}', app_id) AS ${column}`)
-    .join(', ');
+  return `${accountOf(tables)} AS account_id, ${shardOfRow(tables)} AS shard`;
 }
 
 function isReached(tables: RoundTables): string {
-  // A missing key has no fences, and so the fence 0; every segment is above it.
-  const fenceOf = (key: string) =>
-    `joinGet('${tables.database}.${tables.keys}', 'fences', ${key})[${shardOfRow(tables)} + 1]`;
-  const fences = keysOfRow(tables).map(fenceOf);
-  return `(${isNamed(tables)} AND greatest(${fences.join(', ')}) >= segment)`;
+  return `(${isNamed(tables)} AND ${fenceOfKeys(tables, keysOfRow(tables))} >= segment)`;
 }
 
 /** A Bloom filter of a granule is asked about each user; for more of them than this, reading the granule is cheaper. */
@@ -120,7 +126,7 @@ function isNamed({ database, users, identities, userIds, sizes }: RoundTables): 
  * kinds of whole accounts, whose ids look like those of environments.
  */
 function keysOfRow(tables: RoundTables): readonly string[] {
-  const account = `joinGet('${tables.database}.${tables.environments}', 'account_id', app_id)`;
+  const account = accountOf(tables);
   const userId = "ifNull(toString(user_id), '')";
   return [
     keyOf('I', account, 'identity'),
@@ -132,8 +138,4 @@ function keysOfRow(tables: RoundTables): readonly string[] {
 
 function keyOf(kind: 'I' | 'U' | 'i' | 'u', place: string, id: string): string {
   return `concat('${kind}', ${place}, ' ', ${id})`;
-}
-
-function shardOfRow(tables: RoundTables): string {
-  return `joinGet('${tables.database}.${tables.environments}', 'shard', app_id)`;
 }

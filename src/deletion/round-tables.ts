@@ -1,4 +1,4 @@
-// The tables of one round of deletions, in ClickHouse's memory only, so that no copy of a target is left on its disk. They
+// The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory where there is one server. They
 // hold the round's requests, the environments that it reaches, the users that were named and those that were found, and
 // the same users by key for the predicate of the mutations. They are as large as the lists of targets, however many
 // environments an account has, since a named user is named for all of them. They are checked after every use: a restart
@@ -6,7 +6,15 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { killMutations } from '../clickhouse/mutate.js';
-import { targetTable } from './places.js';
+import { hasReplicas, syncReplicas } from '../clickhouse/replication.js';
+import {
+  createScratch,
+  dropScratch,
+  fillScratch,
+  insertScratch,
+  type ScratchKind,
+} from '../clickhouse/scratch.js';
+import { placesInOrder, targetTable } from './places.js';
 import type { Target } from './targets.js';
 
 /** A request of a round. Its number is its place in the list, from 0. Within an account that is the order of submission. */
@@ -28,6 +36,8 @@ export type RoundEnvironment = {
 
 export type RoundTables = {
   readonly database: string;
+  /** Not in the memory of one server: all replicas have them. */
+  readonly areOnDisk: boolean;
   /** A name that occurs only in the texts of this round's mutations. */
   readonly mark: string;
   readonly requests: string;
@@ -73,6 +83,7 @@ export async function createRoundTables(
   const name = (table: string) => `${prefix}${round}_${table}`;
   const tables: RoundTables = {
     database,
+    areOnDisk: hasReplicas(client),
     mark: name('keys'),
     requests: name('requests'),
     environments: name('environments'),
@@ -87,44 +98,36 @@ export async function createRoundTables(
     userIds: name('user_ids'),
     sizes: new Map(),
   };
-  // Not persistent: nothing of it ever reaches the disk, and a table that a crash emptied matches nothing.
-  const inMemory = 'SETTINGS persistent = 0';
-  const structures: readonly [table: string, structure: string][] = [
+  const structures: readonly [table: string, structure: string, kind?: ScratchKind][] = [
     [
       tables.requests,
-      '(request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8) ENGINE = Memory',
+      'request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8',
     ],
-    [
-      tables.environments,
-      `(app_id String, account_id String, shard UInt16) ENGINE = Join(ANY, LEFT, app_id) ${inMemory}`,
-    ],
+    [tables.environments, 'app_id String, account_id String, shard UInt16', { lookUp: 'app_id' }],
     [
       tables.users,
-      '(request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String) ENGINE = Memory',
+      'request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String',
     ],
     [
       tables.reached,
-      '(request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64) ENGINE = Memory',
+      'request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64',
     ],
-    [tables.alike, '(account_id String, shard UInt16, identity String, since UInt64) ENGINE = Memory'],
-    [tables.asked, '(request UInt32, app_id String, identity String) ENGINE = Memory'],
-    [tables.linked, '(app_id String, user_id UInt64, first_request UInt32) ENGINE = Memory'],
+    [tables.alike, 'account_id String, shard UInt16, identity String, since UInt64'],
+    [tables.asked, 'request UInt32, app_id String, identity String'],
+    [tables.linked, 'app_id String, user_id UInt64, first_request UInt32'],
     [
       tables.covered,
-      '(app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32) ENGINE = Memory',
+      'app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32',
     ],
-    [
-      tables.keys,
-      `(key String, fences Array(UInt64), requests Array(UInt32)) ENGINE = Join(ANY, LEFT, key) ${inMemory}`,
-    ],
-    [tables.identities, `(identity String) ENGINE = Set ${inMemory}`],
-    [tables.userIds, `(user_id UInt64) ENGINE = Set ${inMemory}`],
+    [tables.keys, 'key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
+    [tables.identities, 'identity String', 'Set'],
+    [tables.userIds, 'user_id UInt64', 'Set'],
   ];
-  for (const [table, structure] of structures) {
-    await client.command({ query: `CREATE TABLE ${table} ${structure}` });
-  }
+  for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
+  // What was stored before is found from here on, whichever replica is asked.
+  await syncReplicas(client, [...placesInOrder, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
-    await client.insert({ table, values, format: 'JSONEachRow', clickhouse_settings: { async_insert: 0 } });
+    await insertScratch(client, table, values);
     tables.sizes.set(table, values.length);
   };
   await insert(
@@ -142,12 +145,13 @@ export async function createRoundTables(
     environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
   );
   // Finds again what a round that was cut off had found: a crash may have left only a part of it.
-  await client.command({
-    query: `INSERT INTO ${tables.users}
-      SELECT DISTINCT r.request, t.app_id, t.identity, t.user_id, t.merged_identity
+  await fillScratch(
+    client,
+    tables.users,
+    `SELECT DISTINCT r.request, t.app_id, t.identity, t.user_id, t.merged_identity
       FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
       WHERE t.app_id = '' OR r.resolved = 1`,
-  });
+  );
   await noteSizes(client, tables, [tables.users]);
   return tables;
 }
@@ -158,18 +162,17 @@ export async function nameUsers(
   tables: RoundTables,
   targets: readonly Target[],
 ): Promise<void> {
-  await client.insert({
-    table: tables.users,
-    values: targets.map((target) => ({
+  await insertScratch(
+    client,
+    tables.users,
+    targets.map((target) => ({
       request: 0,
       app_id: '',
       identity: target.startsWith('i') ? target.slice(1) : '',
       user_id: target.startsWith('u') ? target.slice(1) : null,
       merged_identity: '',
     })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  );
   tables.sizes.set(tables.users, targets.length);
 }
 
@@ -201,7 +204,7 @@ export async function dropTables(
   const names = (await result.json<{ name: string }>()).map(({ name }) => name);
   if (names.length === 0) return;
   await before();
-  for (const name of names) await client.command({ query: `DROP TABLE IF EXISTS ${name} SYNC` });
+  for (const name of names) await dropScratch(client, name);
 }
 
 /** How many distinct users each request of the round names, by number of the request. */

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { insertScratch } from '../clickhouse/scratch.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { waits } from '../contract/limits.js';
@@ -110,12 +111,7 @@ async function createTables(
     appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
     names,
   );
-  await clickhouse.insert({
-    table: tables.users,
-    values: targets.map(namedRow),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertScratch(clickhouse, tables.users, targets.map(namedRow));
   tables.sizes.set(tables.users, targets.length);
   await resolveAlone(clickhouse, tables);
   return tables;

@@ -2,6 +2,7 @@
 // queries. Both carry the export's id, so whoever ends an export finds them, even if the process of the download was killed.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { dropScratch } from '../clickhouse/scratch.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 
 const prefix = 'user_export_';
@@ -45,6 +46,6 @@ export async function dropExportTables(
     format: 'JSONEachRow',
   });
   for (const { name } of await result.json<{ name: string }>()) {
-    await client.command({ query: `DROP TABLE IF EXISTS ${name}` });
+    await dropScratch(client, name);
   }
 }

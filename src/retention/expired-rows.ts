@@ -7,6 +7,8 @@
 // identification of the same user_id would merge it with somebody else.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { syncReplicas } from '../clickhouse/replication.js';
+import { createScratch, dropScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
 import type { Place } from '../deletion/places.js';
 
@@ -61,9 +63,8 @@ export async function findExpiredUsers(
 ): Promise<ExpiredUsers> {
   const mark = `${namePrefix}${run}`;
   const users: ExpiredUsers = { mark, names: `${mark}_names`, userIds: `${mark}_user_ids` };
-  const inMemory = 'SETTINGS persistent = 0';
-  for (const table of [users.names, users.userIds])
-    await client.command({ query: `CREATE TABLE ${table} (name String) ENGINE = Set ${inMemory}` });
+  for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
+  await syncReplicas(client, [events, properties, identifications, 'failed_events']);
   const isOver = compared(retained, 'received_at', '<');
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
   const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
@@ -82,14 +83,18 @@ export async function findExpiredUsers(
     UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '>=')}`;
   const candidates = `SELECT DISTINCT app_id, identity, user_id FROM ${properties} WHERE ${isOver}
     UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '<')}`;
-  await client.command({
-    query: `INSERT INTO ${users.names} SELECT DISTINCT ${nameOfRow} FROM (${withUser(candidates)})
+  await fillScratch(
+    client,
+    users.names,
+    `SELECT DISTINCT ${nameOfRow} FROM (${withUser(candidates)})
       WHERE (app_id, merged_user) NOT IN (${usersOf(recentEvents)})`,
-  });
-  await client.command({
-    query: `INSERT INTO ${users.userIds} SELECT concat(app_id, ' u', toString(user_id)) FROM (${merged})
+  );
+  await fillScratch(
+    client,
+    users.userIds,
+    `SELECT concat(app_id, ' u', toString(user_id)) FROM (${merged})
       WHERE (app_id, concat('i', merged_identity)) NOT IN (${usersOf(recentRows)})`,
-  });
+  );
   return users;
 }
 
@@ -173,6 +178,5 @@ export async function dropExpiredUsers(client: ClickHouseClient): Promise<void> 
     query_params: { prefix: namePrefix },
     format: 'JSONEachRow',
   });
-  for (const { name } of await result.json<{ name: string }>())
-    await client.command({ query: `DROP TABLE IF EXISTS ${name} SYNC` });
+  for (const { name } of await result.json<{ name: string }>()) await dropScratch(client, name);
 }

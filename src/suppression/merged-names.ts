@@ -1,10 +1,10 @@
 // Who else is suppressed with the users that a submission names: the whole merged user, as a deletion understands it. An
 // identity takes all user_ids that were identified by it first. A user_id takes its identity and the other user_ids of
-// that identity. Each in its environment. What the users are called is in a temporary table of ClickHouse, which ends with
-// its session, and never in the text of a statement.
+// that identity. Each in its environment.
 
-import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { askAbout, namedUsers } from '../clickhouse/named-users.js';
+import { syncReplicas } from '../clickhouse/replication.js';
 import { storedTable } from '../clickhouse/tables.js';
 import type { Suppressed } from './change.js';
 import { inEnvironment, type NameHasher, type User } from './names.js';
@@ -61,38 +61,19 @@ export async function readMerged(
   countMax?: number,
 ): Promise<Merged[]> {
   const identifications = storedTable('user_identities');
-  const session_id = randomUUID();
-  await client.command({
-    query: 'CREATE TEMPORARY TABLE suppressing (identity String, user_id Nullable(UInt64))',
-    session_id,
-  });
-  try {
-    await client.insert({
-      table: 'suppressing',
-      values: [
-        ...identities.map((identity) => ({ identity, user_id: null })),
-        ...userIds.map((user_id) => ({ identity: '', user_id })),
-      ],
-      format: 'JSONEachRow',
-      session_id,
-      clickhouse_settings: { async_insert: 0 },
-    });
-    const result = await client.query({
-      query: `SELECT app_id, toString(user_id) AS user_id, argMin(identity, (segment, commit_number, row_number)) AS identity
-        FROM ${identifications} WHERE app_id IN ({appIds:Array(String)}) AND user_id IN (
-          SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})
-            AND identity IN (SELECT identity FROM suppressing WHERE user_id IS NULL)
-          UNION ALL SELECT assumeNotNull(user_id) FROM suppressing WHERE user_id IS NOT NULL
-        ) GROUP BY app_id, user_id ${countMax === undefined ? '' : firstOfThem}`,
-      query_params: { appIds, ...(countMax === undefined ? {} : { countMax }) },
-      format: 'JSONEachRow',
-      session_id,
-    });
-    return await result.json<Merged>();
-  } finally {
-    await client.command({ query: 'DROP TEMPORARY TABLE IF EXISTS suppressing', session_id });
-  }
+  await syncReplicas(client, [identifications]);
+  return askAbout<Merged>(
+    client,
+    { identities, userIds },
+    `SELECT app_id, toString(user_id) AS user_id, argMin(identity, (segment, commit_number, row_number)) AS identity
+      FROM ${identifications} WHERE app_id IN ({appIds:Array(String)}) AND user_id IN (
+        SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})
+          AND identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
+        UNION ALL SELECT assumeNotNull(user_id) FROM ${namedUsers} WHERE user_id IS NOT NULL
+      ) GROUP BY app_id, user_id ${countMax === undefined ? '' : firstOfThem}`,
+    { params: { appIds, ...(countMax === undefined ? {} : { countMax }) } },
+  );
 }
 
-const firstOfThem = `HAVING identity IN (SELECT identity FROM suppressing WHERE user_id IS NULL)
+const firstOfThem = `HAVING identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
   ORDER BY toUInt64(user_id) LIMIT {countMax:UInt32}`;

@@ -1,8 +1,7 @@
 // The merged user that a name means in one environment: its identity and all of its user_ids, as the view `users` has them.
-// Names reach ClickHouse in a temporary table, never in the text of a statement.
 
-import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { askAbout, namedUsers } from '../clickhouse/named-users.js';
 import { userLookUps } from '../contract/limits.js';
 import { readMerged } from '../suppression/merged-names.js';
 import type { User } from '../suppression/names.js';
@@ -36,8 +35,8 @@ export async function findMergedUser(
 }
 
 /** The condition on the rows of the users whom `withNames` was given: the Bloom filters of both columns answer it. */
-export const isNamed = `(identity IN (SELECT identity FROM looked_up WHERE user_id IS NULL)
-  OR user_id IN (SELECT assumeNotNull(user_id) FROM looked_up WHERE user_id IS NOT NULL))`;
+export const isNamed = `(identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
+  OR user_id IN (SELECT assumeNotNull(user_id) FROM ${namedUsers} WHERE user_id IS NOT NULL))`;
 
 export type Ask = <Row>(query: string, params?: Readonly<Record<string, unknown>>) => Promise<Row[]>;
 
@@ -48,33 +47,7 @@ export async function withNames<Result>(
   userIds: readonly string[],
   work: (ask: Ask) => Promise<Result>,
 ): Promise<Result> {
-  const session_id = randomUUID();
-  await client.command({
-    query: 'CREATE TEMPORARY TABLE looked_up (identity String, user_id Nullable(UInt64))',
-    session_id,
-  });
-  try {
-    await client.insert({
-      table: 'looked_up',
-      values: [
-        ...identities.map((identity) => ({ identity, user_id: null })),
-        ...userIds.map((user_id) => ({ identity: '', user_id })),
-      ],
-      format: 'JSONEachRow',
-      session_id,
-      clickhouse_settings: { async_insert: 0 },
-    });
-    return await work(async <Row>(query: string, params: Readonly<Record<string, unknown>> = {}) => {
-      const result = await client.query({
-        query,
-        query_params: { ...params },
-        session_id,
-        clickhouse_settings: { max_execution_time: userLookUps.querySecondsMax },
-        format: 'JSONEachRow',
-      });
-      return result.json<Row>();
-    });
-  } finally {
-    await client.command({ query: 'DROP TEMPORARY TABLE IF EXISTS looked_up', session_id });
-  }
+  return work((query, params = {}) =>
+    askAbout(client, { identities, userIds }, query, { params, secondsMax: userLookUps.querySecondsMax }),
+  );
 }

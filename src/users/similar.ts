@@ -3,6 +3,7 @@
 // among the users who were identified or have properties. The preview of a deletion compares everything.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { namedUsers } from '../clickhouse/named-users.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { lengths, userLookUps } from '../contract/limits.js';
 import type { TableName } from '../contract/records.js';
@@ -18,8 +19,8 @@ export async function findSimilar(
   const { similarMax, similarSecondsMax } = userLookUps;
   const ofTable = (table: TableName, condition: string) =>
     `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${condition}`;
-  const isWritten = 'identity IN (SELECT identity FROM looked_up)';
-  const isAlike = `identity != '' AND ${plain('identity')} IN (SELECT ${plain('identity')} FROM looked_up)`;
+  const isWritten = `identity IN (SELECT identity FROM ${namedUsers})`;
+  const isAlike = `identity != '' AND ${plain('identity')} IN (SELECT ${plain('identity')} FROM ${namedUsers})`;
   const found = await withNames(client, [identity, ...written], [], async (ask) => [
     ...(await ask<{ identity: string }>(ofTable('events', isWritten), { appId })),
     // What was found until then is shown.

@@ -112,8 +112,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: 'src/deletion/round-keys.js',
-        find: ') >= segment)',
-        replace: ') > 0)',
+        find: '} >= segment)',
+        replace: '} > 0)',
       },
       {
         file: 'src/deletion/round-keys.js',

@@ -209,6 +209,13 @@ test('tells nothing about single users before a deletion is complete, after 30 d
   assert.match(row.hash, /^[0-9a-f]{32}$/);
   const expiresMs = Date.parse(`${row.expires_at.replace(' ', 'T')}Z`);
   assert.equal(expiresMs, untilMs, 'it ends when the request says that it does');
+  // What is over is not told, also as long as no merge has removed it.
+  await sluice.rows('SYSTEM STOP MERGES deletion_evidence');
+  await sluice.rows(
+    `INSERT INTO deletion_evidence SELECT * REPLACE (now64(3) - 1 AS expires_at) FROM deletion_evidence WHERE request_id = '${pending}'`,
+  );
+  assert.deepEqual(await codes(pending), both(410, 'no_longer_kept'));
+  await sluice.rows('SYSTEM START MERGES deletion_evidence');
   // The rows end by themselves: their table says so, and a merge removes those whose time is over.
   await sluice.rows(
     `ALTER TABLE deletion_evidence UPDATE expires_at = now() - 1 WHERE request_id = '${pending}' SETTINGS mutations_sync = 2`,

@@ -99,6 +99,17 @@ test('a replicated table remembers as many tokens as another one', async () => {
   }
 });
 
+test('a keeper keeps tokens for a week', async () => {
+  const tables = ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'];
+  const kept = (await statementsOf('main_cluster')).flatMap(
+    (statement) =>
+      /^ALTER TABLE (\w+) ON CLUSTER main_cluster MODIFY SETTING replicated_deduplication_window_seconds = 604800$/.exec(
+        statement,
+      )?.[1] ?? [],
+  );
+  assert.deepEqual(kept, tables);
+});
+
 test('the engine accepts columns, engine and settings of every table, and lacks only the keeper', async () => {
   await clickhouse.query('CREATE DATABASE IF NOT EXISTS cluster_tables');
   for (const statement of (await statementsOf('main_cluster')).filter(isTable)) {

@@ -5,8 +5,15 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import {
+  readerGrants,
+  readerRevokes,
+  serviceClusterGrants,
+  serviceGrants,
+  serviceRevokes,
+} from '../../deploy/local/clickhouse/users.js';
 import { assertConfigures, operatorsToken } from '../../harness/configured.js';
-import { deployPath, parseYaml, readYaml, root } from '../support/deploy-file.js';
+import { deployPath, parseYaml, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import {
   findInvalid,
   findMistyped,
@@ -15,6 +22,7 @@ import {
   readManifests,
   selects,
 } from '../support/kubernetes.js';
+import { startStockClickHouse } from '../support/stock-clickhouse.js';
 
 type EnvSource = {
   readonly name: string;
@@ -74,6 +82,7 @@ type Scaler = Manifest & {
 };
 
 const others = [
+  'clickhouse.example.yaml',
   'ingress.example.yaml',
   'redis-elsewhere.yaml',
   'secret.example.yaml',
@@ -211,7 +220,7 @@ describe('what objects say of each other', () => {
     const budgets = ofKind<Workload>('PodDisruptionBudget').map(({ spec }) =>
       podsOf(spec.selector?.matchLabels ?? {}).map(({ metadata }) => metadata.name),
     );
-    assert.deepEqual(budgets.sort(), [['redis'], ['sluice-api'], ['sluice-worker']]);
+    assert.deepEqual(budgets.sort(), [['clickhouse'], ['redis'], ['sluice-api'], ['sluice-worker']]);
   });
 
   test('the monitoring and the Ingress find services by their labels, names and ports', () => {
@@ -268,7 +277,9 @@ describe('what objects say of each other', () => {
     );
     const leaving = policies.filter(({ spec }) => spec.egress !== undefined);
     assert.deepEqual(leaving.map(({ metadata }) => metadata.name).sort(), [
+      'clickhouse',
       'sluice-egress',
+      'sluice-egress-clickhouse',
       'sluice-egress-https',
       'sluice-egress-redis',
     ]);
@@ -292,7 +303,7 @@ describe('what objects say of each other', () => {
 });
 
 describe('pods', () => {
-  const ours = workloads.filter(({ metadata }) => metadata.name !== 'redis');
+  const ours = workloads.filter(({ metadata }) => !['clickhouse', 'redis'].includes(metadata.name));
 
   test('run programs that exist, with an environment that they understand', () => {
     for (const container of ours.flatMap(containersOf)) {
@@ -369,5 +380,60 @@ describe('pods', () => {
     const { data } = named<Manifest & { data: Record<string, string> }>('ConfigMap', 'sluice');
     const scaler = named<Scaler>('HorizontalPodAutoscaler', 'sluice-worker');
     assert.equal(Number(data.WORKER_PROCESSES), scaler.spec.maxReplicas);
+  });
+});
+
+describe('three ClickHouse servers', () => {
+  const { data } = named<Manifest & { data: Record<string, string> }>('ConfigMap', 'clickhouse');
+  const { spec } = named<Workload & { spec: { replicas: number; serviceName: string } }>(
+    'StatefulSet',
+    'clickhouse',
+  );
+
+  test('know each other as a cluster, a shard each, in the order of their names', () => {
+    const hosts = [...(data['cluster.xml'] ?? '').matchAll(/<shard><replica><host>([^<]+)<\/host>/g)];
+    assert.deepEqual(
+      hosts.map(([, host]) => host),
+      Array.from({ length: spec.replicas }, (_, number) => `clickhouse-${number}.${spec.serviceName}`),
+    );
+  });
+
+  test('have the configuration of any server, and its rights with those of several', () => {
+    assert.equal(data['sluice.xml'], readDeployFile('clickhouse', 'sluice.xml'));
+    const users = [...(data['users.xml'] ?? '').matchAll(/<query>([^<]+)<\/query>/g)].map(
+      ([, query]) => query,
+    );
+    assert.deepEqual(users, [
+      ...[...serviceGrants('sluice'), ...serviceClusterGrants].map((grant) => `GRANT ${grant}`),
+      ...serviceRevokes('sluice').map((right) => `REVOKE ${right}`),
+      ...readerGrants('sluice').map((grant) => `GRANT ${grant}`),
+      ...readerRevokes('sluice').map((right) => `REVOKE ${right}`),
+    ]);
+  });
+
+  test('start with it, and let the service and readers in, with their rights', async () => {
+    const noDefault = '<default remove="1"/>';
+    const passwords = { SLUICE_PASSWORD: 'theirs', READER_PASSWORD: 'reads', CLUSTER_SECRET: 'known' };
+    const server = await startStockClickHouse(
+      { 'cluster.xml': (data['cluster.xml'] ?? '').replace('0.0.0.0', '127.0.0.1') },
+      // The embedded engine starts as `default`.
+      { users: (data['users.xml'] ?? '').replace(noDefault, ''), env: passwords },
+    );
+    try {
+      const ask = async (user: string, password: string, sql: string) => {
+        const headers = { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password };
+        return (await fetch(server.origin, { method: 'POST', body: sql, headers })).text();
+      };
+      const shards = "SELECT count() FROM system.clusters WHERE cluster = 'sluice'";
+      assert.equal(await ask('sluice', 'theirs', shards), '3\n');
+      assert.equal(await ask('sluice', 'theirs', 'CREATE DATABASE sluice'), '');
+      assert.match(await ask('sluice', 'theirs', "SELECT * FROM file('a', 'CSV')"), /ACCESS_DENIED/);
+      assert.equal(await ask('reader', 'reads', 'SELECT 1'), '1\n');
+      assert.match(await ask('reader', 'reads', 'DROP DATABASE sluice'), /READONLY|ACCESS_DENIED/);
+      assert.match(await ask('reader', 'guessed', 'SELECT 1'), /AUTHENTICATION_FAILED/);
+      assert.ok(data['users.xml']?.includes(noDefault));
+    } finally {
+      await server.kill9();
+    }
   });
 });

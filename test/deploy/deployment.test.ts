@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { atPort } from '../../harness/clickhouse.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { tablesUnderTest } from '../../harness/environment.js';
 import {
   type ClickHouseHandle,
   type RedisHandle,
@@ -57,9 +58,9 @@ before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
   await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
   gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database });
+  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
 });
 
 after(async () => {
@@ -520,7 +521,11 @@ test('a restore writes requests while it reads them, so that it needs neither ti
   });
   await redis.flushall();
   const proxy = await startTcpProxy({ port: clickhouseServer.port });
-  const proxied = connectClickHouse({ url: atPort(clickhouseServer.testerUrl, proxy.port), database });
+  const proxied = connectClickHouse({
+    url: atPort(clickhouseServer.testerUrl, proxy.port),
+    database,
+    tables: tablesUnderTest,
+  });
   let bytesAtFirstWrite = 0;
   const restoreMore = (loading: Loading) => {
     const write: Loading['write'] = (...call) => {

@@ -309,6 +309,15 @@ describe('the table of configuration is what the programs accept', () => {
     assert.throws(() => readConfig({ OIDC_ISSUER: 'https://id.example' }), /must be set together/);
     assert.equal(readConfig({ REDIS_URL: 'redis://a,redis://b' }).redisCluster, true);
     assert.equal(readConfig({ REDIS_URL: 'redis://a' }).redisCluster, false);
+    const one = { CLICKHOUSE_URL: 'http://a', CLICKHOUSE_CLUSTER: 'c' };
+    const several = { ...one, CLICKHOUSE_URL: 'http://a,http://b' };
+    assert.equal(readConfig(one).clickhouseTables, 'replicated');
+    assert.equal(readConfig(several).clickhouseTables, 'plain');
+    assert.throws(() => readConfig({ CLICKHOUSE_TABLES: 'replicated' }), /needs CLICKHOUSE_CLUSTER/);
+    assert.throws(
+      () => readConfig({ ...several, CLICKHOUSE_TABLES: 'replicated' }),
+      /CLICKHOUSE_TABLES must be plain/,
+    );
   });
 
   test('REDIS_URL may be the path of one socket', () => {
@@ -352,9 +361,14 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  /** Of a cluster only the servers' addresses are asked for too. */
+  /** What else some variables ask for. */
+  const besides: Readonly<Record<string, NodeJS.ProcessEnv>> = {
+    REDIS_CLUSTER: { REDIS_URL: 'redis://a' },
+    CLICKHOUSE_TABLES: { CLICKHOUSE_CLUSTER: 'a', CLICKHOUSE_URL: 'http://a' },
+  };
+
   function read(name: string, value: string): Config {
-    return readConfig({ ...(name === 'REDIS_CLUSTER' ? { REDIS_URL: 'redis://a' } : {}), [name]: value });
+    return readConfig({ ...besides[name], [name]: value });
   }
 
   function accepts(name: string, value: string): boolean {

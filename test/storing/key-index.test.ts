@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, test } from 'node:test';
+import { tablesUnderTest } from '../../harness/environment.js';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import {
   type ClickHouseHandle,
@@ -47,7 +48,7 @@ before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
   connection = new Redis(redisServer.url);
   await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
 });
 
 after(async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { tablesUnderTest } from '../../harness/environment.js';
 import {
   type ClickHouseHandle,
   type RedisHandle,
@@ -57,9 +58,9 @@ before(async () => {
   [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
   redis = new Redis(redisServer.url);
   await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
   gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database });
+  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
 });
 
 after(async () => {
@@ -539,7 +540,7 @@ test('a migration takes the text of rows that were kept whole and name nobody', 
   const hash = createHash('sha256').update(row).digest('hex');
   const marks = [null, '', '', bytes, hash, '000000000000000000000000000000ff'];
   for (let times = 0; times < 2; times++) {
-    await run(renderSql(migration?.sql ?? '', undefined));
+    await run(renderSql(migration?.sql ?? '', { tables: 'plain', cluster: undefined }));
     assert.deepEqual(await read(), [
       [0, null, '', 'mark', 0, '', ''],
       [1, null, 'ada', row, 0, '', ''],
@@ -802,7 +803,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
 
 test('a retry that has lost its lock sends no further row, and leaves the lock to whoever has it', async () => {
   await failedRowsToRetry();
-  gate.hold(({ sql }) => sql.includes('AS rows FROM stored_events'));
+  gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
   await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry looks for its first row' });
   await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 5_000);
@@ -939,7 +940,7 @@ test('the columns of the encoders are those of the tables', async () => {
 
 test('with a cluster every migration is replicated and the engine parses it', async () => {
   for (const { name, sql } of readMigrations()) {
-    const rendered = renderSql(sql, 'main');
+    const rendered = renderSql(sql, { tables: 'replicated', cluster: 'main' });
     assert.match(rendered, /ON CLUSTER main/, name);
     assert.doesNotMatch(rendered, /\{\{/, name);
     if (/CREATE TABLE/.test(rendered)) assert.match(rendered, /ENGINE = Replicated\w*MergeTree\('/, name);

@@ -24,23 +24,36 @@ const dividedLogs = [
 const otherLogs = ['text_log', 'asynchronous_metric_log', 'opentelemetry_span_log'];
 const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log'];
 
+export type StockOptions = {
+  /** Of the native protocol. */
+  readonly nativePort?: number;
+  /** A file for users.d. */
+  readonly users?: string;
+  readonly env?: NodeJS.ProcessEnv;
+};
+
 /** Starts it; rejects with what it said when it cannot start. `files` go into config.d. */
 export async function startStockClickHouse(
   files: Readonly<Record<string, string>>,
+  { nativePort, users, env = {} }: StockOptions = {},
 ): Promise<Child & { readonly origin: string }> {
   const dir = tempDir('stock-clickhouse');
-  const [httpPort, tcpPort] = [await freePort(), await freePort()];
+  const [httpPort, tcpPort] = [await freePort(), nativePort ?? (await freePort())];
   mkdirSync(join(dir, 'config.d'));
   writeFileSync(join(dir, 'config.xml'), stockConfig(dir, httpPort, tcpPort));
   writeFileSync(join(dir, 'users.xml'), stockUsers);
   for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, 'config.d', name), text);
+  if (users !== undefined) {
+    mkdirSync(join(dir, 'users.d'));
+    writeFileSync(join(dir, 'users.d', 'users.xml'), users);
+  }
   const origin = `http://127.0.0.1:${httpPort}`;
   const child = await startChild({
     name: 'stock-clickhouse',
     program: {
       command: process.execPath,
       args: ['--input-type=module', '--eval', starter, join(dir, 'config.xml')],
-      env: { ...plainEnvironment(), TZ: 'UTC' },
+      env: { ...plainEnvironment(), TZ: 'UTC', ...env },
       cwd: dir,
     },
     ipc: false,

@@ -1,0 +1,154 @@
+// What a statement needs besides its text where a table is on several servers. Owns the kinds of tables and everything that
+// depends on them; all other files ask here, by their connection. CLICKHOUSE_URL may be a balancer, so each statement may
+// reach another replica. What follows from that:
+//
+// - A row is stored when a majority of the replicas has it, so one replica that is lost takes nothing with it. Inserts of
+//   several workers overlap (`insert_quorum_parallel`), and then ClickHouse knows no order in which a single replica has
+//   read them all. So a row that one replica lacks is looked for on all: any majority of them has it.
+// - What a mutation reads has to be the same on each replica whenever that replica carries it out. It reads tables on disk
+//   that all replicas have (`settingsOfAll`), never tables in the memory of one.
+// - ClickHouse drops a block that equals an earlier one. Only blocks with a token of ours may be dropped.
+//
+// `rehearsed` sends the same statements to plain tables, without what ClickHouse refuses there: tests run so.
+
+import type { TableKind } from '../config.js';
+import { replicas } from '../contract/limits.js';
+import type { ClickHouseClient } from '../packages/clickhouse.js';
+
+export type Replication = {
+  readonly tables: TableKind;
+  /** The name of the cluster of the replicas. */
+  readonly cluster: string | undefined;
+  readonly database: string;
+};
+
+const known = new WeakMap<ClickHouseClient, Replication>();
+
+/** Notes what tables a connection's database has. Without a note they are plain. */
+export function noteReplication(client: ClickHouseClient, replication: Replication): void {
+  known.set(client, replication);
+}
+
+function replicationOf(client: ClickHouseClient): Replication {
+  return known.get(client) ?? { tables: 'plain', cluster: undefined, database: '' };
+}
+
+/** Whether the statements are those for replicas: other servers than the one that is asked have the tables too. */
+export function hasReplicas(client: ClickHouseClient): boolean {
+  return replicationOf(client).tables !== 'plain';
+}
+
+type Settings = Readonly<Record<string, string | number>>;
+
+/** Settings of every statement of a connection. */
+export function settingsFor(tables: TableKind): Settings {
+  if (tables === 'plain') return {};
+  return {
+    insert_deduplicate: 0,
+    // A replica that has lost its keeper answers nothing rather than something old. With SharedMergeTree it reads what all
+    // others have written.
+    select_sequential_consistency: 1,
+    // Mutations look users up in tables that every replica has.
+    allow_nondeterministic_mutations: 1,
+    // A partition that is dropped, an emptied table, a new constraint: answered when all replicas have it.
+    alter_sync: '2',
+    replication_wait_for_inactive_replica_timeout: String(replicas.waitMsMax / 1000),
+    // SharedMergeTree has no quorum: a part is stored once for all.
+    ...(tables === 'shared'
+      ? {}
+      : { insert_quorum: 'auto', insert_quorum_timeout: String(replicas.waitMsMax) }),
+  };
+}
+
+/** `ON CLUSTER …` for statements that change what tables there are; empty where ClickHouse needs none. */
+export function onCluster(client: ClickHouseClient): string {
+  return clusterClause(replicationOf(client));
+}
+
+export function clusterClause({ tables, cluster }: Pick<Replication, 'tables' | 'cluster'>): string {
+  return tables === 'replicated' ? `ON CLUSTER ${cluster}` : '';
+}
+
+/** The engine of a table. SharedMergeTree has the plain names: a managed ClickHouse puts its own engine in their place. */
+export function engineOf(tables: TableKind, engine: string, argument?: string): string {
+  if (tables !== 'replicated') return argument === undefined ? engine : `${engine}(${argument})`;
+  const path = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'";
+  return `Replicated${engine}(${path}${argument === undefined ? '' : `, ${argument}`})`;
+}
+
+/** The same for a table that is made over this connection. */
+export function engineInUse(client: ClickHouseClient, engine: string): string {
+  return engineOf(replicationOf(client).tables, engine);
+}
+
+/** Settings of an insert that all replicas must have before it is answered. If one is away, the insert is refused. */
+export async function settingsOfAll(client: ClickHouseClient): Promise<Settings> {
+  const { tables } = replicationOf(client);
+  if (tables === 'rehearsed') return { insert_quorum: '2' };
+  if (tables !== 'replicated') return {};
+  const result = await client.query({
+    query: `SELECT max(total_replicas) AS replicas FROM system.replicas WHERE database = currentDatabase()`,
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ replicas: number }>();
+  const count = Number(row?.replicas ?? 0);
+  if (count === 0) throw new Error('the database has no replicated tables');
+  return { insert_quorum: String(count) };
+}
+
+/** Settles when every replica has what was stored in these tables before. Rejects if one is away. */
+export async function syncReplicas(client: ClickHouseClient, names: readonly string[]): Promise<void> {
+  const { tables, database } = replicationOf(client);
+  if (tables !== 'replicated' && tables !== 'shared') return;
+  const where = onCluster(client);
+  // Without it ClickHouse would wait for merges and mutations too.
+  const how = tables === 'replicated' ? 'LIGHTWEIGHT' : '';
+  for (const name of names)
+    await client.command({
+      query: `SYSTEM SYNC REPLICA ${where} ${database}.${name} ${how}`,
+      clickhouse_settings: {
+        receive_timeout: String(replicas.waitMsMax / 1000) as never,
+        distributed_ddl_task_timeout: String(replicas.waitMsMax / 1000) as never,
+      },
+    });
+}
+
+/** A table as a source of a query that reads it on every replica. */
+export function onAllReplicas(client: ClickHouseClient, table: string): string {
+  const { tables, cluster, database } = replicationOf(client);
+  const isSystem = table.startsWith('system.');
+  const isAsked = tables === 'replicated' || (tables === 'shared' && isSystem && cluster !== undefined);
+  if (!isAsked) return table;
+  return `clusterAllReplicas('${cluster}', ${isSystem ? table : `${database}.${table}`})`;
+}
+
+/** The database, as an expression that means the same on each replica. */
+export function databaseIn(client: ClickHouseClient): string {
+  const { tables, database } = replicationOf(client);
+  return tables === 'plain' ? 'currentDatabase()' : `'${database}'`;
+}
+
+/**
+ * Whether a table has a row that meets a condition. If the replica that is asked lacks it, all are asked. One that is away is
+ * left out, since a majority has what was stored; `isCertain` rejects then.
+ */
+export async function hasRow(
+  client: ClickHouseClient,
+  table: string,
+  condition: string,
+  query_params: Readonly<Record<string, unknown>>,
+  isCertain = false,
+): Promise<boolean> {
+  const everywhere = onAllReplicas(client, table);
+  for (const source of new Set([table, everywhere])) {
+    const result = await client.query({
+      query: `SELECT count() AS markers FROM ${source} WHERE ${condition}`,
+      query_params: { ...query_params },
+      format: 'JSONEachRow',
+      ...(source === table ? {} : { clickhouse_settings: { skip_unavailable_shards: isCertain ? 0 : 1 } }),
+    });
+    const [found] = await result.json<{ markers: string | number }>();
+    if (Number(found?.markers) > 0) return true;
+  }
+  return false;
+}

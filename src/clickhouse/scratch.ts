@@ -1,0 +1,66 @@
+// Tables that live as long as one round of deletions, one preview or one export. On a single server they are in its memory, so
+// that no copy of a user is left on its disk. Where there are replicas, the memory of one is of no use: statements reach
+// any of them, and each carries mutations out by itself, after a restart too. There these tables are on disk, the same on
+// every replica before anybody reads them, and dropping them takes their parts along.
+
+import type { ClickHouseClient } from './client.js';
+import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
+
+/** `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column. */
+export type ScratchKind = 'rows' | 'Set' | { readonly lookUp: string };
+
+/** Makes an empty table. Its structure is the list of its columns. */
+export async function createScratch(
+  client: ClickHouseClient,
+  name: string,
+  structure: string,
+  kind: ScratchKind = 'rows',
+): Promise<void> {
+  await client.command({
+    query: `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)}`,
+  });
+}
+
+function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
+  if (hasReplicas(client)) {
+    const soon =
+      'old_parts_lifetime = 10, cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1';
+    return `${engineInUse(client, 'MergeTree')} ORDER BY tuple() SETTINGS fsync_after_insert = 1, ${soon}`;
+  }
+  if (kind === 'rows') return 'Memory';
+  // Not persistent: nothing of it ever reaches the disk, and a table that a crash emptied matches nothing.
+  const engine = kind === 'Set' ? 'Set' : `Join(ANY, LEFT, ${kind.lookUp})`;
+  return `${engine} SETTINGS persistent = 0`;
+}
+
+/** Adds rows; settles when whoever asks finds them, whichever replica is asked. */
+export async function insertScratch(
+  client: ClickHouseClient,
+  table: string,
+  values: readonly object[],
+): Promise<void> {
+  await client.insert({
+    table,
+    values,
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0, ...(await settingsOfAll(client)) },
+  });
+}
+
+/** Adds what a query finds; settles as `insertScratch` does. */
+export async function fillScratch(client: ClickHouseClient, table: string, select: string): Promise<void> {
+  await client.command({
+    query: `INSERT INTO ${table} ${select}`,
+    clickhouse_settings: await settingsOfAll(client),
+  });
+}
+
+/** Removes all rows. */
+export async function emptyScratch(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
+  for (const table of tables) await client.command({ query: `TRUNCATE TABLE ${table}` });
+}
+
+/** Drops a table, if it is there; settles when nothing of it is left, on no replica. */
+export async function dropScratch(client: ClickHouseClient, table: string): Promise<void> {
+  await client.command({ query: `DROP TABLE IF EXISTS ${table} ${onCluster(client)} SYNC` });
+}

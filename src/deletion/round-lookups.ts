@@ -1,0 +1,73 @@
+// What a row's environment and keys mean in a round, as expressions: the account and the shard of the environment, the requests
+// that reach one of the keys, and the highest of their fences in the row's shard. In ClickHouse's memory the tables of the
+// round are looked up directly. On replicas they are on disk (clickhouse/scratch.ts); there each replica reads a table into
+// two lists of constants, from which `transform` makes a hash table. 100,000 keys and a million rows took 0.2 s.
+
+import type { RoundTables } from './round-tables.js';
+
+/** The account of an environment. */
+export function accountOf(tables: RoundTables, appId = 'app_id'): string {
+  return ofEnvironment(tables, 'account_id', appId, "''");
+}
+
+/** The shard of an environment. */
+export function shardOfRow(tables: RoundTables): string {
+  return ofEnvironment(tables, 'shard', 'app_id', 'toUInt16(0)');
+}
+
+/** The requests that reach one of a row's keys, each once. */
+export function requestsOfKeys(tables: RoundTables, keys: readonly string[]): string {
+  if (tables.areOnDisk) return `arrayDistinct(arrayMap(r -> toUInt32(r), ${writtenRequests(tables, keys)}))`;
+  return `arrayDistinct(arrayConcat(${keys.map((key) => joined(tables, tables.keys, 'requests', key)).join(', ')}))`;
+}
+
+/** The highest fence of a row's keys in its shard. A missing key has the fence 0; every segment is above it. */
+export function fenceOfKeys(tables: RoundTables, keys: readonly string[]): string {
+  const shard = shardOfRow(tables);
+  if (!tables.areOnDisk) {
+    const fences = keys.map((key) => `${joined(tables, tables.keys, 'fences', key)}[${shard} + 1]`);
+    return `greatest(${fences.join(', ')})`;
+  }
+  const place = (number: string) => `toUInt64(request) * ${shardsMax} + ${number}`;
+  const source = `${tables.database}.${tables.requests} ARRAY JOIN arrayEnumerate(fences) AS number`;
+  const fence = listed(
+    `toUInt64(r) * ${shardsMax} + shard`,
+    place('number - 1'),
+    'fences[number]',
+    source,
+    'toUInt64(0)',
+  );
+  return `arrayMax(arrayMap((r, shard) -> ${fence}, ${writtenRequests(tables, keys)}, arrayWithConstant(length(${writtenRequests(tables, keys)}), ${shard})))`;
+}
+
+const shardsMax = 65_536;
+
+/** The requests of all keys, in decimal digits. */
+function writtenRequests(tables: RoundTables, keys: readonly string[]): string {
+  const source = `${tables.database}.${tables.keys}`;
+  const texts = keys.map((key) => listed(key, 'key', "arrayStringConcat(requests, ' ')", source, "''"));
+  return `splitByWhitespace(concat(${texts.join(", ' ', ")}))`;
+}
+
+function ofEnvironment(tables: RoundTables, column: string, appId: string, missing: string): string {
+  return tables.areOnDisk
+    ? listed(appId, 'app_id', column, `${tables.database}.${tables.environments}`, missing)
+    : joined(tables, tables.environments, column, appId);
+}
+
+function joined({ database }: RoundTables, table: string, column: string, key: string): string {
+  return `joinGet('${database}.${table}', '${column}', ${key})`;
+}
+
+/** The value that a table has for a key, by lists of both in the same order. */
+function listed(
+  key: string,
+  keyColumn: string,
+  valueColumn: string,
+  source: string,
+  missing: string,
+): string {
+  const list = (column: string) =>
+    `(SELECT groupArray(listed) FROM (SELECT ${column} AS listed FROM ${source} ORDER BY ${keyColumn}))`;
+  return `transform(${key}, ${list(keyColumn)}, ${list(valueColumn)}, ${missing})`;
+}

@@ -1,0 +1,63 @@
+// A keeper for ClickHouse's replicated tables: ZooKeeper, as Debian packs it.
+
+import { existsSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { delimiter, join } from 'node:path';
+import { type Child, startChild } from '../../harness/child.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { freePort } from '../../harness/free-port.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { root } from './deploy-file.js';
+
+/** Where Debian's packages put libraries of Java, and where deploy/local/unpack.mjs does. */
+const folders = ['/usr/share/java', join(root, 'node_modules/.cache/sluice')];
+
+/** Starts one; settles when it answers. */
+export async function startKeeper(): Promise<Child & { readonly port: number }> {
+  const dir = tempDir('keeper');
+  const port = await freePort();
+  const config = { tickTime: 500, dataDir: dir, clientPort: port, clientPortAddress: '127.0.0.1' };
+  const lines = Object.entries({ ...config, 'admin.enableServer': false });
+  writeFileSync(join(dir, 'zoo.cfg'), lines.map(([name, value]) => `${name}=${value}\n`).join(''));
+  const child = await startChild({
+    name: 'keeper',
+    program: {
+      command: 'java',
+      args: [
+        '-Xmx64m',
+        '-XX:TieredStopAtLevel=1',
+        '-cp',
+        ['zookeeper.jar', 'zookeeper-jute.jar', 'slf4j-api.jar'].map(libraryOf).join(delimiter),
+        'org.apache.zookeeper.server.ZooKeeperServerMain',
+        join(dir, 'zoo.cfg'),
+      ],
+      env: plainEnvironment(),
+      cwd: dir,
+    },
+    ipc: false,
+    healthy: () => answers(port),
+    healthyDeadlineMs: 60_000,
+  });
+  return Object.defineProperties(child as Child & { port: number }, { port: { value: port } });
+}
+
+function libraryOf(name: string): string {
+  const found = folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+  if (found === undefined)
+    throw new Error(`${name} is missing: "npm test -- clickhouse-replicas" fetches it`);
+  return found;
+}
+
+/** Whether a session could begin: it says of itself how it does. */
+async function answers(port: number): Promise<boolean> {
+  return new Promise((settle) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write('srvr'));
+    socket.setTimeout(2_000, () => socket.destroy());
+    socket.once('data', (text) => {
+      settle(String(text).startsWith('Zookeeper version'));
+      socket.destroy();
+    });
+    socket.once('error', () => settle(false));
+    socket.once('close', () => settle(false));
+  });
+}
