@@ -420,7 +420,8 @@ test('streams a user with many records through little memory, however slowly it 
   clearInterval(watch);
   assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows}}\n`), tail);
   const grownMiB = (highest - before) / 2 ** 20;
-  assert.ok(bytes > 45 * 2 ** 20 && grownMiB < 48, `${bytes} bytes, ${grownMiB} MiB more`);
+  // Held as a whole, it would be there as bytes and as text; garbage that a busy machine collects late is less.
+  assert.ok(bytes > 45 * 2 ** 20 && grownMiB < 80, `${bytes} bytes, ${grownMiB} MiB more`);
   await untilNothingIsLeft();
 });
 
