@@ -297,19 +297,27 @@ describe('the folder of a spool', () => {
   });
 
   test('is free when its owner was killed, even if it is still a zombie', async () => {
-    // A shell that becomes another program never reaps it.
-    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], {
+    const parent = spawn('sh', ['-c', 'sleep 600 & echo $!; exec sleep 600'], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    const [printed] = await once(parent.stdout, 'data');
-    const pid = Number(String(printed));
-    await until(() => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')), {
-      deadlineMs,
-      what: 'it has ended',
-    });
-    put('owner.1', owner(pid));
-    claimFolder(spoolFolder);
-    parent.kill();
+    try {
+      const [printed] = await once(parent.stdout, 'data');
+      const pid = Number(String(printed));
+      // A shell may reap it. The program that the shell becomes does not.
+      await until(() => readFileSync(`/proc/${parent.pid}/comm`, 'utf8') === 'sleep\n', {
+        deadlineMs,
+        what: 'the shell has become another program',
+      });
+      process.kill(pid);
+      await until(() => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')), {
+        deadlineMs,
+        what: 'it has ended',
+      });
+      put('owner.1', owner(pid));
+      claimFolder(spoolFolder);
+    } finally {
+      parent.kill();
+    }
     await once(parent, 'exit');
   });
 
