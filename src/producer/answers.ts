@@ -13,7 +13,7 @@ export type ElementRefusal = {
 };
 
 export type Verdict =
-  /** All of it is settled: these were refused, the others taken. */
+  /** All records are settled: these were refused, the others accepted. */
   | { readonly kind: 'settled'; readonly refusals: readonly ElementRefusal[] }
   /** Refused as a whole, perhaps because of some of its records. */
   | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
@@ -22,7 +22,7 @@ export type Verdict =
   /** To be sent again, after at least as long as the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
 
-/** What is said about a request has its cause in how it is sent, or in the settings: no record is at fault. */
+/** Refusals whose cause is the request itself or the settings, and no record. */
 const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
   'invalid_framing',
   'invalid_content_type',

@@ -1,5 +1,5 @@
-// Deletes any number of users: in requests of at most 10,000, each watched until it is complete. What was submitted is told
-// before anything else happens, so that a process that is killed can go on where it was.
+// Deletes any number of users in requests of at most 10,000, each watched until it is complete. The caller is told what was
+// submitted before anything else happens, so a killed process can continue where it was.
 
 import { isStuck } from '../contract/deletion-states.js';
 import { counts } from '../contract/lengths.js';
@@ -111,7 +111,7 @@ async function* runDeletion(
     return new SluiceError(message, error?.code ?? codeOfFault(answer), answer.status, progress());
   };
 
-  /** Asks until there is an answer that is not about later. */
+  /** Repeats the request until the answer is final. */
   async function ask(
     method: 'GET' | 'POST',
     path: string,

@@ -33,7 +33,7 @@ const looksPerBatch = 4;
 export function createLaneQueue(): LaneQueue {
   const parked = new Map<string, Parked>();
   let waiting: QueuedRecord[] = [];
-  /** Of `waiting`, what was taken. */
+  /** The part of `waiting` that was taken. */
   let head = 0;
   let bytes = 0;
 
@@ -75,7 +75,7 @@ export function createLaneQueue(): LaneQueue {
     return undefined;
   }
 
-  /** The oldest that may go, and by when at the latest. */
+  /** The oldest record that may go, and when it has to go at the latest. */
   function chooseWaiting(recordsMax: number, bytesMax: number): QueuedRecord[] {
     if (head === waiting.length) return [];
     const { chosen, passed, at } = pick(waiting, head, recordsMax, bytesMax);

@@ -23,7 +23,7 @@ export const producerLimits = {
   /** Records and bytes that wait in memory; beyond it `track` lets its caller wait, or drops. */
   queueRecordsMax: 50_000,
   queueBytesMax: 64 * MiB,
-  /** Callers who do not wait may go beyond the bounds by this factor; then records are dropped in either case. */
+  /** Callers who do not wait may exceed the bounds by this factor. Beyond that records are dropped in any case. */
   queueOvershoot: 2,
   /** Bodies of fewer bytes are not compressed. */
   gzipBytesMin: 1 * KiB,
@@ -45,7 +45,7 @@ export const producerLimits = {
   spoolBytesMax: 1024 * MiB,
   /** How long the spool waits after a write has failed. */
   spoolRetryMs: 1_000,
-  /** How often, and after which pauses, a claim of a folder is read again that was not written to its end. */
+  /** How often, and after which pauses, an incomplete claim of a folder is read again. */
   claimLooksMax: 50,
   claimLookMs: 10,
   /** Between two looks at deletion requests. */

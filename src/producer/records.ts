@@ -154,7 +154,7 @@ export function createRecorder(nowMs: () => number): Recorder {
   };
 }
 
-/** Whatever the caller's own code throws while it is read, such as a getter, its record alone is refused. */
+/** If the caller's own code throws while a record is read, such as a getter, only that record is refused. */
 function guarded(operation: Operation, make: () => QueuedRecord | Unsendable): QueuedRecord | Unsendable {
   try {
     return make();
@@ -180,7 +180,7 @@ function userOf(identity: unknown, userId: unknown): User | Rejection {
     : { key: `u${text}`, fields: { user_id: text } };
 }
 
-/** Numbers are what a database calls its users. */
+/** A number is read as a user's id in a database. */
 function textOf(value: unknown): unknown {
   return (typeof value === 'number' && Number.isFinite(value)) || typeof value === 'bigint'
     ? String(value)
@@ -253,7 +253,7 @@ export function recordOfLine(line: string): QueuedRecord | undefined {
   return 'code' in user ? undefined : recordOf(operation, user.key, text, Buffer.byteLength(text));
 }
 
-/** Whether a line that is none of ours is whole, and so one of an operation that a later version of this library knows. */
+/** Whether an unknown line is whole, and so belongs to an operation of a later version of this library. */
 export function isOfNewerVersion(line: string): boolean {
   return (
     /^[a-z]/.test(line) &&

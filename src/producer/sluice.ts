@@ -20,7 +20,7 @@ import { createTransport } from './transport.js';
 export type Sluice = {
   /**
    * Records an event. Returns at once. The promise settles when the next call may come: at once while there is room in the
-   * queue, and with a spool when the record is in its file. Whoever sends much awaits it. It never rejects.
+   * queue, and with a spool when the record is in its file. Callers that send much should await it. It never rejects.
    */
   track<T = TrackedEvent['properties']>(event: TrackedEvent<T>): Promise<void>;
   /** Gives an anonymous user of the client library an identity. As `track`. */
@@ -36,7 +36,7 @@ export type Sluice = {
   close(deadlineMs?: number): Promise<boolean>;
   /** Closes at a signal (SIGTERM and SIGINT), and then lets the signal end the process. Returns how to undo that. */
   closeOnSignals(options?: SignalOptions): () => void;
-  /** Deletes users, however many, and tells how far it is. Nothing happens before the first look at it. */
+  /** Deletes any number of users and reports its progress. Nothing happens before the first use of the result. */
   deleteUsers(users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>, options?: DeleteOptions): Deletion;
   on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
@@ -74,7 +74,7 @@ export function createSluice(options: SluiceOptions): Sluice {
   let bytes = 0;
   let room: { readonly promise: Promise<void>; readonly open: () => void } | undefined;
   let loading: Promise<void> | undefined;
-  /** What was told about files that cannot be read. */
+  /** What was reported about files that cannot be read. */
   let unreadable = '';
   let closed: Promise<boolean> | undefined;
   let isStopped = false;

@@ -39,9 +39,9 @@ export function findClaims(path: string): Claim[] {
 }
 
 /**
- * Claims a folder in which these claims were found. Of processes that found the same, one can write the next number. One
- * that is late writes a number that is free again; so each looks at all claims after it has written its own. Of two that
- * live at least the later one sees the other, and gives way.
+ * Claims a folder in which these claims were found. Only one of the processes that found the same can write the next number. A
+ * late process may write a number that is free again, so each reads all claims after it has written its own. Of two living
+ * processes at least the later one sees the other, and gives way.
  */
 export function takeFolder(path: string, found: readonly Claim[]): void {
   refuse(path, found);

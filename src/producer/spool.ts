@@ -1,7 +1,7 @@
 // Keeps what waits in files, so that a killed process loses nothing that it was told is kept. A file of records is a line
-// for each, in the order of the calls; beside it stand the lines that are settled. When all are, both files go. What does
-// not fit into memory is in the files only, and so is everything after it until all of it was loaded: records reach the
-// lanes in the order of the calls. What an earlier process left comes first.
+// for each, in the order of the calls; a file beside it lists the settled lines. When all lines are settled, both files are
+// removed. Records that do not fit into memory are only in the files, and so are all later ones until these are loaded. So
+// records reach the lanes in the order of the calls. What an earlier process left comes first.
 
 import type { FileHandle } from 'node:fs/promises';
 import { producerLimits as limits } from './limits.js';
@@ -224,7 +224,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       current = undefined;
       return loadFile(file, hand);
     }
-    // What is left is not in a file, and is at hand. A disk that fails holds up nothing that is in memory.
+    // What is left is in memory and not in a file. A disk that fails holds up nothing that is in memory.
     for (const entry of [...(underWay?.entries ?? []), ...next.entries]) {
       if (!entry.isLoaded) hand(entry.record);
       entry.isLoaded = true;

@@ -3,7 +3,7 @@
 /**
  * `full`: there is no memory; nothing was written. `refused`: nothing was written, for another reason that Redis gives
  * before a script's first write. `unknown_script`: Redis has to be told the script's text; it has not run. `broken`: the
- * script failed, perhaps after a write. `no_answer`: the fault is of the way there; the command may have been carried out.
+ * script failed, perhaps after a write. `no_answer`: the connection failed, so the command may have been carried out.
  */
 export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'no_answer';
 

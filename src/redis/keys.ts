@@ -98,9 +98,9 @@ export const registryKeys = {
   /** Present for a while after a run that deleted what is over. */
   retentionRun: '{registry}:retention_run',
   rewriteSpacing: '{registry}:rewrite_spacing',
-  /** Counts the mirrored forms of deletion requests. */
+  /** Counts the versions of deletion requests that were copied to ClickHouse. */
   deletionVersion: '{registry}:deletions_version',
-  /** Hash: version of all suppressions, how far ClickHouse has them, from where on changes are kept, users by account. */
+  /** Hash: version of the suppressions, the version that ClickHouse has, the first version whose change is kept, users by account. */
   suppressions: '{registry}:suppressions',
   /** Sorted set of the last changes of suppressions by version. */
   suppressionChanges: '{registry}:suppression_changes',

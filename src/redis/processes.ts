@@ -34,7 +34,7 @@ function readVersion(): string {
   }
 }
 
-/** Starts to say that this process runs. The returned function takes it back. */
+/** Starts to announce that this process runs. The returned function removes the announcement. */
 export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () => Promise<void> {
   const startedAt = new Date(Date.now() - process.uptime() * 1000).toISOString();
   const field = `${hostname()} ${process.pid}`;
@@ -69,7 +69,7 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
   };
 }
 
-/** The processes that have said so lately, by host and start. Forgets those that ended without a word. */
+/** The processes that announced themselves lately, by host and start. Forgets those that ended silently. */
 export async function listProcesses(redis: Redis, nowMs: number): Promise<readonly RunningProcess[]> {
   const told = await redis.hgetall(registryKeys.processes);
   const all = Object.entries(told).map(([field, text]) => ({

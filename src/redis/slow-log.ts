@@ -6,8 +6,8 @@ import type { SingleRedis } from './client.js';
 import { classifyRedisFault } from './faults.js';
 
 /**
- * Empties the logs of these servers. Settles also if one may not be told to: its operator has forbidden the command and
- * has to answer for that log. Rejects when one does not answer.
+ * Empties the logs of these servers. If a server refuses the command, this settles too: its operator has forbidden it and is
+ * responsible for that log. Rejects when a server does not answer.
  */
 export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): Promise<void> {
   const answers = await Promise.allSettled(servers.map((server) => server.slowlog('RESET')));

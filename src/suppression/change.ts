@@ -32,7 +32,7 @@ export async function suppressNames(
   }
 }
 
-/** Takes back whatever the names are suppressed for, also of other users. To be followed by `raiseShards`. */
+/** Removes everything for whose sake the names are suppressed, including other users. To be followed by `raiseShards`. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,

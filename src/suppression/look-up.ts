@@ -6,9 +6,9 @@ import { createNameHasher, inEnvironment, type User } from './names.js';
 
 export type SuppressionOfUser = {
   readonly suppressed: boolean;
-  /** Since when. */
+  /** The time since when the user is suppressed. */
   readonly since?: string;
-  /** Where, if not in all environments of the account. */
+  /** The environments, if not all of the account. */
   readonly app_ids?: readonly string[];
 };
 
@@ -35,7 +35,7 @@ export type SuppressionCounts = {
   readonly users: number;
   /** Their names, and those of whom they are merged with. */
   readonly names: number;
-  /** Records of theirs that were answered and not stored. */
+  /** Their records that were answered 200 and not stored. */
   readonly records: number;
 };
 

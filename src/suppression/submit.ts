@@ -57,7 +57,7 @@ export async function suppressUsers(
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
   await suppressNames(options, accountId, named);
   crash('suppressed');
-  // From here on no identification of these users is stored, so what is stored up to the fences is all there is.
+  // From here on no identification of these users is stored, so there are none above the fences.
   const { fences } = await raiseShards(options);
   crash('suppression_raised');
   const appIds = await appIdsOf(options, accountId);

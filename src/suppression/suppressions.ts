@@ -29,7 +29,7 @@ export type Join = {
 };
 
 export type Suppressions = {
-  /** Of what is known; -1 before the first read. */
+  /** The version that is known; -1 before the first read. */
   readonly version: () => number;
   /** Who is suppressed in an environment; undefined if nobody of its account is. Good until the next turn of the event loop. */
   of(environment: LiveEnvironment): SuppressedUsers | undefined;

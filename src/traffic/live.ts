@@ -1,6 +1,6 @@
-// Some of the events that arrive in an environment now, read back from ClickHouse: nothing is stored for it, and what is sent
-// costs no more while somebody looks. A page asks every two seconds for what came after it asked last. Whoever begins to look
-// leaves a line in the audit log and gets a place that is signed, so nobody looks on without a beginning.
+// Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
+// more while somebody watches. A page asks every two seconds for what came since its last question. The beginning leaves a line
+// in the audit log and returns a signed place, so nobody can watch without that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -18,7 +18,7 @@ export type LiveEvent = {
 };
 
 export type LivePage = {
-  /** The latest, the newest first. */
+  /** The latest events, the newest first. */
   readonly events: readonly LiveEvent[];
   /** How many arrived since the page before. */
   readonly arrived: number;

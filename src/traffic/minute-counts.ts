@@ -38,7 +38,7 @@ export function keepMinuteCounts({ clickhouse, log, nowMs = Date.now }: MinuteCo
   let latestMs = 0;
 
   function add(appId: string, outcome: TrafficOutcome, count: number): void {
-    // While a clock that was set back catches up, all counts for the latest minute: a minute is written once.
+    // While a clock that was set back catches up, everything counts for the latest minute, since a minute is written only once.
     const startMs = Math.max(Math.floor(nowMs() / minuteMs) * minuteMs, latestMs);
     if (current?.startMs !== startMs) current = begin(startMs);
     const { environments } = current;

@@ -33,7 +33,7 @@ export async function lookUpUser(client: ClickHouseClient, appId: string, user: 
     events: await countEvents(ask, appId),
     properties: await readProperties(ask, appId),
   }));
-  // Whoever was identified has a row of that; a name alone has none.
+  // An identified user has such a row; a name alone has none.
   const wasIdentified = identity !== undefined && userIds.length > 0;
   return {
     found: wasIdentified || events.length > 0 || properties.length > 0,
@@ -55,7 +55,7 @@ async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
-/** Of each key the latest value, whichever of the user's names it came by. */
+/** The latest value of each key, under whichever of the user's names it came. */
 function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: string }[]> {
   return ask(
     `SELECT key, argMax(value, (segment, commit_number, row_number)) AS value FROM (

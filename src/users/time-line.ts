@@ -24,7 +24,7 @@ export type TimeLine = {
   readonly cursor?: string;
 };
 
-/** Where a page ended: the time in milliseconds, and the place in the order of acceptance. */
+/** Where a page ended: its last time in milliseconds, and the place in the order of acceptance. */
 const cursorForm = /^-?\d{1,15} \d{1,20} \d{1,10} \d{1,10}$/;
 
 /** What `cursor` of an earlier page stands for; undefined if it is none. */

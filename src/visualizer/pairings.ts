@@ -134,10 +134,10 @@ export function pairingIdOfSecret(pairing: string): string | undefined {
   return secretForm.test(pairing) ? idOf(pairing) : undefined;
 }
 
-/** What can be wrong. Counted apart, since whoever has no token must not hold up who has it. */
+/** What can be wrong. The two are counted separately, since callers without a token must not hold up those with one. */
 export type Failure = 'token' | 'code';
 
-/** Whether from a network too many wrong tokens, or codes, were entered within the last minute. */
+/** Whether a network has sent too many wrong tokens, or codes, within the last minute. */
 export async function hasTooManyFailures(
   redis: Redis,
   secret: string,

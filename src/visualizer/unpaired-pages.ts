@@ -1,5 +1,5 @@
-// Pages that are connected and have not shown a token and a code yet. Anybody who reaches the port can open them, so they are few:
-// of one address, and in all. The others of a process are left for whoever has both.
+// Pages that are connected and have not yet sent a token and a code. Anybody who reaches the port can open them, so few are
+// allowed, per address and in all. The other places of a process are left for callers who have both.
 
 import { visualizer } from '../contract/limits.js';
 
