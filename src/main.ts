@@ -191,9 +191,7 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch
-    .away()
-    .map((number) => `clickhouse server ${number + 1}: records of its shards wait`);
+  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
   return { ready, missing: [...missing, ...away] };
 }
 

@@ -105,7 +105,8 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
 type Part = {
   readonly client: ClickHouseClient;
   readonly environments: readonly Environment[];
-  readonly isShardHere: (shard: number) => boolean;
+  /** The shards that are there when the run begins. */
+  readonly its: ReadonlySet<number>;
 };
 
 /** The environments by the server that has their rows; `away` for those whose server is away or whose shard is being moved. */
@@ -114,14 +115,17 @@ async function partsOf(
   environments: readonly Environment[],
 ): Promise<(Part | 'away')[]> {
   const servers = serversOf(clickhouse);
-  if (servers.isOne) return [{ client: clickhouse, environments, isShardHere: () => true }];
+  const numbers = Array.from({ length: shards }, (_, shard) => shard);
+  if (servers.isOne) return [{ client: clickhouse, environments, its: new Set(numbers) }];
   await refreshShardTable(redis, servers);
   const there = await serversThere(servers);
   const parts: (Part | 'away')[] = [];
   for (const [number, client] of servers.all.entries()) {
-    const isShardHere = (shard: number) => servers.numberOf(shard) === number && !servers.isMoving(shard);
-    const its = environments.filter(({ app_id }) => isShardHere(shardOf(app_id, shards)));
-    if (its.length > 0) parts.push(there.has(number) ? { client, environments: its, isShardHere } : 'away');
+    const its = new Set(
+      numbers.filter((shard) => servers.numberOf(shard) === number && !servers.isMoving(shard)),
+    );
+    const here = environments.filter(({ app_id }) => its.has(shardOf(app_id, shards)));
+    if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, its } : 'away');
   }
   if (servers.table()?.moving.length !== 0) parts.push('away');
   return parts;
@@ -130,13 +134,13 @@ async function partsOf(
 /** Deletes what is over on one server, to which the context is connected. */
 async function expireOn(
   context: RetentionContext,
-  { environments, isShardHere }: Part,
+  { environments, its }: Part,
   nowMs: number,
   fences: readonly string[],
 ): Promise<'done' | 'busy'> {
   const { redis, clickhouse, crash, log } = context;
   // An event that was accepted and is not stored yet keeps its user.
-  if (!(await isStoredUpTo(context, fences, isShardHere))) return 'busy';
+  if (!(await isStoredUpTo(context, fences, its))) return 'busy';
   const retained = retainedOf(environments, nowMs);
   // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
   const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
@@ -226,14 +230,14 @@ async function takeFences({ redis, shards, epoch }: RetentionContext): Promise<s
 async function isStoredUpTo(
   { redis, shards, epoch }: RetentionContext,
   fences: readonly string[],
-  isShardHere: (shard: number) => boolean,
+  its: ReadonlySet<number>,
 ): Promise<boolean> {
   const giveUpAt = performance.now() + retention.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = oldest.every(
       (number, shard) =>
-        !isShardHere(shard) ||
+        !its.has(shard) ||
         number === 'none' ||
         (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
     );

@@ -30,7 +30,7 @@ export function checkShardServers({ servers }: ShardServers, shards: number, ser
   const lacking = servers.findIndex((number) => number >= serverCount);
   if (lacking !== -1) {
     throw new AdministrationError(
-      `CLICKHOUSE_URL names ${serverCount} server${serverCount === 1 ? '' : 's'}, but shard ${lacking} is stored on server ${(servers[lacking] ?? 0) + 1}: name all servers, in their order`,
+      `CLICKHOUSE_URL names ${serverCount} server${serverCount === 1 ? '' : 's'}, but shard ${lacking} is stored on server ${servers[lacking]} (from 0): name all servers, in their order`,
     );
   }
   if (servers.length !== shards)
@@ -121,6 +121,28 @@ function shardCount(servers: Servers): number {
   const table = servers.table();
   if (table === undefined) throw new ShardTableUnknown();
   return table.servers.length;
+}
+
+/**
+ * Reads rows of some shards, on the servers that have them now. Settles with `moved` if one of the shards is or was on its way
+ * to another server, where rows may have been missing.
+ */
+export async function readUnmoved<T>(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  shards: Iterable<number>,
+  read: () => Promise<T>,
+): Promise<T | 'moved'> {
+  const servers = serversOf(clickhouse);
+  if (servers.isOne) return read();
+  const its = [...shards];
+  const places = () => JSON.stringify(its.map(servers.numberOf));
+  await refreshShardTable(redis, servers);
+  if (its.some(servers.isMoving)) return 'moved';
+  const before = places();
+  const result = await read();
+  await refreshShardTable(redis, servers);
+  return its.some(servers.isMoving) || places() !== before ? 'moved' : result;
 }
 
 /** For the start of a process: says in one line that CLICKHOUSE_URL does not fit, and ends the process. */

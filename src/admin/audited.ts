@@ -2,7 +2,7 @@
 // other one leaves a line. What goes into the line is chosen by the names of parameters, so a value that nobody has
 // thought of stays out.
 
-import { AdministrationError } from '../accounts/accounts.js';
+import { AdministrationError, type EnvironmentSettings } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { type Actor, type AuditOptions, audited, type Subjects } from '../audit/audit.js';
 
@@ -65,17 +65,25 @@ function exportOf(result: unknown) {
   return typeof user_export_id === 'string' ? { details: { user_export_id } } : {};
 }
 
-/** Configuration, without a user's data. Of users, and of the identities that an environment allows, only how many. */
+/** Which settings of an environment are noted as they are. Of the identities that it allows, only how many. */
+const settingIsNoted: Readonly<Record<keyof EnvironmentSettings, boolean>> = {
+  main: true,
+  validation: true,
+  limits: true,
+  writeKey: true,
+  origins: true,
+  importUntilMs: true,
+  retainDays: true,
+  allowIdentities: false,
+};
+
+/** Configuration, without a user's data. Of users, only how many. */
 const detailNames = new Set([
+  ...Object.entries(settingIsNoted).flatMap(([name, isNoted]) => (isNoted ? [name] : [])),
   'name',
   'environments',
-  'main',
-  'validation',
-  'limits',
-  'writeKey',
   'overlap',
   'overlapMs',
-  'origins',
   'base',
   'keepDays',
   'email',

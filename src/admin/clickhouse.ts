@@ -5,10 +5,10 @@ import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { readConfigOrExit } from '../config.js';
 
 const config = readConfigOrExit();
-// `--server N` names another server than the first one of CLICKHOUSE_URL.
+// `--server N` names another server of CLICKHOUSE_URL than the first one, which is 0.
 const words = process.argv.slice(2);
-const number = words[0] === '--server' ? Number(words[1]) : 1;
-const url = config.clickhouseUrls[number - 1] ?? '';
+const number = words[0] === '--server' ? Number(words[1]) : 0;
+const url = config.clickhouseUrls[number] ?? '';
 const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase, ...tablesOf(config) });
 try {
   const [query] = words[0] === '--server' ? words.slice(2) : words;

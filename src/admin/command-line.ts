@@ -48,7 +48,7 @@ export const usage = `npm run admin -- COMMAND
   deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
   certificate verify FILE [--key FILE]  whether the certificate of a deletion is genuine; with a public key in FILE without the service
   shards list                          which ClickHouse server has which shard, how large it is, and what waits for it
-  shards move SHARD… --to SERVER       moves shards to another server, or goes on with that; servers count from 1
+  shards move SHARD… --to SERVER       moves shards to another server, or goes on with that; servers count from 0
   shards balance                       moves shards until the servers have equally many
   backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it
   backup list                          those that are kept still, the newest first
@@ -178,7 +178,7 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
     if (positional.length === 0 || to === undefined) throw new AdministrationError(usage);
     return commands.moveShards({
       shards: positional.map(shardNumber),
-      server: wholeNumber('--to', to),
+      server: placeNumber('--to', to),
       say: sayProgress,
     });
   },
@@ -252,6 +252,11 @@ function limitOf(text: string): ReturnType<typeof parseLimit> {
 function countOf(args: readonly string[]): number | undefined {
   const count = parse(args, ['limit']).options.limit?.at(-1);
   return count === undefined ? undefined : wholeNumber('--limit', count);
+}
+
+function placeNumber(option: string, value: string): number {
+  if (!/^(0|[1-9]\d{0,2})$/.test(value)) throw new AdministrationError(`${option} must be a number from 0`);
+  return Number(value);
 }
 
 function wholeNumber(option: string, value: string): number {

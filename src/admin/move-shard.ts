@@ -90,7 +90,7 @@ export async function moveShard(
   await showWhereTheyAre(moving);
   await openShard(target, shard);
   crash('shard_opened');
-  say(`shard ${shard}: stored by server ${to + 1}`);
+  say(`shard ${shard}: stored by server ${to}`);
   await removeAll(moving);
   await change(context, owned, ({ moves: noted = [], ...rest }) => {
     const others = noted.filter((each) => each.shard !== shard);
@@ -112,11 +112,11 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
       throw new AdministrationError('CLICKHOUSE_URL names one server: there is nowhere to move shards to');
     const from = shardServers.servers[shard];
     if (from === undefined) throw new AdministrationError(`there is no shard ${shard}`);
-    if (servers.all[to] === undefined) throw new AdministrationError(`there is no server ${to + 1}`);
+    if (servers.all[to] === undefined) throw new AdministrationError(`there is no server ${to}`);
     const begun = shardServers.moves?.find((move) => move.shard === shard);
     if (begun !== undefined && begun.to !== to)
       throw new AdministrationError(
-        `shard ${shard} is on its way to server ${begun.to + 1}: let that be done first, by "shards move ${shard} --to ${begun.to + 1}"`,
+        `shard ${shard} is on its way to server ${begun.to}: let that be done first, by "shards move ${shard} --to ${begun.to}"`,
       );
     if (begun === undefined && from === to) return { changes: [], result: undefined };
     const began_at = new Date().toISOString();
@@ -254,7 +254,7 @@ async function removeAll({ context, move, owned, source, target, crash, say }: M
   for (const table of movedTables) {
     if ((await readPartitions(source, table, move.shard)).size > 0) await removeRows(source, table, owned);
     crash('rows_removed');
-    say(`shard ${move.shard}: ${table} removed from server ${move.from + 1}`);
+    say(`shard ${move.shard}: ${table} removed from server ${move.from}`);
   }
   for (const client of [source, target]) await endOwnership(client, move.shard);
 }

@@ -123,7 +123,7 @@ function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
     return ['ClickHouse does not answer: records are taken and wait.'];
   return servers.flatMap((facts, number) =>
     facts === undefined
-      ? [`ClickHouse server ${number + 1} does not answer: records of its shards are taken and wait.`]
+      ? [`ClickHouse server ${number} does not answer: records of its shards are taken and wait.`]
       : [],
   );
 }

@@ -10,7 +10,7 @@ import { moveShard } from './move-shard.js';
 
 export type ShardView = {
   readonly shard: number;
-  /** As in CLICKHOUSE_URL, from 1. */
+  /** Its place in CLICKHOUSE_URL, from 0. */
   readonly server: number;
   /** Stored rows, and about how many bytes they take; null while the server does not answer. */
   readonly rows: number | null;
@@ -36,18 +36,18 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
       const move = shardServers?.moves?.find((each) => each.shard === shard);
       return {
         shard,
-        server: server + 1,
+        server,
         rows: size?.rows ?? null,
         bytes: size?.bytes ?? null,
         backlog_rows: backlog.rows,
         backlog_bytes: backlog.bytes,
-        moving_to: move === undefined ? null : move.to + 1,
+        moving_to: move?.to ?? null,
       };
     }),
   );
 }
 
-/** Moves shards one after another; settles with where all of them are. `server` counts from 1. */
+/** Moves shards one after another; settles with where all of them are. `server` counts from 0. */
 export async function moveShards(
   context: AdminContext,
   shards: readonly number[],
@@ -56,7 +56,7 @@ export async function moveShards(
 ) {
   const moved: number[] = [];
   for (const shard of shards) {
-    if ((await moveShard(context, shard, server - 1, say)) === 'moved') moved.push(shard);
+    if ((await moveShard(context, shard, server, say)) === 'moved') moved.push(shard);
   }
   return { server, moved };
 }
@@ -73,7 +73,7 @@ export async function balanceShards(context: AdminContext, say: (line: string) =
     const next =
       cutOff === undefined ? nextMove(shards, count) : { ...cutOff, to: cutOff.moving_to as number };
     if (next === undefined) return { moved };
-    await moveShard(context, next.shard, next.to - 1, say);
+    await moveShard(context, next.shard, next.to, say);
     moved.push({ shard: next.shard, server: next.to });
   }
 }
@@ -84,8 +84,8 @@ export function nextMove(
   servers: number,
 ): { readonly shard: number; readonly to: number } | undefined {
   const counts = Array.from({ length: servers }, (_, index) => ({
-    server: index + 1,
-    its: shards.filter(({ server }) => server === index + 1),
+    server: index,
+    its: shards.filter(({ server }) => server === index),
   })).sort((a, b) => a.its.length - b.its.length || a.server - b.server);
   const [fewest, most] = [counts[0], counts.at(-1)];
   if (fewest === undefined || most === undefined || most.its.length - fewest.its.length < 2) return undefined;

@@ -12,7 +12,7 @@ export async function observeDisk(clickhouse: ClickHouseClient): Promise<void> {
   const { all } = serversOf(clickhouse);
   const disks = await Promise.all(all.map((client) => readDisk(client).catch(() => undefined)));
   for (const [number, disk] of disks.entries())
-    clickhouseUp.set({ server: String(number + 1) }, disk === undefined ? 0 : 1);
+    clickhouseUp.set({ server: String(number) }, disk === undefined ? 0 : 1);
   const [least] = disks.filter((disk) => disk !== undefined).sort((a, b) => Number(a.free) - Number(b.free));
   clickhouseDisk.freeBytes.set(least === undefined ? Number.NaN : Number(least.free));
   clickhouseDisk.bytes.set(least === undefined ? Number.NaN : Number(least.total));

@@ -20,11 +20,11 @@ export async function numberServers(clients: readonly ClickHouseClient[]): Promi
     deployment ??= noted.deployment;
     if (noted.deployment !== deployment)
       throw new MigrationError(
-        `server ${number + 1} of CLICKHOUSE_URL belongs to another deployment than the first one`,
+        `server ${number} of CLICKHOUSE_URL (from 0) belongs to another deployment than the first one`,
       );
     if (Number(noted.number) !== number)
       throw new MigrationError(
-        `server ${number + 1} of CLICKHOUSE_URL is server ${Number(noted.number) + 1} of this deployment: keep the order of the servers, and name each once`,
+        `server ${number} of CLICKHOUSE_URL (from 0) is server ${Number(noted.number)} of this deployment: keep the order of the servers, and name each once`,
       );
   }
 }

@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readUnmoved } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { previews } from '../contract/limits.js';
@@ -19,7 +20,7 @@ import {
   readNamedUsers,
 } from './round-counts.js';
 import { createParts, gatherCounts, gatherUsers, tellUsers } from './round-parts.js';
-import { dropTables, nameUsers, previewPrefix } from './round-tables.js';
+import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
 
@@ -82,7 +83,7 @@ async function lookUp(
   { redis, epoch, shards, clickhouse, database, giveUpAt }: LookUp,
   accountId: string,
   targets: readonly Target[],
-): Promise<Preview | 'too_long'> {
+): Promise<Preview | 'busy' | 'too_long'> {
   const isOver = () => performance.now() >= giveUpAt;
   const fences = await takeFences(redis, epoch, shards);
   const { deployment, environments } = await readRegistry(redis);
@@ -102,6 +103,20 @@ async function lookUp(
     if (isOver()) return 'too_long';
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
+  const count = () => countAll({ clickhouse, database }, accountId, fences, reached, targets, isOver);
+  const found = await readUnmoved(redis, clickhouse, its, count);
+  return found === 'moved' ? 'busy' : found;
+}
+
+/** Finds whom the targets reach, and counts their rows, as a round of deletions would. */
+async function countAll(
+  { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
+  accountId: string,
+  fences: readonly string[],
+  reached: readonly RoundEnvironment[],
+  targets: readonly Target[],
+  isOver: () => boolean,
+): Promise<Preview | 'too_long'> {
   const id = randomBytes(6).toString('hex');
   const request = { requestId: 'preview', accountId, fences, resolved: false };
   try {

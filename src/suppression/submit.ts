@@ -2,7 +2,7 @@
 // process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
 
 import { readRegistry } from '../accounts/registry.js';
-import { byServer } from '../accounts/shard-servers.js';
+import { byServer, readUnmoved } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { suppressions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
@@ -28,7 +28,7 @@ export type SuppressOptions = ChangeOptions & {
   readonly crash: CrashPoint;
 };
 
-/** What was accepted before is not stored yet, so nobody knows whom the users were merged with. */
+/** What was accepted before is not stored yet, or on its way between ClickHouse servers, so nobody knows whom the users were merged with. */
 export class NotStoredYet extends Error {
   constructor() {
     super('records that were accepted before are not stored yet');
@@ -61,10 +61,15 @@ export async function suppressUsers(
   const { fences } = await raiseShards(options);
   crash('suppression_raised');
   const appIds = await appIdsOf(options, accountId);
-  await untilStored(options, fences, new Set(appIds.map((appId) => shardOf(appId, options.shards))));
-  const merged: Suppressed[] = [];
-  for (const [client, its] of byServer(clickhouse, appIds))
-    merged.push(...(await findMergedNames(client, its, users, hasher)));
+  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+  await untilStored(options, fences, shards);
+  const merged = await readUnmoved(redis, clickhouse, shards, async () => {
+    const found: Suppressed[] = [];
+    for (const [client, its] of byServer(clickhouse, appIds))
+      found.push(...(await findMergedNames(client, its, users, hasher)));
+    return found;
+  });
+  if (merged === 'moved') throw new NotStoredYet();
   await suppressNames(options, accountId, merged);
   await raiseShards(options);
   crash('suppression_resolved');

@@ -72,6 +72,8 @@ test('names who did what to which account, environment and key, and holds no sec
       'lenient',
       '--allow-identity',
       'secret@example.com',
+      '--retain-days',
+      '90',
     ];
     await sluice.admin('environments', 'set', added, ...settings);
     for (const verb of ['create', 'rotate', 'revoke']) {
@@ -105,7 +107,7 @@ test('names who did what to which account, environment and key, and holds no sec
       action: 'set_environment',
       account_id: accountId,
       app_id: added,
-      details: { limits: { track: 'none' }, validation: 'lenient', allowed_identities: 1 },
+      details: { limits: { track: 'none' }, validation: 'lenient', retainDays: 90, allowed_identities: 1 },
     },
     { ...key, action: 'create_key', key_id: keyIds[0] },
     { ...key, action: 'rotate_key', key_id: keyIds[1] },

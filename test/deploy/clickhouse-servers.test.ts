@@ -203,14 +203,14 @@ test('while a server is away its records are accepted and wait, and all others a
     async () => {
       const reply = await fetch(`${sluice.baseUrl}/health/ready`);
       const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
-      return ready && missing.some((text) => text.startsWith('clickhouse server 2:'));
+      return ready && missing.some((text) => text.startsWith('clickhouse server 1:'));
     },
     { deadlineMs: 30_000, what: 'readiness names the server' },
   );
   await until(
     async () => {
       const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
-      return ['server="1"} 1', 'server="2"} 0'].every((line) =>
+      return ['server="0"} 1', 'server="1"} 0'].every((line) =>
         metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
       );
     },
@@ -271,7 +271,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   let requestId = '';
   let revision = 0;
   const [former, next] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
-  const move = ['shards', 'move', String(shard), '--to', '2'];
+  const move = ['shards', 'move', String(shard), '--to', '1'];
   for (const point of crashPoints.move) {
     await assert.rejects(
       runProgram('src/admin/main.js', move, { ...sluice.env, CRASH_AT: point }),
@@ -279,6 +279,18 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
       point,
     );
     if (point === 'shard_closed') {
+      // Rows of the account may be missing where they are looked for, so nobody answers from them.
+      for (const [path, body] of [
+        ['user_deletion', { users: [{ identity: 'mo' }], dry_run: true }],
+        ['user_suppression', { users: [{ identity: 'nobody' }], suppress: true }],
+      ] as const) {
+        const { status } = await fetch(`${sluice.baseUrl}/api/public/v0/${path}`, {
+          method: 'POST',
+          headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+          body: JSON.stringify(body),
+        });
+        assert.equal(status, 503, path);
+      }
       await send();
       requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
       await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
@@ -309,7 +321,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     if (requestId !== '' && point !== 'move_ended')
       assert.notEqual((await showDeletion(sluice, requestId)).status, 'complete', point);
   }
-  assert.deepEqual(await sluice.admin(...move), { server: 2, moved: [] });
+  assert.deepEqual(await sluice.admin(...move), { server: 1, moved: [] });
   await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
   await untilComplete(sluice, token, requestId);
   const found = (await showDeletion(sluice, requestId)).found ?? [];
@@ -332,13 +344,13 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   const listed = (await sluice.admin('shards', 'list')) as ShardView[];
   assert.deepEqual(
     listed.map(({ shard: number, server, moving_to }) => [number, server, moving_to]),
-    Array.from({ length: shards }, (_, number) => [number, number === shard ? 2 : (number % 3) + 1, null]),
+    Array.from({ length: shards }, (_, number) => [number, number === shard ? 1 : number % 3, null]),
   );
 
   const { moved } = (await sluice.admin('shards', 'balance')) as { moved: { shard: number }[] };
   assert.equal(moved.length, 1);
   const balanced = (await sluice.admin('shards', 'list')) as ShardView[];
-  for (const server of [1, 2, 3]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
+  for (const server of [0, 1, 2]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
   for (const server of sluice.clickhouses)
     assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
 });
@@ -348,14 +360,17 @@ test('refuses servers in another order, a server named twice, and one server too
   const [first = '', second = '', third = ''] = urls;
   const migrated = (these: readonly string[]) =>
     migrateServers({ urls: these, database: 'sluice', cluster: 'sluice' });
-  await assert.rejects(migrated([first, third, second]), /server 2 of CLICKHOUSE_URL is server 3/);
-  await assert.rejects(migrated([first, second, `${second}/`]), /server 3 of CLICKHOUSE_URL is server 2/);
+  await assert.rejects(migrated([first, third, second]), /server 1 of CLICKHOUSE_URL \(from 0\) is server 2/);
+  await assert.rejects(
+    migrated([first, second, `${second}/`]),
+    /server 2 of CLICKHOUSE_URL \(from 0\) is server 1/,
+  );
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
   assert.deepEqual(await migrated(urls), []);
   // No process starts without a server that has shards.
   await assert.rejects(
     runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
-    /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d: name all servers, in their order/,
+    /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d \(from 0\): name all servers, in their order/,
   );
 });
 

@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { bodies, rateLimits } from '../../src/contract/limits.js';
+import { eventFields } from '../../src/contract/records.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import type { Exchange } from '../../src/http/protocol/exchange.js';
 import { parseDocument } from '../../src/ingest/document.js';
@@ -101,6 +102,22 @@ const usual = {
 };
 const single = (event: object) => JSON.stringify({ app_id: '1000000001', ...event });
 const bulk = (...events: object[]) => JSON.stringify({ app_id: '1000000001', events });
+
+test('a schema of a text says nothing that the short way leaves unchecked', () => {
+  for (const [name, schema] of Object.entries<object>(eventFields)) {
+    if (name === 'properties') continue;
+    const {
+      type,
+      minLength,
+      maxLength,
+      description: _,
+      examples: __,
+      ...others
+    } = schema as Record<string, unknown>;
+    assert.deepEqual(others, {}, name);
+    assert.deepEqual([type, minLength], ['string', maxLength === undefined ? undefined : 1], name);
+  }
+});
 
 describe('takes the short way, with the same rows and claims as the full way:', () => {
   const bodies: Record<string, string> = {

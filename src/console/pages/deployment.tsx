@@ -121,7 +121,7 @@ function Servers({ parts: { redis, clickhouse_servers: clickhouses } }: { readon
       </dd>
       {clickhouses.map((server, index) => (
         <>
-          <dt>{clickhouses.length === 1 ? 'ClickHouse' : `ClickHouse ${index + 1}`}</dt>
+          <dt>{clickhouses.length === 1 ? 'ClickHouse' : `ClickHouse ${index}`}</dt>
           <dd>
             {server === null
               ? 'does not answer'

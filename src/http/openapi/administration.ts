@@ -1,6 +1,7 @@
 // The OpenAPI document of the administration: /admin/v1 on ADMIN_PORT, for programs with ADMIN_TOKEN and for the console.
 
 import { deletionSubmittedSchema } from '../../contract/answers.js';
+import { retention } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { mayDo, type Right, roles } from '../../contract/roles.js';
 import { deletionSchema, exportSchema } from '../../contract/schemas.js';
@@ -121,6 +122,10 @@ const operations: readonly Operation[] = [
       import_until: {
         ...text,
         description: 'A date, a time with offset, or none. The answer has the token, once.',
+      },
+      retain_days: {
+        description: 'Events that were accepted longer ago go within a day, and users without events since.',
+        oneOf: [{ type: 'integer', minimum: 1, maximum: retention.daysMax }, choice('none')],
       },
       origins: { description: 'any, or a list of origins.', oneOf: [choice('any'), texts] },
     },
