@@ -39,6 +39,8 @@ const unpackedPrograms = [
   { program: 'zookeeper.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'zookeeper-jute.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'slf4j-api.jar', package: 'libslf4j-java', usedBy: ['support/keeper.js'] },
+  { program: 'metrics-core.jar', package: 'libdropwizard-metrics-java', usedBy: ['support/keeper.js'] },
+  { program: 'snappy-java.jar', package: 'libsnappy-java', usedBy: ['support/keeper.js'] },
 ];
 
 const options = process.argv.slice(2).filter((argument) => argument.startsWith('--'));

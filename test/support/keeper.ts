@@ -27,7 +27,9 @@ export async function startKeeper(): Promise<Child & { readonly port: number }> 
         '-Xmx64m',
         '-XX:TieredStopAtLevel=1',
         '-cp',
-        ['zookeeper.jar', 'zookeeper-jute.jar', 'slf4j-api.jar'].map(libraryOf).join(delimiter),
+        ['zookeeper.jar', 'zookeeper-jute.jar', 'slf4j-api.jar', 'metrics-core.jar', 'snappy-java.jar']
+          .map(libraryOf)
+          .join(delimiter),
         'org.apache.zookeeper.server.ZooKeeperServerMain',
         join(dir, 'zoo.cfg'),
       ],
