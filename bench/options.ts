@@ -56,6 +56,7 @@ const table = {
   'producer-events': option('N', 'events that the producer sends', '1000000'),
   'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000', '1000000'),
   'deletion-requests': option('N', 'requests of deletion-many', '1000'),
+  'desk-events': option('N', 'events of the exported user', '10000000'),
 } as const;
 
 export const optionsUsage = usageOf('Options', table);
@@ -93,6 +94,7 @@ export function readOptions(args: readonly string[], all: boolean) {
     producerEvents: whole('producer-events'),
     deletionEvents: whole('deletion-events'),
     deletionRequests: whole('deletion-requests'),
+    deskEvents: whole('desk-events'),
     only: values.only?.split(','),
     /** Without an extension; undefined: the usual place. */
     out: values.out,

@@ -29,14 +29,18 @@ export const scenarios: readonly Scenario[] = [
   { name: 'deletion-bulk', what: 'a deletion of one percent of the users' },
   { name: 'deletion-beside', what: 'a deletion of one percent of the users under ingestion' },
   { name: 'deletion-many', what: 'a thousand deletions of one user each within a minute' },
+  {
+    name: 'desk',
+    what: 'export, preview, submission and polling on a large table; cost of suppressed users',
+  },
 ];
 
 const floorNames = [...peerWays.filter(({ subject }) => subject.startsWith('uws')), ...floors].map(
   ({ name }) => name,
 );
 const peerNames = peerWays.map(({ name }) => name).filter((name) => !floorNames.includes(name));
-/** `all` skips these: the session `deletion` measures them on a larger table. */
-const apart = deletionNames.filter((name) => name !== 'deletion-beside') as readonly string[];
+/** `all` skips these: sessions of their own measure them on larger tables. */
+const apart: readonly string[] = [...deletionNames.filter((name) => name !== 'deletion-beside'), 'desk'];
 
 const groups: Readonly<Record<string, readonly string[]>> = {
   all: scenarios.map(({ name }) => name).filter((name) => !apart.includes(name)),

@@ -1,6 +1,7 @@
 // The targets, as ratios within one session, and whether they are met.
 
 import { processNames } from '../deployment/deployment.js';
+import { addedMicroseconds, type Pair } from '../desk/suppressed.js';
 import { figure, median, type Table, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
 import type { Results } from '../results.js';
@@ -57,6 +58,7 @@ export function targetsOf(results: Results): Target[] {
     ...flatTargets(results),
     ...keysTargets(results),
     ...deletionTargets(results),
+    ...deskTargets(results),
   ];
 }
 
@@ -202,6 +204,22 @@ function deletionTargets({ deletion }: Results): Target[] {
       }),
     ),
     ...atMost(`${figure(many?.requests)} requests: mutations of a table within a minute`, '', mutations, 20),
+  ];
+}
+
+function deskTargets({ desk }: Results): Target[] {
+  if (desk === undefined) return [];
+  const { events, exports, suppressed } = desk;
+  const firstBytes = medianOfRounds(exports.map((run) => run.firstByteSeconds));
+  const users = figure(suppressed.suppressed);
+  const added = (how: string, pairs: readonly Pair[]) => {
+    const what = `an event ${how} beside ${users} suppressed users, more`;
+    return atMost(what, ' µs', { value: addedMicroseconds(pairs) }, 0.3);
+  };
+  return [
+    ...atMost(`export of ${figure(events)} events: first byte`, ' s', firstBytes, 2),
+    ...added('alone', suppressed.alone),
+    ...added('in bulk', suppressed.inBulk),
   ];
 }
 
