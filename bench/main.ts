@@ -38,6 +38,7 @@ ${clientUsage}
 const published: Readonly<Record<string, string>> = {
   all: 'all',
   deletion: 'deletion',
+  desk: 'desk',
   'half-load': 'soak',
   keys: 'keys',
 };

@@ -27,6 +27,8 @@ export type Options = {
   readonly producerEvents: number;
   readonly deletionEvents: number;
   readonly deletionRequests: number;
+  /** Of the user who is exported. */
+  readonly deskEvents: number;
   /** Scenarios of `all`, or undefined for every one. */
   readonly only: readonly string[] | undefined;
   /** Where the results go, without an ending; undefined: to their usual place. */
@@ -56,7 +58,8 @@ export const optionsUsage = `Options
   --backlog-events N   (3000000)
   --keys-events LIST   millions of keys in the index (10,100; in all 10)
   --producer-events N  (1000000)
-  --deletion-events N  of a tenth as many users (10000000; in all 1000000); --deletion-requests N (1000)`;
+  --deletion-events N  of a tenth as many users (10000000; in all 1000000); --deletion-requests N (1000)
+  --desk-events N      of the user who is exported (10000000)`;
 
 /** Reads the options of a command line. Throws BenchError, which names the option that is wrong. */
 export function readOptions(args: readonly string[], all: boolean): Options {
@@ -82,6 +85,7 @@ export function readOptions(args: readonly string[], all: boolean): Options {
       'producer-events': text('1000000'),
       'deletion-events': text(all ? '1000000' : '10000000'),
       'deletion-requests': text('1000'),
+      'desk-events': text('10000000'),
     },
   });
   if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
@@ -108,6 +112,7 @@ export function readOptions(args: readonly string[], all: boolean): Options {
     producerEvents: whole('producer-events'),
     deletionEvents: whole('deletion-events'),
     deletionRequests: whole('deletion-requests'),
+    deskEvents: whole('desk-events'),
     only: values.only?.split(','),
     out: values.out,
     standard: args.every((arg, i) => arg === '--out' || args[i - 1] === '--out'),

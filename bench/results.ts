@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { BacklogResult } from './backlog/backlog.js';
 import type { DeletionResult } from './deletion/deletions.js';
 import type { ProgramRun } from './deployment/program.js';
+import type { DeskResult } from './desk/desk.js';
 import { BenchError } from './failure.js';
 import type { CurveLevel } from './latency/curve.js';
 import type { HalfLoadResult } from './latency/half-load.js';
@@ -45,6 +46,7 @@ export type Results = {
   readonly backfill?: ProgramRun;
   readonly producer?: ProgramRun & { readonly producerBytes: number };
   readonly deletion?: DeletionResult;
+  readonly desk?: DeskResult;
   /** Scenarios that failed, and why. */
   readonly failures: readonly Failure[];
   /** Those that failed in the session and passed when they ran again, at the date. */

@@ -7,6 +7,7 @@ import { backlogEnv, runBacklog } from './backlog/backlog.js';
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
 import { startDeployment } from './deployment/deployment.js';
+import { runDesk } from './desk/desk.js';
 import { describeFailure, messageOf } from './failure.js';
 import { runCurve } from './latency/curve.js';
 import { runHalfLoad } from './latency/half-load.js';
@@ -94,6 +95,7 @@ export async function runSession(
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
+  await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {
     format: 2,
     machine: machine ?? (await describeMachine(undefined)),

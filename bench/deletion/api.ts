@@ -10,8 +10,11 @@ import type { User } from './population.js';
 export type DeletionApi = {
   /** Main Production and another environment of the account. */
   readonly appIds: readonly [string, string];
+  readonly accessToken: string;
   /** Submits a deletion; settles with its id when it is accepted. */
   submit(users: readonly User[]): Promise<string>;
+  /** Settles with the rows that a deletion of these users would find. */
+  preview(users: readonly User[]): Promise<number>;
   /** Polls once. */
   isComplete(requestId: string): Promise<boolean>;
   /** Settles when the status is complete; rejects after `secondsMax`. */
@@ -53,8 +56,11 @@ export async function connectDeletionApi({ url, own }: Deployment): Promise<Dele
   const show = async (id: string) => (await sluice.admin('deletions', 'show', id)) as DeletionRequest;
   return {
     appIds: [sluice.appId, otherAppId],
+    accessToken,
     submit: async (users) =>
       (await ask('POST', deletionPaths.submit, 201, { users })).deletion_request_id ?? '',
+    preview: async (users) =>
+      Number((await ask('POST', deletionPaths.submit, 200, { users, dry_run: true })).rows),
     isComplete,
     untilComplete: async (id, secondsMax) => {
       const deadline = performance.now() + secondsMax * 1000;

@@ -20,7 +20,7 @@ type Named = readonly [name: string, unit: string, values: Values];
 const higher = ['records/s', 'events/s'];
 
 export function metricsOf(results: Results): Metric[] {
-  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion } = results;
+  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion, desk } = results;
   const levels = flat && {
     'single, million stored': flat.single.map((level) => ({ ...level, of: level.of / 1e6 })),
     'bulk-500, million stored': flat.bulk.map((level) => ({ ...level, of: level.of / 1e6 })),
@@ -59,6 +59,18 @@ export function metricsOf(results: Results): Metric[] {
       'deletion: acknowledged meanwhile, p99',
       'ms',
       (deletion?.beside?.meanwhileMs ?? []).map(({ p99 }) => p99),
+    ],
+    ['export: first byte', 's', (desk?.exports ?? []).map((run) => run.firstByteSeconds)],
+    ['export: end', 's', (desk?.exports ?? []).filter(({ gzip }) => !gzip).map((run) => run.seconds)],
+    [
+      'suppressed users, alone',
+      'µs/record',
+      (desk?.suppressed.alone ?? []).map((pair) => pair.with - pair.without),
+    ],
+    [
+      'suppressed users, in bulk',
+      'µs/record',
+      (desk?.suppressed.inBulk ?? []).map((pair) => pair.with - pair.without),
     ],
   ];
   return all.flatMap(([name, unit, values]): Metric[] => {

@@ -12,6 +12,7 @@ import type { Run } from '../throughput/measure.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
+import { deskSections } from './desk.js';
 import type { Section } from './section.js';
 import { costsOf, isSaturated } from './targets.js';
 import { memoryFloorMib, trendOf } from './trend.js';
@@ -28,6 +29,7 @@ export function sectionsOf(results: Results): Section[] {
     ...programSection('Backfill', 'flights by the import program', results.backfill),
     ...programSection('Producer', 'events by the library for servers', results.producer),
     ...deletionSections(results.deletion),
+    ...deskSections(results.desk),
   ];
 }
 

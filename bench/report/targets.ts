@@ -1,6 +1,7 @@
 // The targets, as ratios within one session, and whether they are met.
 
 import { processNames } from '../deployment/deployment.js';
+import { addedMicroseconds, type Pair } from '../desk/suppressed.js';
 import { figure, median, type Table, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
 import type { Results } from '../results.js';
@@ -47,6 +48,8 @@ const halfLoadTimesMax = 1.4;
 const keyMicrosecondsMax = 10;
 const timesOfFewerMax = 1.3;
 const keyBytesMax = 40;
+const firstByteSecondsMax = 2;
+const suppressedMicrosecondsMax = 0.3;
 const timesOfSyncedMax = 3;
 const queryableMsMax = 1_000;
 const memoryTimesMax = 1.35;
@@ -62,6 +65,7 @@ export function targetsOf(results: Results): Target[] {
     ...flatTargets(results),
     ...keysTargets(results),
     ...deletionTargets(results),
+    ...deskTargets(results),
   ];
 }
 
@@ -228,6 +232,30 @@ function deletionTargets({ deletion }: Results): Target[] {
           { value: Math.max(...Object.values(many.mutationsAMinute)) },
           20,
         )),
+  ];
+}
+
+function deskTargets({ desk }: Results): Target[] {
+  if (desk === undefined) return [];
+  const { exports, suppressed } = desk;
+  const firstBytes = exports.map((run) => run.firstByteSeconds);
+  const users = figure(suppressed.suppressed);
+  const added = (what: string, pairs: readonly Pair[]) =>
+    atMost(
+      `an event ${what} beside ${users} suppressed users, more`,
+      ' µs',
+      { value: addedMicroseconds(pairs) },
+      suppressedMicrosecondsMax,
+    );
+  return [
+    ...atMost(
+      `export of ${figure(desk.events)} events: first byte`,
+      ' s',
+      inTurns(firstBytes),
+      firstByteSecondsMax,
+    ),
+    ...added('alone', suppressed.alone),
+    ...added('in bulk', suppressed.inBulk),
   ];
 }
 

@@ -336,3 +336,30 @@ test('a table for the terminal is aligned: text to the left, figures to the righ
     '          µs\nsingle     5\nuws     10.5',
   );
 });
+
+test('an export must begin within two seconds, and suppressed users may cost an event 0.3 µs', () => {
+  const memory = { before: 80, firstHalf: 120, secondHalf: 121 };
+  const deskOf = (firstByteSeconds: number, added: number) => {
+    const pairs = [{ without: 1, with: 1 + added }];
+    const run = {
+      gzip: false,
+      records: 1e7,
+      bytes: 3e9,
+      firstByteSeconds,
+      seconds: 20,
+      cpu: { api: 10, clickhouse: 10 },
+      apiMib: memory,
+      clickhouseMib: memory,
+      queryMib: 45,
+    };
+    const previews = [{ what: 'a user', users: 1, rows: 10, ms: [5] }];
+    const suppressed = { suppressed: 1e6, alone: pairs, inBulk: pairs };
+    const rest = { submittedMs: [2], previews, polledMs: [1], suppressed };
+    return resultsOf({ desk: { events: 1e7, othersEvents: 1e7, exports: [run], ...rest } });
+  };
+  assert.equal(targetOf(deskOf(2, 0.1), 'first byte')?.verdict, 'met');
+  assert.equal(targetOf(deskOf(2.1, 0.1), 'first byte')?.verdict, 'missed');
+  assert.equal(targetOf(deskOf(1, 0.25), 'event alone')?.verdict, 'met');
+  assert.equal(targetOf(deskOf(1, 0.31), 'event in bulk')?.verdict, 'missed');
+  assert.match(summary(deskOf(1, 0.25)), /a preview: a user \(1, 10 rows\)/);
+});
