@@ -244,8 +244,14 @@ describe('the console', { skip }, () => {
         const tables = "Array.from(document.querySelectorAll('.scroll'))";
         const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
         assert.deepEqual(await page.evaluate(wide), [], `tables on ${name} scroll`);
-        const link = await page.getByRole('navigation').getByRole('link', { name, exact: true }).boundingBox();
-        assert.ok(link !== null && link.x >= 0 && link.x + link.width <= width, `the link ${name} is in sight`);
+        const link = await page
+          .getByRole('navigation')
+          .getByRole('link', { name, exact: true })
+          .boundingBox();
+        assert.ok(
+          link !== null && link.x >= 0 && link.x + link.width <= width,
+          `the link ${name} is in sight`,
+        );
       }
     }
     assert.deepEqual(faults, []);
