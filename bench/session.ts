@@ -1,5 +1,5 @@
-// One session: the requested scenarios, one after another. The rounds and the curve share a deployment; each other scenario has
-// one of its own. If a scenario fails the others still run, and the failure is part of the results.
+// One session: the requested scenarios, one after another. The rounds and the curve share a deployment; every other scenario has
+// its own. If a scenario fails, the others still run, and the failure is part of the results.
 
 import { Redis } from 'ioredis';
 import { runBackfill } from './backlog/backfill.js';
@@ -26,7 +26,7 @@ import { runRounds } from './throughput/rounds.js';
 type Found = { -readonly [Key in keyof Results]?: Results[Key] };
 type Failures = Results['failures'][number][];
 
-/** Runs the scenarios; rejects only if nothing can be measured at all. */
+/** Runs the scenarios; rejects only if no deployment starts. */
 export async function runSession(
   names: readonly string[],
   command: string,
@@ -107,10 +107,10 @@ export async function runSession(
   };
 }
 
-/** wrk if it is installed; otherwise prints that it is not. */
+/** Prints if wrk is missing. */
 export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
   if (wrk === undefined) {
-    say('wrk is not installed (package wrk): the bench itself sends, which takes as much CPU as the service');
+    say('wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service');
   }
   return wrk;
 }

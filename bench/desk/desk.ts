@@ -1,5 +1,7 @@
-// What the calls of a privacy officer take beside many stored events: an export of one user with millions of them, a deletion
-// submitted, a preview of one, the polling of a status; and what suppressed users cost the events of all others.
+// How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
+// and the preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
+
+import { setTimeout as pause } from 'node:timers/promises';
 
 import type { Context } from '../context.js';
 import { connectDeletionApi, type DeletionApi } from '../deletion/api.js';
@@ -11,20 +13,20 @@ import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
 import { addedMicroseconds, measureSuppressed, type SuppressedCost } from './suppressed.js';
 
 export type DeskResult = {
-  /** Of the exported user, and of others. */
+  /** Of the exported user, and of all others. */
   readonly events: number;
   readonly othersEvents: number;
-  /** Sets of runs: as it comes, and as gzip. */
+  /** Runs with and without gzip. */
   readonly exports: readonly ExportRun[];
-  /** ms until the answer to each submission of one user. */
+  /** Until the answer to each submission of one user. */
   readonly submittedMs: readonly number[];
   readonly previews: readonly PreviewRun[];
-  /** ms until the answer about a status. */
+  /** Until each answer about a status. */
   readonly polledMs: readonly number[];
   readonly suppressed: SuppressedCost;
 };
 
-/** `rows`: what the preview found. */
+/** `rows`: those that the preview found. */
 export type PreviewRun = {
   readonly what: string;
   readonly users: number;
@@ -39,7 +41,7 @@ const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
-/** The first customers of the others have no events of their own. */
+/** A set without the first customers: loners have their events. */
 const setOfPreviews = 40;
 
 export async function runDesk({ deployment, options, progress }: Context): Promise<DeskResult> {
@@ -81,7 +83,7 @@ export async function runDesk({ deployment, options, progress }: Context): Promi
   }
   const polledMs: number[] = [];
   for (let i = 0; i < polls; i += 1) {
-    await new Promise((go) => setTimeout(go, pollEveryMs));
+    await pause(pollEveryMs);
     const startedAt = performance.now();
     await api.isComplete(requestId);
     polledMs.push(performance.now() - startedAt);
@@ -102,6 +104,6 @@ async function preview(
     rows = await api.preview(users);
     ms.push(performance.now() - startedAt);
   }
-  if (rows === 0) throw new BenchError(`the preview found nothing of ${what}`);
+  if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
   return { what, users: users.length, rows, ms };
 }

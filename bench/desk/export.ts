@@ -6,23 +6,23 @@ import { createGunzip } from 'node:zlib';
 import { exportPath, submitExport, untilExportComplete } from '../../harness/user-export.js';
 import { columns } from '../../src/clickhouse/tables.js';
 import type { Deployment } from '../deployment/deployment.js';
+import { startMeter } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
-import { cpuBetween } from '../throughput/measure.js';
 
 export type ExportRun = {
   readonly gzip: boolean;
   readonly records: number;
-  /** As they came: of the compressed answer if it was. */
+  /** As received: compressed with gzip. */
   readonly bytes: number;
   /** From the request for the data on. */
   readonly firstByteSeconds: number;
   readonly seconds: number;
-  /** Of the processes of the deployment, s. */
+  /** In s. */
   readonly cpu: { readonly api: number; readonly clickhouse: number };
-  /** Resident: before the first byte was asked for, and the most in each half of the download. */
+  /** Resident memory before the download, and the highest in each half of it. */
   readonly apiMib: Memory;
   readonly clickhouseMib: Memory;
-  /** The most that the queries of the download took, by ClickHouse's count. */
+  /** The highest memory of the download's queries, by ClickHouse's count. */
   readonly queryMib: number;
 };
 
@@ -35,7 +35,7 @@ const insertEveryUs = 14n * 86_400_000_000n;
 const sampleEveryMs = 100;
 const mib = 1024 ** 2;
 
-/** Gives the user this many events, in inserts of as many months as the others have. */
+/** Gives the user this many events, spread over months by their inserts like those of the others. */
 export async function fillUser({ rows }: Deployment, appId: string, events: number): Promise<void> {
   for (let from = 0, insert = 0n; from < events; from += rowsPerInsert, insert += 1n) {
     const segment = firstSegment + insert * insertEveryUs;
@@ -54,7 +54,7 @@ export async function fillUser({ rows }: Deployment, appId: string, events: numb
   }
 }
 
-/** Asks for the export of the user and reads all of it. Rejects unless it has this many records. */
+/** Requests the export of the user and reads all of it. Rejects unless it has this many records. */
 export async function runExport(
   deployment: Deployment,
   accessToken: string,
@@ -65,7 +65,7 @@ export async function runExport(
   const id = await submitExport(sluice, accessToken, [{ identity: exportedUser }]);
   await untilExportComplete(sluice, accessToken, id);
   const samples = sampleMemory(deployment);
-  const cpuBefore = deployment.cpu();
+  const readCpu = startMeter(() => deployment.cpu());
   try {
     const startedAt = performance.now();
     const read = await download(`${deployment.url}${exportPath}/${id}/data`, accessToken, gzip, startedAt);
@@ -75,7 +75,7 @@ export async function runExport(
         `the export ended with ${read.lastLine.slice(0, 200)} instead of ${records} records`,
       );
     }
-    const cpu = cpuBetween(cpuBefore, deployment.cpu());
+    const { used } = readCpu();
     const { api, clickhouse, queryMib } = await samples.stop();
     return {
       gzip,
@@ -83,7 +83,7 @@ export async function runExport(
       bytes: read.bytes,
       firstByteSeconds: read.firstByteSeconds,
       seconds,
-      cpu: { api: (cpu.api ?? 0) / 1e6, clickhouse: (cpu.clickhouse ?? 0) / 1e6 },
+      cpu: { api: (used.api ?? 0) / 1e6, clickhouse: (used.clickhouse ?? 0) / 1e6 },
       apiMib: halvesOf(api),
       clickhouseMib: halvesOf(clickhouse),
       queryMib,
@@ -117,10 +117,10 @@ async function download(url: string, accessToken: string, gzip: boolean, started
   return { bytes, firstByteSeconds, lastLine };
 }
 
-/** More than the last line has. */
+/** More than the length of the last line. */
 const endBytesMax = 1_000;
 
-/** Notes the memory of the API and ClickHouse, in MiB, until it is stopped. */
+/** Samples the memory of the API and ClickHouse, in MiB, until it is stopped. */
 function sampleMemory({ own, rows }: Deployment) {
   const api: number[] = [];
   const clickhouse: number[] = [];

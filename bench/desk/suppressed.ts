@@ -1,5 +1,5 @@
-// What an event of somebody else costs more before its commit when users of its account are suppressed: the events of requests
-// are read and made ready in this process, in turns without and with suppressed users.
+// How much more does an event of another user cost before its commit when users of its account are suppressed? This process
+// reads and prepares the events of requests, in turns without and with suppressed users.
 
 import { randomBytes } from 'node:crypto';
 import type { LiveEnvironment } from '../../src/accounts/environments.js';
@@ -15,7 +15,7 @@ import { median } from '../figures.js';
 
 export type SuppressedCost = {
   readonly suppressed: number;
-  /** µs an event, of each pair of runs. */
+  /** µs per event, for each pair of runs. */
   readonly alone: readonly Pair[];
   readonly inBulk: readonly Pair[];
 };
@@ -48,12 +48,12 @@ export function measureSuppressed(suppressed: number): SuppressedCost {
     }));
     return found.slice(warmUps);
   };
-  // Together first, since what V8 knows of the code is of both kinds of requests in service too.
+  // Both kinds of requests first, since V8 has seen both in service too.
   for (let i = 0; i < warmUps; i += 1) for (const bodies of [alone, bulk]) costOf(bodies, many);
   return { suppressed, alone: measure(alone), inBulk: measure(bulk) };
 }
 
-/** What an event costs more, in the median of all pairs. */
+/** The median of the differences. */
 export function addedMicroseconds(found: readonly Pair[]): number {
   return median(found.map((pair) => pair.with - pair.without));
 }
@@ -65,7 +65,7 @@ function costOf(bodies: readonly Buffer[], context: PrepareContext): number {
     const read = readPlainEvents(body, true, context.nowMs);
     const ready = read && preparePlain(eventKind, read, context);
     if (ready === undefined) throw new BenchError('an event of the bench is not plain');
-    if (ready.submission.leftOut() !== undefined) throw new BenchError('somebody else was suppressed');
+    if (ready.submission.leftOut() !== undefined) throw new BenchError('another user was suppressed');
     count += ready.records;
   }
   return ((performance.now() - startedAt) / count) * 1000;

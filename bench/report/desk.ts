@@ -1,9 +1,9 @@
-// The section about the calls of a privacy officer, and about suppressed users.
+// The page's sections about the calls of a privacy officer and about suppressed users.
 
 import type { PreviewRun } from '../desk/desk.js';
 import type { ExportRun, Memory } from '../desk/export.js';
 import { addedMicroseconds } from '../desk/suppressed.js';
-import { figure, median, percentile, rangeText, tableOf } from '../figures.js';
+import { figure, median, rangeText, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
 import type { Section } from './section.js';
 
@@ -16,7 +16,7 @@ export function deskSections(desk: Results['desk']): Section[] {
   const all = (value: (run: ExportRun) => number) => (row: Row) => median(row.runs.map(value));
   const memory = (which: 'apiMib' | 'clickhouseMib', when: keyof Memory) => all((run) => run[which][when]);
   const rows: Row[] = [false, true].map((gzip) => ({ runs: of(gzip) })).filter(({ runs }) => runs.length > 0);
-  const how = ({ runs }: Row) => (runs[0]?.gzip ? 'as gzip' : 'as it is');
+  const how = ({ runs }: Row) => (runs[0]?.gzip ? 'with gzip' : 'without gzip');
   const times = tableOf(rows, [
     ['', how],
     ['first byte, s', all((run) => run.firstByteSeconds)],
@@ -49,14 +49,7 @@ export function deskSections(desk: Results['desk']): Section[] {
     [
       ['', ({ what }) => what],
       ['median, ms', ({ ms }) => median(ms)],
-      [
-        'longest',
-        ({ ms }) =>
-          percentile(
-            [...ms].sort((a, b) => a - b),
-            100,
-          ),
-      ],
+      ['longest', ({ ms }) => Math.max(...ms)],
       ['calls', ({ ms }) => ms.length],
     ],
   );
@@ -66,7 +59,7 @@ export function deskSections(desk: Results['desk']): Section[] {
       { what: 'in bulk of 500', pairs: suppressed.inBulk },
     ],
     [
-      ['µs an event before its commit', ({ what }) => what],
+      ['µs per event before its commit', ({ what }) => what],
       ['nobody suppressed', ({ pairs }) => median(pairs.map((pair) => pair.without))],
       [figure(suppressed.suppressed), ({ pairs }) => median(pairs.map((pair) => pair.with))],
       ['more', ({ pairs }) => addedMicroseconds(pairs)],
@@ -80,11 +73,11 @@ export function deskSections(desk: Results['desk']): Section[] {
   ];
 }
 
-const exportNote = `Times count from the request for the data. The bench reads as fast as it comes, and unpacks it, on the
-same machine. Memory is the most that was resident within each half of the time; "its queries" is what ClickHouse counted for
-those of the download.`;
+const exportNote = `Times count from the request for the data. The bench reads as fast as the data comes, and unpacks it, on the
+same machine. Memory is the highest resident memory in each half of the download; "its queries" is ClickHouse's count for the
+download's queries.`;
 
 const callsNote = `On the same tables, one after another, over HTTP.`;
 
-const suppressedNote = `Events of users who are not suppressed, read and made ready by the code of the API within the bench, in pairs of
-runs without and with suppressed users. All names are of different users.`;
+const suppressedNote = `Events of users who are not suppressed. The bench itself runs the API's code that reads and prepares them, in pairs
+of runs without and with suppressed users. All names are of different users.`;
