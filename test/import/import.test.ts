@@ -760,6 +760,12 @@ describe('the allowance for imports', () => {
     assert.equal((await sendTwo(appId)).status, 400, 'nobody else passes');
     assert.equal((await sendTwo(appId, token)).status, 200);
     assert.equal((await sendTwo(appId, `${token}x`)).status, 401);
+    const collected = await fetch(`${sluice.baseUrl}/api/collect`, {
+      method: 'POST',
+      headers: { 'sluice-import': `${token}x` },
+      body: JSON.stringify({ app_id: appId, sent_at: new Date().toISOString(), messages: [{}] }),
+    });
+    assert.equal(collected.status, 200, 'pages send no imports');
     const wrong = await into(appId, 'allowed.csv', ...columns, '--import-token', 'sli_x');
     assert.match(wrong.words, /Unauthorized: the token for imports is wrong, or its time is over\./);
     await set('none');

@@ -83,6 +83,8 @@ export type EntranceSteps = {
   ) => boolean;
   /** What names the environment, if it is not the field app_id of the document. */
   readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
+  /** Whether the token of an import lifts limits here. Elsewhere it says nothing. */
+  readonly takesImports?: boolean;
   /** Goes on with a request that has passed. */
   readonly proceed: (exchange: Exchange, entered: Entered) => void;
   /** Why a request is refused whatever its environment is. */
@@ -140,7 +142,8 @@ export function createEntrance(
     // Requests of strangers are not noted, so they cannot displace those of the producers.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseStranger(exchange, found);
-    const environment = withAllowance(found, exchange.framing.importToken, received.receivedMs);
+    const token = steps.takesImports ? exchange.framing.importToken : undefined;
+    const environment = withAllowance(found, token, received.receivedMs);
     if (environment === undefined) return refuse(exchange, noAllowance);
     const reason = refusalOf?.(received);
     if (reason !== undefined) {

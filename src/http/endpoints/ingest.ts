@@ -47,6 +47,7 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
   const entrance = createEntrance(endpoint, options, {
     list: kind.bulk,
     admits: mayWrite,
+    takesImports: true,
     proceed,
     refusalOf,
   });

@@ -55,6 +55,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       proceed,
       credentialOf,
       admits,
+      takesImports: true,
     });
     return {
       method: 'post',
