@@ -28,6 +28,7 @@ const settings = [
   'src/console/tsconfig.json',
   'package-lock.json',
   'deploy/build.mjs',
+  'deploy/bundle-programs.mjs',
 ];
 /** Files that are made of all that their entries import. */
 const bundles = [
@@ -84,7 +85,7 @@ export function build() {
   if (!compile(join(root, 'src/client'))) return false;
   // The console is checked against a browser's types; only its bundle is used.
   if (!compile(join(root, 'src/console'))) return false;
-  if (!bundles.every(bundle) || !bundlePackages(sources)) return false;
+  if (!bundles.every(bundle) || !bundlePackages(sources) || !bundlePrograms()) return false;
   for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
     mkdirSync(dirname(join(dist, source)), { recursive: true });
     cpSync(join(root, source), join(dist, source));
@@ -152,6 +153,11 @@ function bundlePackages(sources) {
     `--banner:js=${withRequire}`,
     `--outdir=${join(dist, packages)}`,
   ]);
+}
+
+function bundlePrograms() {
+  const script = join(root, 'deploy/bundle-programs.mjs');
+  return spawnSync(process.execPath, [script], { stdio: ['ignore', 2, 2] }).status === 0;
 }
 
 function run(tool, args) {

@@ -186,7 +186,7 @@ export async function untilComplete(
         assert.equal(reply.status, 200, reply.text);
         return (JSON.parse(reply.text) as { status: string }).status === 'complete';
       },
-      { deadlineMs, what: 'the deletion is complete', everyMs: 40 },
+      { deadlineMs, what: 'the deletion is complete' },
     );
   } catch (error) {
     const shown = await showDeletion(sluice, requestId).catch((fault: unknown) => ({ fault }));

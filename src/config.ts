@@ -152,7 +152,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
     // Each of several embedded servers has some of the rows.
     shards: integer(env, 'SHARDS', clickhouseUrls === undefined ? clickhouseServers : 1, 1, 64),
-    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 200, 10, 60_000),
+    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 400, 10, 60_000),
     segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),

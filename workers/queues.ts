@@ -15,11 +15,14 @@ import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
 
 export const storeQueueName = 'store';
-export const tickQueueName = 'tick';
 
-/** A tick seals what is old enough and makes the jobs. */
+/** A tick seals what is old enough and makes the jobs. Each worker looks this often whether it is its turn. */
 export const tickEveryMs = 250;
-/** How long a tick is remembered. */
+/** How long a turn to tick lasts: less than the time between two looks, so that one worker alone gets it at every look. */
+export const tickTurnMs = 200;
+/** How long ticks rest after one that found an emptied Redis: each of them says so in the log. */
+export const tickRestMs = 1_000;
+/** How long a tick is remembered, for those who ask whether ticks go on. */
 const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
 export const deletionsCheckedEveryMs = 100;
@@ -132,11 +135,4 @@ export async function undoEffectsOfWrongClocks(
 /** Notes that the ticks of a shard run. */
 export async function noteTick(redis: Redis, shard: number): Promise<void> {
   await redis.set(shardKeys.ticked(shard), '1', 'PX', tickRememberedMs);
-}
-
-/** Whether a shard has ticked lately. */
-export async function hasTickedLately(redis: Redis, shard: number): Promise<boolean> {
-  const leftMs = await redis.pttl(shardKeys.ticked(shard));
-  // This is longer than a tick sets it, so Redis's clock was set back since.
-  return leftMs >= 0 && leftMs <= tickRememberedMs;
 }

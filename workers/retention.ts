@@ -1,6 +1,7 @@
 // Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
-// or drops whole partitions if everything in them is over. It never runs beside a round of deletions, a restore or a retry of
-// failed rows. Each step may be repeated; a run that is cut off is repeated as a whole.
+// or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
+// failed rows. If a round begins meanwhile, it ends after the statement that runs. Each step may be repeated; a run that is cut
+// off is repeated as a whole.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
@@ -13,7 +14,7 @@ import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { retention } from '../src/contract/limits.js';
-import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
+import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
@@ -88,18 +89,22 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   if (deployment === undefined) throw new StateNotLoaded();
   const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
   if (retaining.length === 0) return 'done';
-  const done = await withFailedRowsLocked(redis, 'round', async () => {
+  const done = await withFailedRowsLocked(redis, 'retention', async (isHeld) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1) return 'busy';
     const fences = await takeFences(context);
     const ofServers: ('done' | 'busy')[] = [];
     for (const part of await partsOf(context, retaining)) {
       if (part === 'away') ofServers.push('busy');
-      else ofServers.push(await expireOn({ ...context, clickhouse: part.client }, part, nowMs, fences));
+      else
+        ofServers.push(await expireOn({ ...context, clickhouse: part.client, isHeld }, part, nowMs, fences));
     }
     return ofServers.includes('busy') ? 'busy' : 'done';
   });
   return done === 'done' ? 'done' : 'busy';
 }
+
+/** On one server, for as long as nobody else has taken over. */
+type Run = RetentionContext & { readonly isHeld: IsHeld };
 
 /** The environments of one server. */
 type Part = {
@@ -133,12 +138,12 @@ async function partsOf(
 
 /** Deletes what is over on one server, to which the context is connected. */
 async function expireOn(
-  context: RetentionContext,
+  context: Run,
   { environments, its }: Part,
   nowMs: number,
   fences: readonly string[],
 ): Promise<'done' | 'busy'> {
-  const { redis, clickhouse, crash, log } = context;
+  const { redis, clickhouse, crash, log, isHeld } = context;
   // An event that was accepted and is not stored yet keeps its user.
   if (!(await isStoredUpTo(context, fences, its))) return 'busy';
   const retained = retainedOf(environments, nowMs);
@@ -158,26 +163,29 @@ async function expireOn(
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   for (const [appId, rows] of expired)
     log.info({ environment: appId, retainDays: daysOf.get(appId), rows }, 'rows are over and deleted');
-  return deletionsWait ? 'busy' : 'done';
+  return deletionsWait || !(await isHeld()) ? 'busy' : 'done';
 }
 
 /** Deletes what is over in a table. Settles with how many rows, by environment. */
 async function expirePlace(
-  context: RetentionContext,
+  context: Run,
   place: Place,
   retained: readonly Retained[],
   users: ExpiredUsers,
   fences: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config, crash } = context;
+  const { clickhouse, config, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
+  const nothing = new Map<string, number>();
+  if (!(await isHeld())) return nothing;
   if (place !== 'failed_events') await dropWholePartitions(context, place, predicate, fences);
   if ((await countExpired(clickhouse, place, predicate)).size === 0) return rows;
   // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
   await keepKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
+  if (!(await isHeld())) return nothing;
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
   return rows;
@@ -188,7 +196,7 @@ async function expirePlace(
  * a constraint that refuses these segments: a worker that stood still must not bring the rows back.
  */
 async function dropWholePartitions(
-  { clickhouse, crash, log }: RetentionContext,
+  { clickhouse, crash, log, isHeld }: Run,
   place: Place,
   predicate: string,
   fences: readonly string[],
@@ -201,6 +209,7 @@ async function dropWholePartitions(
   for (const partition of await find()) {
     await keepKeysOf(clickhouse, place, inPartition(partition));
     crash('expired_keys_kept');
+    if (!(await isHeld())) return;
     await dropPartition(clickhouse, place, partition);
     crash('partition_dropped');
     log.info({ table: place, partition }, 'a partition is over and dropped');

@@ -24,8 +24,11 @@ export type TickOptions = {
   readonly log: Log;
 };
 
-/** Settles when the segments are sealed and their jobs are in the queue. */
-export async function tick(options: TickOptions): Promise<void> {
+/**
+ * Settles when the segments are sealed and their jobs are in the queue, with whether Redis holds this deployment. If not,
+ * nothing is done.
+ */
+export async function tick(options: TickOptions): Promise<boolean> {
   const { redis, shard } = options;
   const members = await runScript(
     redis,
@@ -38,7 +41,7 @@ export async function tick(options: TickOptions): Promise<void> {
       { shard },
       'redis does not hold this deployment; nothing is stored until it is restored',
     );
-    return;
+    return false;
   }
   const segments = (members as string[]).map(segmentOfMember);
   options.crash('segments_sealed');
@@ -50,6 +53,7 @@ export async function tick(options: TickOptions): Promise<void> {
     options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
     for (const segment of segments) await options.store(segment);
   }
+  return true;
 }
 
 async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {

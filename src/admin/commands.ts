@@ -100,7 +100,12 @@ type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: 
 function commandsOf(context: AdminContext) {
   const { redis, clickhouse, config } = context;
   return {
-    listAccounts: ({ accountId }: Scope) => listAccounts(redis, accountId),
+    listAccounts: async ({ accountId }: Scope) => {
+      const accounts = await listAccounts(redis, accountId);
+      if (!config.demo) return accounts;
+      const demo = await findDemoAccount(redis);
+      return accounts.map((each) => (each.account_id === demo?.account_id ? { ...each, demo: true } : each));
+    },
     createAccount: (account: { readonly name: string; readonly environments: readonly string[] }) =>
       copied(context, createAccount(redis, account.name, account.environments)),
 

@@ -3,7 +3,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { readSizes } from '../clickhouse/move-rows.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { readBacklog } from '../redis/backlog.js';
 import type { AdminContext } from './context.js';
 import { moveShard } from './move-shard.js';
@@ -26,8 +26,13 @@ export type ShardView = {
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
   const { deployment, shardServers } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  const { all } = serversOf(clickhouse);
-  const sizes = await Promise.all(all.map((client) => readSizes(client).catch(() => undefined)));
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  const sizes = await Promise.all(
+    servers.all.map((client, number) =>
+      there.has(number) ? readSizes(client).catch(() => undefined) : undefined,
+    ),
+  );
   return Promise.all(
     Array.from({ length: deployment.shards }, async (_, shard) => {
       const server = shardServers?.servers[shard] ?? 0;

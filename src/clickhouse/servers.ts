@@ -100,7 +100,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
 /** One that takes longer counts as away: whatever needs it waits and looks again. */
 const answerMsMax = 5_000;
 
-/** The places of the servers that answer now. With one server nobody is asked: what needs it finds out. */
+/** The places of the servers that answer now, and did in the last seconds. With one server nobody is asked: what needs it finds out. */
 export async function serversThere({ all, isOne }: Servers): Promise<ReadonlySet<number>> {
   if (isOne) return new Set([0]);
   const answers = await Promise.all(all.map(isThere));
@@ -132,8 +132,13 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
+const awayUntilMs = new WeakMap<ClickHouseClient, number>();
+/** A server that hangs would otherwise hold up every step of a round of deletions by the time that it is given to answer. */
+const awayMs = 5_000;
+
 /** By a statement, not by /ping: the latter says nothing of passwords. */
-export async function isThere(client: ClickHouseClient): Promise<boolean> {
+async function isThere(client: ClickHouseClient): Promise<boolean> {
+  if (performance.now() < (awayUntilMs.get(client) ?? 0)) return false;
   try {
     const result = await client.query({
       query: 'SELECT 1',
@@ -143,6 +148,7 @@ export async function isThere(client: ClickHouseClient): Promise<boolean> {
     await result.json();
     return true;
   } catch {
+    awayUntilMs.set(client, performance.now() + awayMs);
     return false;
   }
 }

@@ -80,4 +80,6 @@ export type Account = {
   readonly account_id: string;
   readonly name: string;
   readonly environments: readonly EnvironmentOfList[];
+  /** Whether the demo is about it. */
+  readonly demo?: boolean;
 };

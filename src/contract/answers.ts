@@ -4,7 +4,8 @@
 import { type DeletionState, deletionStates } from './deletion-states.js';
 import { previews } from './limits.js';
 import { type OutcomeCode, outcomes } from './outcomes.js';
-import { type Static, Type } from './typebox.js';
+import { type ColumnType, exportedKinds, recordColumns, type TableName, tables } from './records.js';
+import { type Schema, type Static, Type } from './typebox.js';
 
 const codes = Object.keys(outcomes) as OutcomeCode[];
 
@@ -339,72 +340,61 @@ export const userExportSchema = Type.Object({
   }),
 });
 
-const exportAppId = Type.String({ description: 'The environment.' });
 const exportUserId = Type.Union([Type.String(), Type.Null()], {
   description: 'In plain decimal form; null when the record came with an identity alone.',
 });
-const exportIdentity = Type.String({ description: 'Empty when the record came with a user_id alone.' });
-const exportEventId = Type.String({
-  description: 'Of the idempotency key or the id of a message; begins with 32 zero bits if there was none.',
-});
-const exportReceivedAt = Type.String({ description: 'When it was accepted, in UTC.' });
-const exportProperties = Type.Object({}, { additionalProperties: Type.String() });
+/** What a line of an export shows of a column. */
+const exportedColumns = {
+  text: Type.String(),
+  event_id: Type.String({
+    description: 'Of the idempotency key or the id of a message; begins with 32 zero bits if there was none.',
+  }),
+  user_id: Type.String(),
+  optional_user_id: exportUserId,
+  time: Type.String({ description: 'When it happened, in UTC.' }),
+  properties: Type.Object({}, { additionalProperties: Type.String() }),
+} satisfies Readonly<Record<ColumnType, Schema>>;
+/** A column that says more than its type. */
+const exportedByName = {
+  app_id: Type.String({ description: 'The environment.' }),
+  identity: Type.String({ description: 'Empty when the record came with a user_id alone.' }),
+};
+
+function exportedRecord(table: TableName) {
+  const byName: Readonly<Record<string, Schema>> = exportedByName;
+  const { kind, description } = exportedKinds[table];
+  const columns = Object.entries<ColumnType>(recordColumns[table]).map(([name, type]) => [
+    name,
+    byName[name] ?? exportedColumns[type],
+  ]);
+  return Type.Object(
+    {
+      kind: Type.Literal(kind),
+      ...(Object.fromEntries(columns) as Readonly<Record<string, Schema>>),
+      received_at: Type.String({ description: 'When it was accepted, in UTC.' }),
+    },
+    { description },
+  );
+}
 
 /** A line of an export. */
 export const exportLineSchema = Type.Union([
   Type.Object(
     {
       kind: Type.Literal('user'),
-      app_id: exportAppId,
+      app_id: exportedByName.app_id,
       identity: Type.String(),
       user_ids: Type.Array(Type.String()),
     },
     { description: 'A user who was merged: the identity, and the user_ids that were merged into it.' },
   ),
-  Type.Object(
-    {
-      kind: Type.Literal('user_identity'),
-      app_id: exportAppId,
-      event_id: exportEventId,
-      user_id: Type.String(),
-      identity: Type.String(),
-      received_at: exportReceivedAt,
-    },
-    { description: 'A call that identified a user. Of each user_id the first one stands.' },
-  ),
-  Type.Object(
-    {
-      kind: Type.Literal('user_properties'),
-      app_id: exportAppId,
-      event_id: exportEventId,
-      user_id: exportUserId,
-      identity: exportIdentity,
-      properties: exportProperties,
-      received_at: exportReceivedAt,
-    },
-    { description: 'A call that set properties of a user.' },
-  ),
-  Type.Object(
-    {
-      kind: Type.Literal('event'),
-      app_id: exportAppId,
-      event_id: exportEventId,
-      event: Type.String(),
-      user_id: exportUserId,
-      identity: exportIdentity,
-      session_id: Type.String(),
-      time: Type.String({ description: 'When it happened, in UTC.' }),
-      properties: exportProperties,
-      received_at: exportReceivedAt,
-    },
-    { description: 'An event.' },
-  ),
+  ...tables.map(exportedRecord),
   Type.Object(
     {
       kind: Type.Literal('failed_record'),
-      app_id: exportAppId,
+      app_id: exportedByName.app_id,
       user_id: exportUserId,
-      identity: exportIdentity,
+      identity: exportedByName.identity,
       table: Type.String({ description: 'Where it would be stored.' }),
       columns: Type.Array(Type.String(), { description: 'What the values of row are.' }),
       row: Type.String({ description: 'A JSON array of its values, as it was accepted.' }),

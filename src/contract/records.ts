@@ -1,10 +1,10 @@
 // Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. From here
-// follow the schemas of requests (`schemas.ts`), what is read of usual events, the rows, their markers and their columns
-// (`clickhouse/tables.ts`), and which user a row belongs to. These do not follow: migrations and views (a test compares the
-// tables that they make with these columns), and the messages of the client library (`ingest/message.ts`).
+// follow what is read of usual events, the rows, their markers and their columns (`clickhouse/tables.ts`), which user a row
+// belongs to, and the lines of an export. These do not follow: migrations and views (a test compares the tables that they make
+// with these columns), and the messages of the client library (`ingest/message.ts`).
 
 import { counts, lengths } from './limits.js';
-import { Type } from './typebox.js';
+import { type Static, Type } from './typebox.js';
 
 /** A property's value. Arrays are joined into one string. A number that a double does not hold comes as its digits. */
 const eventPropertyValue = Type.Union([
@@ -26,8 +26,8 @@ const eventProperties = Type.Object(
 
 const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
 
-/** The fields of an event. Plain events are checked by the lengths given here. */
-export const eventFields = {
+/** One event, without the app_id that a request gives once; so are the two below. Plain events are checked by the lengths given here. */
+export const eventSchema = Type.Object({
   event: Type.String({
     minLength: 1,
     maxLength: lengths.eventMax,
@@ -74,7 +74,8 @@ export const eventFields = {
       examples: ['order-1001-completed'],
     }),
   ),
-};
+});
+export type EventInput = Static<typeof eventSchema>;
 
 export const identity = Type.String({
   minLength: 1,
@@ -83,8 +84,8 @@ export const identity = Type.String({
   examples: ['ada@example.com'],
 });
 
-/** The fields of a call that sets user properties. */
-export const userPropertiesFields = {
+/** One call that sets user properties. */
+export const userPropertiesSchema = Type.Object({
   identity,
   properties: Type.Optional(
     Type.Object(
@@ -99,10 +100,11 @@ export const userPropertiesFields = {
       },
     ),
   ),
-};
+});
+export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
 
-/** The fields of an identification. */
-export const identifyFields = {
+/** One identification. */
+export const identifySchema = Type.Object({
   user_id: Type.String({
     description:
       'The anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string.',
@@ -116,7 +118,8 @@ export const identifyFields = {
       examples: ['2026-03-01T12:30:00Z'],
     }),
   ),
-};
+});
+export type IdentifyInput = Static<typeof identifySchema>;
 
 /** What a column holds: its type in ClickHouse, and its text in a marker row. */
 export const columnTypes = {
@@ -175,19 +178,22 @@ type UserColumns = {
 
 export type TableName = keyof typeof recordColumns;
 
-/** The fields of the requests whose records a table holds. */
-export const recordFields = {
-  events: eventFields,
-  user_properties: userPropertiesFields,
-  user_identities: identifyFields,
+/** What is sent of the records that a table holds. */
+export const recordSchemas = {
+  events: eventSchema,
+  user_properties: userPropertiesSchema,
+  user_identities: identifySchema,
 } as const satisfies Readonly<Record<TableName, object>>;
 
 /** The kind of line that a record of a table is in an export. */
 export const exportedKinds = {
-  events: 'event',
-  user_properties: 'user_properties',
-  user_identities: 'user_identity',
-} as const satisfies Readonly<Record<TableName, string>>;
+  events: { kind: 'event', description: 'An event.' },
+  user_properties: { kind: 'user_properties', description: 'A call that set properties of a user.' },
+  user_identities: {
+    kind: 'user_identity',
+    description: 'A call that identified a user. Of each user_id the first one stands.',
+  },
+} as const satisfies Readonly<Record<TableName, { kind: string; description: string }>>;
 
 /**
  * The columns that the rows of a table had before, oldest first. Rows that were accepted with them may still wait in Redis

@@ -1,9 +1,9 @@
-// The TypeBox schemas of the requests, made from the fields of `records.ts`: types, required fields and lengths (in code
-// points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in
+// The TypeBox schemas of the requests, around those of the records (`records.ts`): types, required fields and lengths (in
+// code points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in
 // `ingest/event.ts` and its neighbours.
 
 import { counts, deletions, lengths } from './limits.js';
-import { eventFields, identifyFields, identity, userPropertiesFields } from './records.js';
+import { eventSchema, identity, userPropertiesSchema } from './records.js';
 import { type Static, Type } from './typebox.js';
 
 const appId = Type.String({
@@ -12,30 +12,18 @@ const appId = Type.String({
   examples: ['1000000001'],
 });
 
-/** One event, without the app_id that a bulk request gives once. */
-export const eventSchema = Type.Object(eventFields);
-export type EventInput = Static<typeof eventSchema>;
-
 /** What every ingestion request has besides its records. */
 export const envelopeSchema = Type.Object({ app_id: appId });
 
-/** `POST /api/track` with many events; each element is then checked by itself against `eventSchema`. */
+/** `POST /api/track` with many events; each element is then checked by itself against its schema. */
 export const bulkEventsSchema = Type.Object({
   events: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.bulkEventsMax }),
 });
-
-/** One call that sets user properties, without the app_id. */
-export const userPropertiesSchema = Type.Object(userPropertiesFields);
-export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
 
 /** `POST /api/add_user_properties` for many users; each element is then checked by itself. */
 export const bulkUsersSchema = Type.Object({
   users: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.bulkUsersMax }),
 });
-
-/** One identification, without the app_id. */
-export const identifySchema = Type.Object(identifyFields);
-export type IdentifyInput = Static<typeof identifySchema>;
 
 const messageUserId = Type.String({
   description:
@@ -67,7 +55,7 @@ const messageFields = {
       'Given when the user was identified at the call; what the message says belongs to the identity then.',
     ),
   ),
-  session_id: eventFields.session_id,
+  session_id: eventSchema.properties.session_id,
   time: Type.Optional(
     Type.String({
       description:
@@ -86,7 +74,7 @@ export const eventMessageSchema = Type.Object({
     description: `Name of the event, at most ${lengths.clientEventMax} characters.`,
     examples: ['Page View'],
   }),
-  properties: eventFields.properties,
+  properties: eventSchema.properties.properties,
   autocaptured: Type.Optional(
     Type.Boolean({
       description:
@@ -106,7 +94,7 @@ export type IdentifyMessage = Static<typeof identifyMessageSchema>;
 export const userPropertiesMessageSchema = Type.Object({
   type: Type.Literal('user_properties'),
   ...messageFields,
-  properties: userPropertiesFields.properties,
+  properties: userPropertiesSchema.properties.properties,
 });
 export type UserPropertiesMessage = Static<typeof userPropertiesMessageSchema>;
 

@@ -7,7 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import { lengths, rejectedRecords } from '../contract/limits.js';
 import type { OutcomeCode } from '../contract/outcomes.js';
-import { recordFields } from '../contract/records.js';
+import { recordSchemas } from '../contract/records.js';
 import {
   bulkEventsSchema,
   bulkUsersSchema,
@@ -192,7 +192,7 @@ const contractFields = new Set(
     eventMessageSchema.properties,
     segmentMessageSchema.properties,
     segmentBatchSchema.properties,
-    ...Object.values(recordFields),
+    ...Object.values(recordSchemas),
   ].flatMap((fields) => Object.keys(fields)),
 );
 /** What programmers name properties; not addresses, phone numbers, or whatever else may be somebody. */

@@ -17,7 +17,7 @@ export type IsHeld = () => Promise<boolean>;
 /** Runs `work` while nobody else moves failed rows. If somebody does, settles with `locked` without running it. */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
-  kind: 'round' | 'retry' | 'restore',
+  kind: 'round' | 'retention' | 'retry' | 'restore',
   work: (isHeld: IsHeld) => Promise<T>,
 ): Promise<T | 'locked'> {
   const owner = `${kind} ${randomBytes(9).toString('base64url')}`;

@@ -170,7 +170,7 @@ function statements(reached: string): readonly Statement[] {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
     const shown = columns.map((column) => (column === 'user_id' ? 'toString(r.user_id) AS user_id' : column));
-    return `SELECT '${exportedKinds[table]}' AS kind, ${shown.join(', ')}
+    return `SELECT '${exportedKinds[table].kind}' AS kind, ${shown.join(', ')}
       FROM (SELECT ${columns.join(', ')} FROM ${storedTable(table)} WHERE ${reached}) AS r`;
   });
   const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,

@@ -3,8 +3,8 @@
 
 import { counts, reservedEventPropertyKeys } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { tables } from '../contract/records.js';
-import { bulkEventsSchema, type EventInput, eventSchema } from '../contract/schemas.js';
+import { type EventInput, eventSchema, tables } from '../contract/records.js';
+import { bulkEventsSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
 import { eventIdOfKey, type Keyspace, uniqueEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';

@@ -3,8 +3,7 @@
 
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { tables } from '../contract/records.js';
-import { type IdentifyInput, identifySchema } from '../contract/schemas.js';
+import { type IdentifyInput, identifySchema, tables } from '../contract/records.js';
 import { Compile } from '../contract/typebox.js';
 import { invalidUserId } from './event.js';
 import { noEventId } from './event-id.js';

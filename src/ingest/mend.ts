@@ -10,7 +10,7 @@ import {
   reservedUserPropertyKeys,
 } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { eventSchema } from '../contract/schemas.js';
+import { eventSchema } from '../contract/records.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
 import { joinArray } from './properties.js';
 import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';

@@ -5,13 +5,13 @@
 
 import { isUtf8 } from 'node:buffer';
 import { bodies, counts, lengths, reservedEventPropertyKeys } from '../contract/limits.js';
-import { eventFields } from '../contract/records.js';
+import { type EventInput, eventSchema } from '../contract/records.js';
 import { endOfNumber, endOfText, haveSameBytes, nowhere, skipBlanks, standsAt } from './plain-json.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
 import { isUserId } from './user-id.js';
 
-type FieldName = keyof typeof eventFields | 'app_id';
-const fieldNames = [...Object.keys(eventFields), 'app_id'] as readonly FieldName[];
+type FieldName = keyof EventInput | 'app_id';
+const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonly FieldName[];
 
 /** The fields of an event, and last that of its request, by their place in `spans`. */
 export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
@@ -143,7 +143,7 @@ for (const [field, text] of [...fieldNames, 'events'].entries()) {
 }
 
 /** Texts that have a length of their own. */
-const boundedFields = Object.values(eventFields).flatMap((schema, field) =>
+const boundedFields = Object.values(eventSchema.properties).flatMap((schema, field) =>
   'maxLength' in schema ? [{ field, lengthMax: Number(schema.maxLength) }] : [],
 );
 

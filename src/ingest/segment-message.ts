@@ -6,7 +6,7 @@
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { userPropertiesFields } from '../contract/records.js';
+import { userPropertiesSchema } from '../contract/records.js';
 import type { SegmentType } from '../contract/segment.js';
 import { Compile, Type } from '../contract/typebox.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
@@ -167,7 +167,7 @@ function identificationOf(
   return { user: checked, records: [identifyKind.encode(context.appId, { ...checked, ...key })] };
 }
 
-const traitsValidator = Compile(Type.Object({ properties: userPropertiesFields.properties }));
+const traitsValidator = Compile(Type.Object({ properties: userPropertiesSchema.properties.properties }));
 
 function propertiesOf(
   { message, context, mending, user }: Input,
@@ -190,7 +190,7 @@ function propertiesOf(
   return { user, records: [userPropertiesKind.encode(context.appId, { ...user, properties, ...key })] };
 }
 
-const identityValidator = Compile(Type.Object({ identity: userPropertiesFields.identity }));
+const identityValidator = Compile(Type.Object({ identity: userPropertiesSchema.properties.identity }));
 const keyValidator = Compile(
   Type.Object({ messageId: Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }) }),
 );

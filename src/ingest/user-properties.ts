@@ -2,8 +2,8 @@
 
 import { counts, reservedUserPropertyKeys } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { tables } from '../contract/records.js';
-import { bulkUsersSchema, type UserPropertiesInput, userPropertiesSchema } from '../contract/schemas.js';
+import { tables, type UserPropertiesInput, userPropertiesSchema } from '../contract/records.js';
+import { bulkUsersSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
 import { noEventId } from './event-id.js';
 import { explain, refuseLoneSurrogates } from './explain.js';

@@ -33,6 +33,8 @@ export const shardKeys = {
   claimMinutes: (shard: number) => `${shardTag(shard)}:claim_minutes`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
+  /** Whose turn it is to tick: present for a while after a worker began a tick. */
+  tickTurn: (shard: number) => `${shardTag(shard)}:tick_turn`,
   /** Present while the shard's ticks run. */
   ticked: (shard: number) => `${shardTag(shard)}:ticked`,
   /** Present for a while after a worker began to compress waiting segments. */

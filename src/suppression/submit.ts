@@ -28,7 +28,10 @@ export type SuppressOptions = ChangeOptions & {
   readonly crash: CrashPoint;
 };
 
-/** What was accepted before is not stored yet, or on its way between ClickHouse servers, so nobody knows whom the users were merged with. */
+/**
+ * What was accepted before is not stored yet, or is on its way between ClickHouse servers. So nobody knows whom the users were
+ * merged with.
+ */
 export class NotStoredYet extends Error {
   constructor() {
     super('records that were accepted before are not stored yet');

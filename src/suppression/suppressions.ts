@@ -1,5 +1,5 @@
-// What an API process knows of the suppressions: a set of names for each account that has any, in memory, and the version up
-// to which it has read them. It reads twice a second; and the commit script tells when a commit must know more.
+// The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version
+// of the list that was read last. It is read twice a second, and at once when the commit script says that there is a later one.
 
 import type { Deployment } from '../accounts/documents.js';
 import type { LiveEnvironment } from '../accounts/environments.js';

@@ -1,7 +1,7 @@
 // The check of the checker: services that break one promise each. Every mutant is a patch of a copy of the compiled
 // service. A patch whose text is not found fails loudly, since it would show nothing.
 
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -337,6 +337,8 @@ export function applyMutant({ name, patches }: Mutant): string {
     const file = join(copy, 'dist', patch.file);
     writeFileSync(file, patchedText(name, patch, readFileSync(file, 'utf8')));
   }
+  // The programs are bundles of these files.
+  execFileSync(process.execPath, [join(root, 'deploy/bundle-programs.mjs'), join(copy, 'dist')]);
   return copy;
 }
 

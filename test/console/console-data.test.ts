@@ -13,6 +13,7 @@ import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { rateLimits } from '../../src/contract/limits.js';
+import { listEventNames } from '../../src/data-quality/event-names.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
 import { createLog } from '../../src/log.js';
 import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
@@ -53,6 +54,42 @@ describe('the console', { skip }, () => {
 
   const count = async (where: string) =>
     Number((await sluice.rows<{ n: string }>(`SELECT count() AS n FROM events WHERE ${where}`))[0]?.n);
+
+  test('event names of the last day are counted without reading what is older, though a part holds both', async () => {
+    const appId = 'of no environment';
+    const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+    const olderRows = 40_000;
+    let read = 0;
+    const query = (async (asked: Parameters<typeof clickhouse.query>[0]) => {
+      const settings = { ...asked.clickhouse_settings, wait_end_of_query: 1 as const };
+      const result = await clickhouse.query({ ...asked, clickhouse_settings: settings });
+      const summary = JSON.parse(String(result.response_headers['x-clickhouse-summary']));
+      read = Number((summary as { read_rows: string }).read_rows);
+      return result;
+    }) as typeof clickhouse.query;
+    const ask = async (days: number) => {
+      const names = await listEventNames({ query } as typeof clickhouse, appId, days);
+      return names.map(({ event, count }) => [event, count]);
+    };
+    try {
+      await clickhouse.command({
+        query: `INSERT INTO stored_events (app_id, event, identity, segment, received_at)
+          SELECT {appId:String}, if(number = 0, 'New', 'Older'), 'ada@example.com',
+            toUnixTimestamp64Micro(now64(6) - toIntervalHour(if(number = 0, 1, 30))) + number, now64(3)
+          FROM numbers(${olderRows + 1})`,
+        query_params: { appId },
+      });
+      assert.deepEqual(await ask(1), [['New', 1]]);
+      assert.ok(read < olderRows, `${read} rows read`);
+      assert.deepEqual(await ask(7), [
+        ['Older', olderRows],
+        ['New', 1],
+      ]);
+      assert.ok(read > olderRows, `${read} rows read`);
+    } finally {
+      await clickhouse.close();
+    }
+  });
 
   test('leads a privacy officer from the invitation by a preview to a complete deletion of whom they pasted, its evidence, and of nobody else', async () => {
     const identities = ['ada@example.com', 'Doe, John', hostile, 'stays@example.com', 'Doe'];

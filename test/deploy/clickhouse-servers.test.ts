@@ -23,7 +23,7 @@ import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
-import { until } from '../../harness/wait.js';
+import { until, within } from '../../harness/wait.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { crashPoints } from '../../src/crash-point.js';
@@ -32,6 +32,8 @@ import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 
 const serverCount = 3;
 const shards = 6;
+/** A statement to a server that hangs fails after 120 s. */
+const hangMsMax = 90_000;
 
 let sluice: SluiceHandle;
 /** Has environments on all servers; `appIds` has one of each, in the order of the servers. */
@@ -237,6 +239,25 @@ test('while a server is away its records are accepted and wait, and all others a
   await untilComplete(sluice, token, waiting);
   for (const server of sluice.clickhouses) assert.equal(await ask(server, all), '0');
   assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
+});
+
+test('a server that hangs holds up neither the deletions of others nor a look at the shards', async () => {
+  const [, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  const narrow = await accountOn(0);
+  const itsToken = await getToken(sluice, narrow);
+  await sendEvents(sluice, narrow.appIds[0] ?? '', 'go', [{ identity: 'eve' }]);
+  second.sigstop();
+  try {
+    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    await deleteNow(sluice, itsToken, [{ identity: 'eve' }]);
+    const listed = await within(sluice.admin('shards', 'list') as Promise<ShardView[]>, hangMsMax);
+    assert.deepEqual(
+      listed.map(({ rows }) => rows === null),
+      Array.from({ length: shards }, (_, shard) => shard % serverCount === 1),
+    );
+  } finally {
+    second.sigcont();
+  }
 });
 
 test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {

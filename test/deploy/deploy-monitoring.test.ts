@@ -5,8 +5,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Registry } from 'prom-client';
+import { freePort } from '../../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { outcomes } from '../../src/contract/outcomes.js';
+import { adminRoutes } from '../../src/http/endpoints/admin.js';
+import { listen, type Route } from '../../src/http/protocol/server.js';
+import { createLog } from '../../src/log.js';
 import { deploymentRegistry, processRegistry } from '../../src/metrics.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { declaredName, groupingLabelsOf, selectorsOf } from '../support/promql.js';
@@ -211,4 +215,44 @@ describe('the dashboard', () => {
     );
     assert.equal(datasources[0]?.type, 'prometheus');
   });
+});
+
+test('the metrics are added up once for all who ask meanwhile, and again for who asks later', async () => {
+  const askersCount = 20;
+  const log = createLog('test', 'silent');
+  let asked = 0;
+  let readings = 0;
+  let release = () => {};
+  const allAsked = new Promise<void>((settle) => {
+    release = settle;
+  });
+  const read = async () => {
+    readings += 1;
+    await allAsked;
+    if (readings === 2) throw new Error('Redis is away');
+    return `sluice_readings ${readings}\n`;
+  };
+  const noted = (route: Route): Route => ({
+    ...route,
+    handle: (exchange, req) => {
+      const answered = route.handle(exchange, req);
+      asked += 1;
+      if (asked === askersCount) release();
+      return answered;
+    },
+  });
+  const port = await freePort();
+  const server = await listen('127.0.0.1', port, 'PORT', false, adminRoutes(read, log).map(noted), log);
+  const ask = async () => {
+    const reply = await fetch(`http://127.0.0.1:${port}/metrics`);
+    return [reply.status, await reply.text()];
+  };
+  try {
+    const together = await Promise.all(Array.from({ length: askersCount }, ask));
+    assert.deepEqual(new Set(together.map(String)), new Set(['200,sluice_readings 1\n']));
+    assert.deepEqual(await ask(), [503, '{}']);
+    assert.deepEqual(await ask(), [200, 'sluice_readings 3\n']);
+  } finally {
+    await server.close();
+  }
 });

@@ -124,7 +124,7 @@ test('goes on unnoticed when Redis forgets its scripts', async () => {
 });
 
 async function deleteQueueKeys(): Promise<number> {
-  const keys = [...(await redis.keys('{s0}:store:*')), ...(await redis.keys('{s0}:tick:*'))];
+  const keys = [...(await redis.keys('{s0}:store:*')), ...(await redis.keys('{s0}:tick_turn'))];
   return keys.length === 0 ? 0 : redis.unlink(...keys);
 }
 

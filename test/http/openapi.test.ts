@@ -9,14 +9,12 @@ import { Compile } from 'typebox/compile';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
+import { eventSchema, identifySchema, userPropertiesSchema } from '../../src/contract/records.js';
 import {
   bulkEventsSchema,
   eventMessageSchema,
-  eventSchema,
   identifyMessageSchema,
-  identifySchema,
   userPropertiesMessageSchema,
-  userPropertiesSchema,
 } from '../../src/contract/schemas.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
 import { ingestPart } from '../../src/http/openapi/ingest.js';

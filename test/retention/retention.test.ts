@@ -15,6 +15,7 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { retention } from '../../src/contract/limits.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
+import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import {
   earliestClock,
@@ -363,6 +364,41 @@ test('keeps identifications while a deletion waits, which may need them to find 
   assert.equal(await expireRows(context, nowMs), 'busy');
   assert.deepEqual(await storedRows(), [`i ${retained} 7 bob`]);
   await redis.zrem(registryKeys.pendingDeletions, 'nobody none');
+  assert.equal(await expireRows(context, nowMs), 'done');
+  assert.deepEqual(await storedRows(), []);
+});
+
+test('does not begin beside a round of deletions, and gives way to one that begins', async () => {
+  await emptyTables();
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  const old = { app_id: retained, identity: 'ada', user_id: null, name: 'old' };
+  await storeAt(nowMs - 50 * dayMs, 'stored_events', [old]);
+  const lock = registryKeys.failedRowsLock;
+  const hold = (owner: string) => redis.set(lock, owner, 'PX', 60_000);
+  for (const owner of ['round another', 'retry another', 'restore another']) {
+    await hold(owner);
+    assert.equal(await expireRows(context, nowMs), 'busy', owner);
+  }
+  await redis.del(lock);
+  const crash: CrashPoint = (name) => {
+    // Sent before whatever the run sends next.
+    if (name === 'expired_keys_kept') void hold('round another');
+  };
+  assert.equal(await expireRows({ ...context, crash }, nowMs), 'busy');
+  assert.equal(await redis.get(lock), 'round another');
+  assert.deepEqual(await storedRows(), [`e ${retained} old`]);
+
+  // Of a run that was killed, a round takes the lock over, and so does the next run. Nobody else does.
+  for (const [kind, expected] of [
+    ['restore', 'locked'],
+    ['retry', 'locked'],
+    ['round', 'taken'],
+  ] as const) {
+    await hold('retention another');
+    assert.equal(await withFailedRowsLocked(redis, kind, async () => 'taken'), expected, kind);
+  }
+  await hold('retention another');
   assert.equal(await expireRows(context, nowMs), 'done');
   assert.deepEqual(await storedRows(), []);
 });

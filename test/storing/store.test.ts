@@ -29,7 +29,7 @@ import {
   type ColumnType,
   columnTypes,
   currentVersionOf,
-  eventFields,
+  eventSchema,
   recordColumns,
   type TableName,
   tables,
@@ -143,7 +143,7 @@ test('migrations make the tables that the description of records demands', async
 test('each text of an event is a field of it, with a length', () => {
   for (const [name, type] of Object.entries(recordColumns.events)) {
     if (type !== 'text' || name === 'app_id') continue;
-    const field: object | undefined = eventFields[name as keyof typeof eventFields];
+    const field: object | undefined = eventSchema.properties[name as keyof typeof eventSchema.properties];
     assert.ok(field !== undefined && 'maxLength' in field, name);
   }
 });

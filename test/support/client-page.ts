@@ -139,21 +139,21 @@ export function userOf(page: Page): Promise<{ userId: string; identity?: string 
 
 /** A shard keeps the order of acceptance, so what was accepted before the mark is stored when the mark is. */
 async function stored(sluice: SluiceHandle, appId: string, count: number): Promise<StoredRow[]> {
+  const ofTest = `FROM events WHERE app_id = '${appId}' AND NOT startsWith(event, 'mark ')`;
   const all = () =>
     sluice.rows<StoredRow>(`SELECT event, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity,
       session_id, toInt64(toUnixTimestamp64Milli(time)) AS time_ms, properties
-      FROM events WHERE app_id = '${appId}' AND NOT startsWith(event, 'mark ') ORDER BY time, event`);
-  let last: StoredRow[] = [];
+      ${ofTest} ORDER BY time, event`);
   await until(
     async () => {
-      last = await all();
-      return last.length >= count;
+      const [found] = await sluice.rows<{ rows: string }>(`SELECT toString(count()) AS rows ${ofTest}`);
+      return Number(found?.rows) >= count;
     },
     // Longer than the batch of a closed page is held, and than the interval of an open one.
-    { deadlineMs: 90_000, everyMs: 50, what: `${count} events are stored` },
-  ).catch((error: Error) => {
-    const names = last.slice(0, 40).map((row) => row.event);
-    throw new Error(`${error.message}, but ${last.length}: ${JSON.stringify(names)}`);
+    { deadlineMs: 90_000, what: `${count} events are stored` },
+  ).catch(async (error: Error) => {
+    const names = (await all()).map((row) => row.event);
+    throw new Error(`${error.message}, but ${names.length}: ${JSON.stringify(names.slice(0, 40))}`);
   });
   const mark = `mark ${newId()}`;
   const message = event({ event: mark });
@@ -162,7 +162,6 @@ async function stored(sluice: SluiceHandle, appId: string, count: number): Promi
   await until(taken, { deadlineMs: 50_000, everyMs: 500, what: 'the mark is taken' });
   await until(async () => (await sluice.rows(`SELECT 1 FROM events WHERE event = '${mark}'`)).length === 1, {
     deadlineMs: 50_000,
-    everyMs: 50,
     what: 'the mark is stored',
   });
   return (await all()).map((row) => ({ ...row, time_ms: Number(row.time_ms) }));

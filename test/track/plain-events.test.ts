@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { bodies, rateLimits } from '../../src/contract/limits.js';
-import { eventFields } from '../../src/contract/records.js';
+import { eventSchema } from '../../src/contract/records.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import type { Exchange } from '../../src/http/protocol/exchange.js';
 import { parseDocument } from '../../src/ingest/document.js';
@@ -104,7 +104,7 @@ const single = (event: object) => JSON.stringify({ app_id: '1000000001', ...even
 const bulk = (...events: object[]) => JSON.stringify({ app_id: '1000000001', events });
 
 test('a schema of a text says nothing that the short way leaves unchecked', () => {
-  for (const [name, schema] of Object.entries<object>(eventFields)) {
+  for (const [name, schema] of Object.entries<object>(eventSchema.properties)) {
     if (name === 'properties') continue;
     const {
       type,

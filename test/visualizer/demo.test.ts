@@ -8,6 +8,7 @@ import { createEnvironment } from '../../harness/accounts.js';
 import { faultsOf, launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { enter, openPage as openConsolePage } from '../support/console-browser.js';
 
 let sluice: SluiceHandle;
 let otherAppId: string;
@@ -254,6 +255,27 @@ describe('the page', { skip: withoutBrowser() }, () => {
       (await page.locator('#arrived tr').count()) >= 3,
       'the earlier user of this tab is still shown',
     );
+    assert.deepEqual(faults, []);
+  });
+
+  test('is reached from the console in the account that it is about, and leads back', async () => {
+    const page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(40_000);
+    const faults = faultsOf(page);
+    await enter(page, sluice, 'shows@example.com', 'operator');
+    await openConsolePage(page, 'Live');
+    const link = page.getByRole('link', { name: 'Open the demo' });
+    const accounts = page.getByLabel('Account', { exact: true });
+    await accounts.selectOption({ label: 'demo' });
+    await link.waitFor();
+    const other = await accounts.locator('option:not(:text-is("demo"))').first().textContent();
+    await accounts.selectOption({ label: String(other) });
+    await link.waitFor({ state: 'detached' });
+    await accounts.selectOption({ label: 'demo' });
+    await link.click();
+    await page.getByRole('heading', { name: /^Sluice demo/ }).waitFor();
+    await page.getByRole('link', { name: 'Console' }).click();
+    await page.getByRole('navigation').getByRole('link', { name: 'Overview' }).waitFor();
     assert.deepEqual(faults, []);
   });
 

@@ -1,4 +1,4 @@
-// Live: some of what arrives in an environment now, and the Event Visualizer of one device.
+// Live: some of what arrives in an environment now, the Event Visualizer of one device, and the demo.
 
 import { useEffect, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
@@ -37,6 +37,18 @@ export function Live({ account }: { readonly account: Account }) {
           Open the Event Visualizer
         </a>
       </section>
+      {account.demo === true && (
+        <section class="card">
+          <h2>Demo</h2>
+          <p>
+            Buttons for what the client library can do, in a browser and on a phone. Beside them: what
+            arrived, and how long it took.
+          </p>
+          <a class="button" href="/demo">
+            Open the demo
+          </a>
+        </section>
+      )}
     </>
   );
 }

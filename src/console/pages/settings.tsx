@@ -1,6 +1,7 @@
 // Settings: the own access, environments, people, accounts, and the audit log. Each person sees what they may do.
 
 import { useState } from 'preact/hooks';
+import type { LimitName } from '../../contract/limits.js';
 import { type Role, roles } from '../../contract/roles.js';
 import { type Account, call, type EnvironmentOfList, type Person, part } from '../api.js';
 import { Choice, Confirm, Copy, Dialog, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
@@ -86,14 +87,15 @@ type SettingsOf = {
 };
 
 /** The limits, and what each counts. */
-const limits: readonly (readonly [name: string, what: string])[] = [
-  ['track', 'Events of one identity, in 30 s'],
-  ['user_properties', 'Properties of one identity, in 30 s'],
-  ['bulk_identity', 'Records of one identity in bulk requests, in 60 s'],
-  ['bulk_app', 'Records in bulk requests, in 60 s'],
-  ['collect_user', 'Messages of one user of the client library, in 60 s'],
-  ['collect_app', 'Messages of the client library, in 60 s'],
-];
+const countedByLimit: Readonly<Record<LimitName, string>> = {
+  track: 'Events of one identity, in 30 s',
+  user_properties: 'Properties of one identity, in 30 s',
+  bulk_identity: 'Records of one identity in bulk requests, in 60 s',
+  bulk_app: 'Records in bulk requests, in 60 s',
+  collect_user: 'Messages of one user of the client library, in 60 s',
+  collect_app: 'Messages of the client library, in 60 s',
+};
+const limits = Object.entries(countedByLimit);
 
 function EnvironmentSettings(props: { readonly environment: EnvironmentOfList; readonly close: () => void }) {
   const { environment, close } = props;

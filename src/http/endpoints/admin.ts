@@ -4,13 +4,21 @@ import { describeError, type Log } from '../../log.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
+  // Adding up the metrics of all processes takes milliseconds, so those who ask meanwhile share one answer.
+  let reading: Promise<string> | undefined;
+  const readTogether = (): Promise<string> => {
+    reading ??= readMetrics().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
   return [
     {
       method: 'get',
       path: '/metrics',
       handle: (exchange) => {
         withoutBody(exchange);
-        return readMetrics().then(
+        return readTogether().then(
           (text) => exchange.reply(200, text, [], 'text/plain; version=0.0.4; charset=utf-8'),
           (error: unknown) => {
             log.error({ error: describeError(error) }, 'metrics cannot be read');

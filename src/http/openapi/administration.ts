@@ -76,7 +76,7 @@ const operations: readonly Operation[] = [
     id: 'listAccounts',
     right: 'listAccounts',
     list: true,
-    summary: 'Accounts with their environments',
+    summary: 'Accounts with their environments; `demo` is true for the account of the page /demo',
   },
   {
     method: 'post',

@@ -14,14 +14,8 @@ import {
   reservedUserPropertyKeys,
 } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
-import {
-  bulkEventsSchema,
-  bulkUsersSchema,
-  envelopeSchema,
-  eventSchema,
-  identifySchema,
-  userPropertiesSchema,
-} from '../../contract/schemas.js';
+import { eventSchema, identifySchema, userPropertiesSchema } from '../../contract/records.js';
+import { bulkEventsSchema, bulkUsersSchema, envelopeSchema } from '../../contract/schemas.js';
 import {
   bodyCodes,
   challengeHeader,

@@ -24,7 +24,7 @@ export type RoomLimits = {
 };
 
 type Waiting = {
-  readonly address: string;
+  readonly network: string;
   readonly bytes: number;
   readonly settle: (isTaken: boolean) => void;
 };
@@ -35,18 +35,17 @@ export function createRoom(limits: RoomLimits): Room {
   /** In the order in which they asked. */
   const waiting = new Map<Waiting, NodeJS.Timeout>();
 
-  function change(address: string, bytes: number): void {
-    const network = networkOf(address);
+  function change(network: string, bytes: number): void {
     taken += bytes;
     const own = (takenBy.get(network) ?? 0) + bytes;
     if (own === 0) takenBy.delete(network);
     else takenBy.set(network, own);
   }
 
-  function take(address: string, bytes: number): boolean {
-    const own = takenBy.get(networkOf(address)) ?? 0;
+  function take(network: string, bytes: number): boolean {
+    const own = takenBy.get(network) ?? 0;
     if (taken + bytes > limits.bytesMax || own + bytes > limits.bytesPerAddressMax) return false;
-    change(address, bytes);
+    change(network, bytes);
     return true;
   }
 
@@ -55,25 +54,26 @@ export function createRoom(limits: RoomLimits): Room {
     waiting.delete(one);
   }
 
-  /** If an address has its share, the next one is looked at. */
+  /** If a network has its share, the next one is looked at. */
   function letIn(): void {
     for (const one of [...waiting.keys()]) {
-      if (!waiting.has(one) || !take(one.address, one.bytes)) continue;
+      if (!waiting.has(one) || !take(one.network, one.bytes)) continue;
       end(one);
       one.settle(true);
     }
   }
 
   return {
-    take,
+    take: (address, bytes) => take(networkOf(address), bytes),
     give(address, bytes) {
       if (bytes === 0) return;
-      change(address, -bytes);
+      change(networkOf(address), -bytes);
       if (waiting.size > 0) letIn();
     },
     ask(address, bytes, settle) {
-      const one = { address, bytes, settle };
-      if (take(address, bytes)) {
+      const network = networkOf(address);
+      const one = { network, bytes, settle };
+      if (take(network, bytes)) {
         settle(true);
         return () => undefined;
       }
