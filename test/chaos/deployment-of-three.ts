@@ -12,7 +12,7 @@ import {
 } from '../../harness/services.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type AnyDeployment, backlogBytesMax, jobLockMs, oursByPart } from './deployment.js';
-import type { Link, ProcessPart } from './fault.js';
+import type { Link, ProcessPart } from './parts.js';
 
 const numbers = [1, 2, 3] as const;
 export const shardsOfThree = 6;

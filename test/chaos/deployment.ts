@@ -17,7 +17,7 @@ import {
   type TcpProxy,
 } from '../../harness/services.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import type { Link, ProcessPart } from './fault.js';
+import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
 

@@ -3,22 +3,9 @@
 import type { TestAccount } from '../../harness/accounts.js';
 import type { Producer } from '../../harness/load.js';
 import type { AnyDeployment, Deployment } from './deployment.js';
+import type { Link, ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 import type { Tool } from './tools.js';
-
-/** A process, by the kind that faults name and its number. */
-export type ProcessPart =
-  | `${'api' | 'worker'}-${1 | 2}`
-  | 'redis'
-  | 'clickhouse'
-  | `${'redis' | 'clickhouse'}-${1 | 2 | 3}`;
-
-/** The connections with a proxy: between these two, or to this server. */
-export type Link =
-  | 'api-redis'
-  | 'worker-redis'
-  | 'worker-clickhouse'
-  | `to-${'redis' | 'clickhouse'}-${1 | 2 | 3}`;
 
 /** The parts that a fault affects. Faults at the same time never share a part. */
 export type Part = ProcessPart | Link | 'gate' | 'shards';

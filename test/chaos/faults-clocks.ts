@@ -8,9 +8,10 @@ import type { Request } from '../../harness/load.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser } from './clients.js';
-import type { Fault, ProcessPart, World } from './fault.js';
+import type { Fault, World } from './fault.js';
 import { hold } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
+import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 import { faketimeLibrary } from './tools.js';
 

@@ -9,10 +9,11 @@ import { within } from '../../harness/wait.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
-import { type Fault, hold, type ProcessPart, type World } from './fault.js';
+import { type Fault, hold, type World } from './fault.js';
 import { tooManyQueries } from './faults-clickhouse.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty, restore } from './faults-redis.js';
+import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
 const passings = [1, 2, 3];

@@ -2,7 +2,8 @@
 
 import type { TcpProxy } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
-import { type AnyWorld, type Fault, hold, type Link } from './fault.js';
+import { type AnyWorld, type Fault, hold } from './fault.js';
+import type { Link } from './parts.js';
 import type { Random } from './random.js';
 
 type Mode = {

@@ -1,7 +1,8 @@
 // Processes that are killed, asked to end, or paused for long enough that others take over their work.
 
 import type { Child } from '../../harness/services.js';
-import { type AnyWorld, type Fault, hold, type ProcessPart } from './fault.js';
+import { type AnyWorld, type Fault, hold } from './fault.js';
+import type { ProcessPart } from './parts.js';
 
 const ours = ['api-1', 'api-2', 'worker-1', 'worker-2'] as const;
 const stores = ['redis', 'clickhouse'] as const;
