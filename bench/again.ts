@@ -1,10 +1,10 @@
-// Repeats what failed in a session. A shared machine may stand still for some seconds of the half hour, and one scenario
-// that was hit should not cost all others.
+// Repeats the failed scenarios of a session: a shared machine may stall for some seconds of the half hour, and that should not
+// cost the other scenarios.
 
 import { BenchError } from './failure.js';
 import type { Results } from './results.js';
 
-/** The scenarios to run and the session's options as words. Throws BenchError if none failed. */
+/** The scenarios to repeat, and the session's options. Throws BenchError if none failed. */
 export function planAgain({ failures, command }: Results): { names: string[]; args: string[] } {
   if (failures.length === 0) throw new BenchError('nothing failed in this session');
   return {
@@ -13,7 +13,7 @@ export function planAgain({ failures, command }: Results): { names: string[]; ar
   };
 }
 
-/** The session with the results of its repeated scenarios; what failed again stays failed. */
+/** The session with the results of its repeated scenarios; a scenario that failed again stays failed. */
 export function addAgain(session: Results, again: Results): Results {
   const failedAgain = new Set(again.failures.map(({ scenario }) => scenario));
   const { date } = again.machine;

@@ -1,4 +1,4 @@
-// What the measurements of one session share: the deployment under load, its generator, durations and repetitions.
+// What the scenarios of one session share.
 
 import type { Redis } from 'ioredis';
 import type { Deployment } from './deployment/deployment.js';
@@ -9,7 +9,7 @@ import type { Progress } from './progress.js';
 export type Context = {
   readonly deployment: Deployment;
   readonly redis: Redis;
-  /** Undefined: it is not installed. */
+  /** Undefined: wrk is not installed. */
   readonly wrk: Wrk | undefined;
   readonly options: Options;
   readonly progress: Progress;

@@ -1,26 +1,19 @@
-// Medians, percentiles, and numbers as the reports write them.
+// Medians, percentiles, and how reports write numbers and tables.
 
-/** Of ascending values: the smallest one that at least `percent` of all values do not exceed. */
+/** Of ascending values: the smallest that at least `percent` of them do not exceed. */
 export function percentile(ascending: ArrayLike<number>, percent: number): number {
-  return ascending[Math.max(0, rankOf(percent, ascending.length) - 1)] ?? Number.NaN;
+  // Despite floating-point fractions 99.9 % of 1000 are 999.
+  const rank = Math.ceil((percent / 100) * ascending.length - 1e-6);
+  return ascending[Math.max(0, rank - 1)] ?? Number.NaN;
 }
 
-/** How many values are `percent` of this many, rounded up: 99.9 % of 1000 are 999, despite floating-point fractions. */
-export function rankOf(percent: number, count: number): number {
-  return Math.ceil((percent / 100) * count - 1e-6);
-}
-
-/** The middle value. Of two middle ones the lower, so that it was really measured. NaN if there is none. */
+/** The middle value; of two the lower, so that the median is a measured value. NaN if there is none. */
 export function median(values: readonly number[]): number {
-  return percentile(
-    [...values].sort((a, b) => a - b),
-    50,
-  );
+  const ascending = [...values].sort((a, b) => a - b);
+  return percentile(ascending, 50);
 }
 
-/**
- * With three significant digits and separated thousands: 0.531, 12.3, 104, 28,100. Integers below 1000 stay as they are.
- */
+/** Three significant digits and separated thousands: 0.53, 12.3, 104, 28,100. Integers below 1000 stay as they are. */
 export function figure(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
@@ -31,11 +24,10 @@ export function figure(value: number | undefined): string {
 }
 
 export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
-/** A cell: a figure, or words. */
-export type Cell = number | string | undefined;
+type Cell = number | string | undefined;
 export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell];
 
-/** A table of rows by its columns; one that has no cell in any row is left out. */
+/** A table of rows. Columns without any cell are left out. */
 export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): Table {
   const isEmpty = (cell: Cell) => cell === undefined || Number.isNaN(cell);
   const shown = columns.filter(([, cell]) => !rows.every((row) => isEmpty(cell(row))));
@@ -46,24 +38,24 @@ export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>
   };
 }
 
-/** The median of what each has; undefined if none has it. */
+/** The median of a value that some may lack; undefined if all lack it. */
 export function medianOf<Of>(all: readonly Of[], value: (one: Of) => number | undefined): number | undefined {
   const values = all.flatMap((one) => value(one) ?? []);
   return values.length === 0 ? undefined : median(values);
 }
 
-/** From the least to the most; undefined for a single value. */
+/** `least to most`; undefined for a single value. */
 export function rangeText(values: readonly number[]): string | undefined {
   return values.length < 2 ? undefined : `${figure(Math.min(...values))} to ${figure(Math.max(...values))}`;
 }
 
-/** A table in Markdown; the first column is text, the others are figures. */
+/** In Markdown; the first column is text, the others are figures. */
 export function markdownTable({ head, rows }: Table): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(line)].join('\n');
 }
 
-/** The same table with its columns aligned, for a terminal. */
+/** For a terminal, with aligned columns. */
 export function textTable({ head, rows }: Table): string {
   const all = [head, ...rows];
   const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));

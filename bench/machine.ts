@@ -1,4 +1,4 @@
-// What figures depend on besides the code: commit, versions, machine. It is at the top of every result.
+// Commit, versions and machine, which figures depend on. Every page of results begins with them.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync } from 'node:fs';
@@ -19,12 +19,12 @@ export type Machine = {
   readonly processor: string;
   readonly memoryGib: number;
   readonly kernel: string;
-  /** Whether syncing the data costs anything; it does not if /tmp is in memory. */
+  /** If /tmp is in memory, syncing costs nothing. */
   readonly dataOnDisk: boolean;
   readonly versions: Readonly<Record<string, string>>;
 };
 
-/** Without a deployment, leaves out the versions of its services. */
+/** Without a deployment there are no versions of Redis and ClickHouse. */
 export async function describeMachine(
   deployment: Pick<Deployment, 'rows' | 'redisUrl'> | undefined,
 ): Promise<Machine> {
@@ -55,7 +55,7 @@ function describeCommit(): string {
       git('status', '--porcelain', '--', 'src', 'workers', 'deploy', 'package-lock.json') !== '';
     return `${git('rev-parse', '--short=12', 'HEAD')}${changed ? '+' : ''}`;
   } catch {
-    // The sources have no history here.
+    // There is no Git history here.
     return 'unknown';
   }
 }

@@ -1,5 +1,5 @@
-// `npm run bench -- SCENARIO`: measures, prints its progress and a table at the end, and writes the results as JSON and
-// as a page. Fails if what is stored differs from what was acknowledged.
+// `npm run bench -- SCENARIO`: measures, prints progress and at the end tables, and writes the results as JSON and as a page.
+// Fails if stored and acknowledged records differ.
 
 import { relative } from 'node:path';
 import { addAgain, planAgain } from './again.js';
@@ -16,13 +16,13 @@ import { type Results, readResults, usualPath, writeFiles } from './results.js';
 import { scenariosUsage, selectScenarios } from './scenarios.js';
 import { runSession } from './session.js';
 
-const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures some
-npm run bench -- all [OPTION]…                     measures all, in 35 to 40 minutes on two cores
-npm run bench -- again RESULTS.json                runs what failed in a session once more, and adds it
-npm run bench -- compare A.json B.json             says what changed between two sessions
-npm run bench -- page RESULTS.json                 draws the page and the plots of a session again
-npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that runs already
-npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up what several generators found
+const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures these scenarios
+npm run bench -- all [OPTION]…                     measures all scenarios, in 35 to 40 minutes on two cores
+npm run bench -- again RESULTS.json                repeats the failed scenarios of a session and adds their results
+npm run bench -- compare A.json B.json             shows what changed between two sessions
+npm run bench -- page RESULTS.json                 writes the page and plots of a session again
+npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that already runs
+npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up the logs of several generators
 npm run bench -- client [OPTION]…                  measures the client library in a browser
 
 ${scenariosUsage}
@@ -34,10 +34,11 @@ ${outsideUsage}
 ${clientUsage}
 `;
 
-/** Sessions that are published when they have no options, and under which name. */
+/** Sessions without options are published under these names. */
 const published: Readonly<Record<string, string>> = {
   all: 'all',
   deletion: 'deletion',
+  desk: 'desk',
   'half-load': 'soak',
   keys: 'keys',
 };
@@ -68,7 +69,7 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
 async function run(command: string, args: readonly string[]): Promise<void> {
   if (isOutside(args)) {
     const kept = await runOutside(command.split(','), args, toTerminal(), print);
-    if (!kept) throw new BenchError('not all was kept, see above');
+    if (!kept) throw new BenchError('a bound was not kept, see above');
     return;
   }
   const known = commands[command];
@@ -109,7 +110,7 @@ function measureScenarios(
   return runSession(names, command, readOptions(args, command.split(' ')[0] === 'all'), progress);
 }
 
-/** Writes the results and prints their tables. Throws BenchError if some failed. */
+/** Writes the results and prints their tables. Throws BenchError if a scenario failed. */
 async function write(path: string, results: Results, prints = true): Promise<void> {
   const { markdown, plots } = await makePage(results, path);
   writeFiles(path, results, markdown, plots);
@@ -125,7 +126,7 @@ if (command === undefined || command === 'help' || command === '--help') {
   process.stderr.write(usage);
   process.exit(0);
 }
-// The exit handlers end the services and remove their data.
+// The handlers of `exit` stop the services and remove their data.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 try {
   await run(command, args);

@@ -1,94 +1,80 @@
-// The options of a session, the same for all scenarios; each takes of them what concerns it.
+// Options of the command line. One table states name, value, meaning and default of each; parsing and the usage text both
+// come from it. Here are the options of a session; outside/options.ts has those of a load on a running deployment.
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from './failure.js';
 
-export type Options = {
-  /** Length of one run. */
-  readonly seconds: number;
-  /** Runs of what targets are about; the median is reported. */
-  readonly repeats: number;
-  /** Instead of each scenario's own number. */
-  readonly connections: number | undefined;
-  /** Requests a second. */
-  readonly rate: number | undefined;
-  /** Threads of the generator. */
-  readonly threads: number;
-  readonly env: NodeJS.ProcessEnv;
-  readonly profileDir: string | undefined;
-  /** Of the run at half load. */
-  readonly minutes: number;
-  readonly flatEvents: readonly number[];
-  readonly flatEnvironments: readonly number[];
-  /** How many keys the index has. */
-  readonly keysEvents: readonly number[];
-  readonly backlogEvents: number;
-  readonly producerEvents: number;
-  readonly deletionEvents: number;
-  readonly deletionRequests: number;
-  /** Scenarios of `all`, or undefined for every one. */
-  readonly only: readonly string[] | undefined;
-  /** Where the results go, without an ending; undefined: to their usual place. */
-  readonly out: string | undefined;
-  /** Whether nothing was changed that the results depend on. */
-  readonly standard: boolean;
+/** `inAll` is the default in a session of all scenarios. A flag has no `value`. */
+type Option = {
+  readonly type: 'string' | 'boolean';
+  readonly multiple?: true;
+  readonly value?: string;
+  readonly help: string;
+  readonly standard?: string;
+  readonly inAll?: string;
 };
 
-/** Cores that the deployment keeps for itself before the generator takes a second thread. */
+/** Declares an option that takes a value. */
+export function option(value: string, help: string, standard?: string, inAll?: string) {
+  return { type: 'string', value, help, ...(standard && { standard }), ...(inAll && { inAll }) } as const;
+}
+
+export function usageOf(title: string, table: Readonly<Record<string, Option>>): string {
+  const indent = `\n${' '.repeat(27)}`;
+  const lines = Object.entries(table).map(([name, { value, help, standard, inAll }]) => {
+    const inOthers = inAll === undefined ? '' : `; in all ${inAll}`;
+    const suffix = standard === undefined ? '' : ` (${standard}${inOthers})`;
+    return `  ${`--${name} ${value ?? ''}`.padEnd(24)} ${help.replaceAll('\n', indent)}${suffix}`;
+  });
+  return [title, ...lines].join('\n');
+}
+
+/** The deployment needs these cores before the generator may take a second thread. */
 const coresOfDeployment = 4;
 const threadsMax = 4;
+const threads = Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment));
 
-export const optionsUsage = `Options
-  --duration N         seconds of one run (4)
-  --repeats N          runs of what targets are about, of which the median is reported (3)
-  --connections N      instead of each scenario's own number
-  --rate N             requests a second at a fixed rate, instead of as fast as they are answered; of half-load, backlog
-                       and deletion-beside: the rate that they are measured at
-  --threads N          threads of the load generator (1, more from 6 cores)
-  --only NAMES         of all: these scenarios, with commas between
-  --out PATH           writes the results to PATH.json and PATH.md
-  --env NAME=VALUE     environment of the API and the worker; may be given again
-  --cpu-prof DIR       writes V8 CPU profiles of the API and the worker into DIR
-  --minutes N          of half-load (30; in all 5)
-  --flat-events LIST   millions of stored events, with commas between (1,10,50; in all 1,10)
-  --flat-environments LIST   (10,1000,10000)
-  --backlog-events N   (3000000)
-  --keys-events LIST   millions of keys in the index (10,100; in all 10)
-  --producer-events N  (1000000)
-  --deletion-events N  of a tenth as many users (10000000; in all 1000000); --deletion-requests N (1000)`;
+const table = {
+  duration: option('N', 'seconds per run', '4'),
+  repeats: option('N', 'runs for each figure that a target uses; the median is reported', '3'),
+  connections: option('N', "replaces each scenario's own number"),
+  rate: option(
+    'N',
+    'requests per second, instead of as fast as they are answered;\nalso the rate of half-load, backlog and deletion-beside',
+  ),
+  threads: option('N', 'threads of the load generator; more from 6 cores', String(threads)),
+  only: option('NAMES', 'runs only these scenarios of all, separated by commas'),
+  out: option('PATH', 'writes the results to PATH.json and PATH.md'),
+  env: { ...option('NAME=VALUE', 'environment of the API and the worker; repeatable'), multiple: true },
+  'cpu-prof': option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR'),
+  minutes: option('N', 'length of half-load', '30', '5'),
+  'flat-events': option('LIST', 'millions of stored events, separated by commas', '1,10,50', '1,10'),
+  'flat-environments': option('LIST', 'numbers of environments', '10,1000,10000'),
+  'backlog-events': option('N', 'events in the backlog', '3000000'),
+  'keys-events': option('LIST', 'millions of keys in the index', '10,100', '10'),
+  'producer-events': option('N', 'events that the producer sends', '1000000'),
+  'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000', '1000000'),
+  'deletion-requests': option('N', 'requests of deletion-many', '1000'),
+  'desk-events': option('N', 'events of the exported user', '10000000'),
+} as const;
 
-/** Reads the options of a command line. Throws BenchError, which names the option that is wrong. */
-export function readOptions(args: readonly string[], all: boolean): Options {
-  const text = (standard: string) => ({ type: 'string', default: standard }) as const;
-  const maybe = { type: 'string' } as const;
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      duration: text('4'),
-      repeats: text('3'),
-      connections: maybe,
-      rate: maybe,
-      threads: text(String(Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment)))),
-      only: maybe,
-      out: maybe,
-      env: { type: 'string', multiple: true, default: [] },
-      'cpu-prof': maybe,
-      minutes: text(all ? '5' : '30'),
-      'flat-events': text(all ? '1,10' : '1,10,50'),
-      'flat-environments': text('10,1000,10000'),
-      'keys-events': text(all ? '10' : '10,100'),
-      'backlog-events': text('3000000'),
-      'producer-events': text('1000000'),
-      'deletion-events': text(all ? '1000000' : '10000000'),
-      'deletion-requests': text('1000'),
-    },
-  });
+export const optionsUsage = usageOf('Options', table);
+
+export type Options = ReturnType<typeof readOptions>;
+
+/** Reads the options of a session. Throws BenchError, which names the wrong option. */
+export function readOptions(args: readonly string[], all: boolean) {
+  const { values } = parseArgs({ args: [...args], options: table });
   if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
-  type Name = keyof typeof values;
-  const whole = (name: Name) => positive(`--${name}`, String(values[name]));
+  type Name = Exclude<keyof typeof values, 'env'>;
+  const text = (name: Name) => {
+    const { standard, inAll }: Option = table[name];
+    return values[name] ?? (all ? inAll : undefined) ?? standard ?? '';
+  };
+  const whole = (name: Name) => positive(`--${name}`, text(name));
   const list = (name: Name) =>
-    String(values[name])
+    text(name)
       .split(',')
       .map((part) => positive(`--${name}`, part));
   const millions = (name: Name) => list(name).map((number) => number * 1e6);
@@ -98,7 +84,7 @@ export function readOptions(args: readonly string[], all: boolean): Options {
     connections: optional('--connections', values.connections),
     rate: optional('--rate', values.rate),
     threads: whole('threads'),
-    env: readEnv(values.env),
+    env: readEnv(values.env ?? []),
     profileDir: values['cpu-prof'],
     minutes: whole('minutes'),
     flatEvents: millions('flat-events'),
@@ -108,8 +94,11 @@ export function readOptions(args: readonly string[], all: boolean): Options {
     producerEvents: whole('producer-events'),
     deletionEvents: whole('deletion-events'),
     deletionRequests: whole('deletion-requests'),
+    deskEvents: whole('desk-events'),
     only: values.only?.split(','),
+    /** Without an extension; undefined: the usual place. */
     out: values.out,
+    /** Whether all options that affect the results have their defaults. */
     standard: args.every((arg, i) => arg === '--out' || args[i - 1] === '--out'),
   };
 }

@@ -1,11 +1,10 @@
-// What a session prints while it runs: a line for everything that begins or ends, and in between a line with the progress
-// every two seconds.
+// The progress that a session prints: a line for each beginning and end, and every two seconds a line in between.
 
 const everyMs = 2_000;
 
 export type Progress = {
   say(text: string): void;
-  /** Prints `what: text()` every two seconds until `end`, which prints nothing. */
+  /** Prints `what: text()` every two seconds until `end`. */
   watch(what: string, text: () => string): { end(): void };
 };
 

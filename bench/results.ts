@@ -1,5 +1,4 @@
-// The results of a session as they are written: one file for programs, by which two sessions are compared, and one page
-// for people with its plots.
+// The results of a session: the shape of the JSON file, and where files go.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -7,24 +6,26 @@ import { fileURLToPath } from 'node:url';
 import type { BacklogResult } from './backlog/backlog.js';
 import type { DeletionResult } from './deletion/deletions.js';
 import type { ProgramRun } from './deployment/program.js';
-import { BenchError } from './failure.js';
+import type { DeskResult } from './desk/desk.js';
+import { BenchError, messageOf } from './failure.js';
 import type { CurveLevel } from './latency/curve.js';
 import type { HalfLoadResult } from './latency/half-load.js';
 import type { Machine } from './machine.js';
 import type { FlatResult } from './throughput/flat.js';
 import type { KeysResult } from './throughput/keys.js';
+import type { ProducerRun } from './throughput/producer.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 
-/** Of one way to send records, or of a floor. */
+/** The runs of one way, of the service, a floor or a peer. */
 export type WayRuns = {
   readonly name: string;
   readonly what: string;
-  /** Sluice, or what it is compared with. */
+  /** Sluice, the floor or the peer. */
   readonly subject: string;
   readonly runs: readonly ThroughputRun[];
   /** Absent for floors without connections. */
   readonly connections?: number;
-  /** For loads into Sluice the mean; for the engine alone that of every insert. */
+  /** The mean over a run of Sluice; the exact number for ClickHouse alone. */
   readonly rowsPerInsert?: number;
 };
 
@@ -33,7 +34,7 @@ export type Failure = { readonly scenario: string; readonly message: string };
 export type Results = {
   readonly format: 2;
   readonly machine: Machine;
-  /** As given on the command line. */
+  /** As on the command line. */
   readonly command: string;
   readonly seconds: number;
   readonly ways: readonly WayRuns[];
@@ -43,17 +44,18 @@ export type Results = {
   readonly flat?: FlatResult;
   readonly keys?: KeysResult;
   readonly backfill?: ProgramRun;
-  readonly producer?: ProgramRun & { readonly producerBytes: number };
+  readonly producer?: ProducerRun;
   readonly deletion?: DeletionResult;
+  readonly desk?: DeskResult;
   /** Scenarios that failed, and why. */
   readonly failures: readonly Failure[];
-  /** Those that failed in the session and passed when they ran again, at the date. */
+  /** Scenarios that failed in the session and passed when repeated, and when that was. */
   readonly repeated?: readonly (Failure & { readonly date: string })[];
 };
 
 const folder = fileURLToPath(new URL('../../bench/results/', import.meta.url));
 
-/** The usual place of a session's results: beside the sources if nothing on which they depend was changed. */
+/** Where results go without --out: with standard options beside the sources, to be published. */
 export function usualPath(name: string, standard: boolean): string {
   const runs = fileURLToPath(new URL('../../.data/bench/', import.meta.url));
   return `${standard ? folder : runs}${name}`;
@@ -72,22 +74,29 @@ export function writeFiles(
   for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
 }
 
-/** The name of a plot's file on its page. */
+/** The file name of a plot, for its page. */
 export function plotFile(path: string, name: string): string {
   return `${basename(path)}-${name}.svg`;
 }
 
-/** Reads what a session wrote. Throws BenchError if the file is something else. */
+/** Reads the results of a session. Throws BenchError, which names the file, if it holds anything else. */
 export function readResults(path: string): Results {
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileSync(path, 'utf8'));
-  } catch (error) {
-    throw new BenchError(`${path} cannot be read: ${(error as Error).message}`);
-  }
-  const results = value as Partial<Results> | null;
+  const results = readAs(path, (text) => JSON.parse(text) as Partial<Results> | null);
   if (results?.format !== 2 || !Array.isArray(results.ways)) {
     throw new BenchError(`${path} does not contain the results of a session`);
   }
   return results as Results;
+}
+
+/** Throws BenchError, which names the file, if it cannot be read. */
+export function readText(path: string): string {
+  return readAs(path, (text) => text);
+}
+
+function readAs<Result>(path: string, parse: (text: string) => Result): Result {
+  try {
+    return parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    throw new BenchError(`${path} cannot be read: ${messageOf(error)}`);
+  }
 }

@@ -1,4 +1,4 @@
-// The names of all scenarios: what can be given on the command line, and what each is about.
+// All scenarios that the command line takes, and what each measures.
 
 import { deletionNames } from './deletion/deletions.js';
 import { BenchError } from './failure.js';
@@ -7,9 +7,9 @@ import { peerWays, sluiceWays } from './throughput/ways.js';
 type Scenario = { readonly name: string; readonly what: string };
 
 const floors: readonly Scenario[] = [
-  { name: 'engine', what: 'floor: the same rows into ClickHouse' },
-  { name: 'redis-single', what: 'floor: the commits of single events into Redis, bytes and commands' },
-  { name: 'redis-bulk', what: 'floor: those of bulk requests' },
+  { name: 'engine', what: 'floor: the same rows into ClickHouse alone' },
+  { name: 'redis-single', what: 'floor: the bytes and commands of single events into Redis alone' },
+  { name: 'redis-bulk', what: 'floor: the bytes and commands of bulk requests into Redis alone' },
 ];
 
 export const roundNames = [...sluiceWays, ...peerWays, ...floors].map(({ name }) => name);
@@ -19,27 +19,28 @@ export const scenarios: readonly Scenario[] = [
   ...peerWays,
   ...floors,
   { name: 'curve', what: 'CPU of an event at 10, 30, 50, 70 and 100 % of the highest rate' },
-  {
-    name: 'half-load',
-    what: 'acknowledgement, until it can be queried, and memory, second by second at half of it',
-  },
-  { name: 'backlog', what: 'ten minutes of events in Redis, which drain while as many come' },
-  { name: 'flat', what: 'cost of an event by stored events and by environments' },
-  { name: 'keys', what: 'cost of a key that Redis has forgotten, by keys in the index' },
-  { name: 'backfill', what: '3 million flights by the import program, compared with their file' },
+  { name: 'half-load', what: 'latency, time until queryable, and memory, second by second at half load' },
+  { name: 'backlog', what: 'ten minutes of events wait in Redis and drain while the load goes on' },
+  { name: 'flat', what: 'CPU of an event by stored events and by environments' },
+  { name: 'keys', what: 'CPU of a key that Redis has forgotten, by keys in the index' },
+  { name: 'backfill', what: '3 million flights by the import program' },
   { name: 'producer', what: 'events by the library for servers, from one process' },
   { name: 'deletion-one', what: 'a deletion of one user, by stored events' },
   { name: 'deletion-bulk', what: 'a deletion of one percent of the users' },
-  { name: 'deletion-beside', what: 'the same beside ingestion' },
+  { name: 'deletion-beside', what: 'a deletion of one percent of the users under ingestion' },
   { name: 'deletion-many', what: 'a thousand deletions of one user each within a minute' },
+  {
+    name: 'desk',
+    what: 'export, preview, submission and polling on a large table; cost of suppressed users',
+  },
 ];
 
 const floorNames = [...peerWays.filter(({ subject }) => subject.startsWith('uws')), ...floors].map(
   ({ name }) => name,
 );
 const peerNames = peerWays.map(({ name }) => name).filter((name) => !floorNames.includes(name));
-/** What `all` leaves out: deletions are measured on a larger table, by a session of their own. */
-const apart = deletionNames.filter((name) => name !== 'deletion-beside') as readonly string[];
+/** `all` skips these: sessions of their own measure them on larger tables. */
+const apart: readonly string[] = [...deletionNames.filter((name) => name !== 'deletion-beside'), 'desk'];
 
 const groups: Readonly<Record<string, readonly string[]>> = {
   all: scenarios.map(({ name }) => name).filter((name) => !apart.includes(name)),
@@ -49,7 +50,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   deletion: deletionNames,
 };
 
-/** The scenarios of names and groups, in the order in which they run. Throws BenchError for a name that there is not. */
+/** Resolves names and groups to scenarios, in the order in which they run. Throws BenchError for an unknown name. */
 export function selectScenarios(names: readonly string[]): string[] {
   const wanted = new Set(names.flatMap((name) => groups[name] ?? [name]));
   for (const name of wanted) {

@@ -1,5 +1,5 @@
-// One session: the requested scenarios, one after another. The rounds and the curve share a deployment; each other scenario has
-// one of its own. If a scenario fails the others still run, and the failure is part of the results.
+// One session: the requested scenarios, one after another. The rounds and the curve share a deployment; every other scenario has
+// its own. If a scenario fails, the others still run, and the failure is part of the results.
 
 import { Redis } from 'ioredis';
 import { runBackfill } from './backlog/backfill.js';
@@ -7,6 +7,7 @@ import { backlogEnv, runBacklog } from './backlog/backlog.js';
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
 import { startDeployment } from './deployment/deployment.js';
+import { runDesk } from './desk/desk.js';
 import { describeFailure, messageOf } from './failure.js';
 import { runCurve } from './latency/curve.js';
 import { runHalfLoad } from './latency/half-load.js';
@@ -25,7 +26,7 @@ import { runRounds } from './throughput/rounds.js';
 type Found = { -readonly [Key in keyof Results]?: Results[Key] };
 type Failures = Results['failures'][number][];
 
-/** Runs the scenarios; rejects only if nothing can be measured at all. */
+/** Runs the scenarios; rejects only if no deployment starts. */
 export async function runSession(
   names: readonly string[],
   command: string,
@@ -94,6 +95,7 @@ export async function runSession(
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
+  await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {
     format: 2,
     machine: machine ?? (await describeMachine(undefined)),
@@ -105,10 +107,10 @@ export async function runSession(
   };
 }
 
-/** wrk if it is installed; otherwise prints that it is not. */
+/** Prints if wrk is missing. */
 export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
   if (wrk === undefined) {
-    say('wrk is not installed (package wrk): the bench itself sends, which takes as much CPU as the service');
+    say('wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service');
   }
   return wrk;
 }

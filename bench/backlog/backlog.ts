@@ -1,41 +1,43 @@
-// What does a backlog take in Redis, and how fast does it drain while the load that caused it goes on? Ten minutes of events
-// wait in Redis. They are loaded faster than that while the workers are stopped, in segments of the size that they have at
-// that rate. Then the workers start, and the load goes on.
+// How much memory does a backlog take in Redis, and how fast does it drain while its load goes on? The workers are stopped
+// while ten minutes' worth of events is loaded at once, in segments of the size that this rate makes. Then the workers start,
+// and events keep coming at that rate.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
 import type { CpuTimes, Deployment } from '../deployment/deployment.js';
+import { perRecord, startMeter } from '../deployment/meter.js';
 import { assertStored, countRecords, stallMsMax, untilCounted } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
-import { cpuBetween, perRecord } from '../throughput/measure.js';
 import { readSegments, usedMemory } from './redis-memory.js';
 
 export type BacklogResult = {
-  /** Events that waited when the workers started, and their number of segments. */
+  /** Waiting when the workers started. */
   readonly events: number;
   readonly segments: number;
   readonly redisBytesPerEvent: number;
-  /** Of sealed segments above 100 kB the most memory in Redis, by the bytes of their rows: below, an allocator's rounding is most. */
+  /**
+   * The highest ratio of memory in Redis to bytes of rows, over the sealed segments above 100 kB: in smaller ones the
+   * allocator's rounding dominates.
+   */
   readonly memoryTimesMost: number;
   /** Of the events that kept coming, one per request. */
   readonly ratePerSecond: number;
   readonly drainSeconds: number;
   readonly drainedPerSecond: number;
-  /** µs of CPU per event, for those that drained and those that kept coming. */
+  /** µs of CPU per event, both drained events and those that kept coming. */
   readonly cpu: CpuTimes;
   readonly latency: LatencyFigures;
-  /** What was left of the backlog, by seconds since the workers started. */
+  /** The rest of the backlog, by seconds since the workers started. */
   readonly left: readonly { readonly seconds: number; readonly events: number }[];
 };
 
 const standardRate = 5_000;
 /**
- * A segment is full after two commits of the bulk load, 1200 rows. That many come at that rate in the 250 ms after which
- * a segment is sealed while ClickHouse is away and the workers run. Without this setting there would be fewer, larger
- * segments.
+ * Two commits of the bulk load, 1200 rows, fill a segment. While ClickHouse is away and the workers run, a segment is sealed
+ * after 250 ms, in which the standard rate brings as many rows. Without this setting there would be fewer, larger segments.
  */
 export const backlogEnv = { SEGMENT_BYTES_MAX: '250000' };
 const bulk = { way: 'bulk-100', events: 100, connections: 6 };
@@ -52,7 +54,7 @@ export async function runBacklog({ deployment, redis, options, progress }: Conte
   const events = await fill(deployment, backlogId, options.backlogEvents, progress);
   const redisBytesPerEvent = ((await usedMemory(redis)) - before) / events;
   const segments = await readSegments(redis, 0);
-  // The last one is open, with room for more.
+  // The last one is open and has spare room.
   const large = segments.slice(0, -1).filter(({ bytes }) => bytes > segmentBytesMin);
   const memoryTimesMost = Math.max(...large.map(({ bytes, memoryBytes }) => memoryBytes / bytes));
   progress.say(`backlog: ${events} events in ${segments.length} segments; the workers start`);
@@ -69,16 +71,15 @@ export async function runBacklog({ deployment, redis, options, progress }: Conte
     sendsAll: true,
   });
   for (const worker of own.sluice.workers) await worker.restart();
-  const cpuBefore = deployment.cpu();
-  const startedAt = performance.now();
+  const read = startMeter(() => deployment.cpu());
   const sending = live.send();
-  const left = await drain(deployment, backlogId, events, startedAt, progress);
-  const drainSeconds = (performance.now() - startedAt) / 1000;
+  const left = await drain(deployment, backlogId, events, progress);
+  const { seconds: drainSeconds } = read();
   live.stop();
   const { seconds } = await sending;
   const requests = allAnswered(seconds);
   await untilCounted(() => countRecords(deployment, liveId), requests);
-  const used = cpuBetween(cpuBefore, deployment.cpu());
+  const { used } = read();
   await assertStored(deployment, backlogId, { events });
   await assertStored(deployment, liveId, { events: requests });
   return {
@@ -118,23 +119,23 @@ async function drain(
   deployment: Deployment,
   appId: string,
   events: number,
-  startedAt: number,
   progress: Progress,
-): Promise<BacklogResult['left'][number][]> {
-  const left: BacklogResult['left'][number][] = [];
+): Promise<BacklogResult['left']> {
+  const startedAt = performance.now();
+  const left: { seconds: number; events: number }[] = [];
   let stored = 0;
   const watch = progress.watch('backlog', () => `${stored} of ${events} stored`);
   try {
-    for (let movedAt = performance.now(); ; ) {
-      const now = await countRecords(deployment, appId);
-      if (now > stored) movedAt = performance.now();
-      stored = now;
-      left.push({ seconds: (performance.now() - startedAt) / 1000, events: events - stored });
+    for (let movedAt = startedAt; ; await pause(lookEveryMs)) {
+      const counted = await countRecords(deployment, appId);
+      const now = performance.now();
+      if (counted > stored) movedAt = now;
+      stored = counted;
+      left.push({ seconds: (now - startedAt) / 1_000, events: events - stored });
       if (stored >= events) return left;
-      if (performance.now() - movedAt > stallMsMax) {
+      if (now - movedAt > stallMsMax) {
         throw new BenchError(`${events} events were acknowledged, the backlog stays at ${events - stored}`);
       }
-      await pause(lookEveryMs);
     }
   } finally {
     watch.end();

@@ -1,5 +1,5 @@
-// What the bench of the client library does in its page. Each function measures one thing and returns figures; the
-// `await`s between them let the library send. The page is isolated from other sites, so that its clock has microseconds.
+// The page in which the bench measures the client library. Each function measures one thing and returns figures; the library
+// sends during the `await`s between them. The page is isolated from other sites, so that its clock has microseconds.
 
 const measured = {};
 window.measured = measured;
@@ -7,14 +7,14 @@ window.measured = measured;
 const appId = '1';
 const properties = { product: 'Espresso machine', price: 249.5, currency: 'EUR', quantity: 1 };
 let warnings = 0;
-// Counted, not written: the cost of a console is not the library's.
+// Only counted: the cost of a console is not the library's.
 console.warn = () => {
   warnings++;
 };
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Milliseconds from the start of the script until the library records. This includes compiling. */
+/** Milliseconds from the start of the script until the library records, compiling included. */
 measured.start = (script) => {
   const element = document.createElement('script');
   element.text = script;
@@ -28,13 +28,13 @@ measured.start = (script) => {
 
 measured.waiting = () => Object.keys(localStorage).filter((key) => key.includes(':q:')).length;
 
-/** Leaves events in storage until this many wait; none may be sent meanwhile. */
+/** Tracks events until this many wait in storage; none may be sent meanwhile. */
 measured.fill = (count) => {
   for (let n = measured.waiting(); n < count; n++) window.sluice.track('Product Viewed', properties);
   return measured.waiting();
 };
 
-/** The calls that are measured, repeatedly, each as a page makes it. */
+/** The measured calls, as a page makes them. */
 const calls = {
   track: (n) => window.sluice.track('Product Viewed', { ...properties, quantity: n }),
   identify: (n) => window.sluice.identify(`user-${n}@example.com`),
@@ -44,7 +44,7 @@ const calls = {
 
 let turn = 0;
 
-/** Microseconds per call of this many in a row, and the longest of them. */
+/** Microseconds per call of `count` in a row, and of the longest. */
 measured.callsInARow = (name, count) => {
   const call = calls[name];
   let longestMs = 0;
@@ -59,7 +59,7 @@ measured.callsInARow = (name, count) => {
   return { us: ((lastMs - beganMs) / count) * 1000, longestUs: longestMs * 1000 };
 };
 
-/** The same for single calls with a pause before each, in which caches become cold. */
+/** Microseconds of single calls, each after a pause in which caches become cold. */
 measured.callsApart = async (name, count, pauseMs) => {
   const us = [];
   for (let n = 0; n < count; n++) {
@@ -69,7 +69,7 @@ measured.callsApart = async (name, count, pauseMs) => {
   return us;
 };
 
-/** Milliseconds of this many events in a row, and of the longest task from the first event until all are sent. */
+/** Milliseconds of `count` events in a row, and of the longest task from the first event until all are sent. */
 measured.manyTracks = async (count) => {
   const tasks = [];
   const observer = new PerformanceObserver((list) => tasks.push(...list.getEntries()));
@@ -110,7 +110,7 @@ function keyed(value) {
 /** Milliseconds and warnings of an event with 300,000 elements in its properties. */
 measured.largeProperties = async (form) => {
   const input = large[form]();
-  // Collects the garbage of making them first.
+  // Time to collect the garbage of making it.
   await pause(1_000);
   const warningsBefore = warnings;
   const beganMs = performance.now();

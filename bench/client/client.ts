@@ -1,6 +1,6 @@
-// What does the client library cost a page? A call, when nothing waits and when much does; ten thousand calls in a row;
-// properties of 300,000 elements; the start; bytes over the wire and in storage. Measured in a real browser, round after
-// round, optionally in turns with another build of the script.
+// What does the client library cost a page? Calls with an empty and with a full queue; ten thousand calls in a row; properties of
+// 300,000 elements; the start; bytes over the wire and in storage. A real browser runs it, round after round, optionally in
+// turns with another build of the script.
 
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -19,11 +19,11 @@ import { type ClientRun, runClient, startClientSite } from './runs.js';
 const standardRounds = 5;
 
 export const clientUsage = `  client     costs of the client library in a page, in Chromium; takes about 4 minutes
-    --rounds N       of which the medians are reported (${standardRounds})
+    --rounds N       rounds; the medians are reported (${standardRounds})
     --beside FILE    another build of the script, measured in turns with this one
-  Results are written only by a run with the standard rounds.`;
+  Only a run with the standard number of rounds writes its results.`;
 
-/** Runs the scenario and writes its results; rejects if a page did not do what is measured. */
+/** Runs the scenario and writes its results; rejects if a page did not do what was asked. */
 export async function client(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
@@ -41,7 +41,7 @@ export async function client(args: string[]): Promise<void> {
   const browser = await launchBrowser();
   try {
     for (let round = 1; round <= rounds; round++) {
-      // In turns, so that other load on the machine affects both.
+      // Builds take turns, so that other load on the machine affects both.
       for (const { name, script, runs } of round % 2 === 0 ? builds.toReversed() : builds) {
         progress.say(`round ${round} of ${rounds}, ${name}`);
         runs.push(await runClient(browser, site, script));
@@ -50,7 +50,7 @@ export async function client(args: string[]): Promise<void> {
     const [own, other] = builds.map(({ script, ...build }) => ({ ...build, bytes: bytesOf(script) }));
     const results: ClientResults = {
       machine,
-      // Only the name of a file: its folder says nothing.
+      // Only the file's name: results must not tell folders.
       options: args.map((arg) => (arg === values.beside ? basename(arg) : arg)).join(' '),
       browser: `Chromium ${browser.version()}`,
       snippetBytes: Buffer.byteLength(

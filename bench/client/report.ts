@@ -1,5 +1,4 @@
-// What the scenario `client` prints and writes: bench/results/client.json with every run, and client.md with the figures
-// of its targets.
+// The report of the scenario `client`: bench/results/client.json holds every run, client.md the targets and figures.
 
 import { clientLimits } from '../../src/client/core/limits.js';
 import { figure, markdownTable, median, rangeText, type Table, tableOf, textTable } from '../figures.js';
@@ -14,7 +13,7 @@ export type ClientBuild = {
 
 export type ClientResults = {
   readonly machine: Machine;
-  /** As given on the command line. */
+  /** As on the command line. */
   readonly options: string;
   readonly browser: string;
   readonly snippetBytes: number;
@@ -23,14 +22,14 @@ export type ClientResults = {
   readonly other?: ClientBuild | undefined;
 };
 
-/** A figure of a build: all of its runs, and at most how much its median may be, in the target's unit. */
+/** One figure of a build: the values of all runs, and a bound on their median in the target's unit. */
 type Figure = {
   readonly what: string;
   readonly values: readonly number[];
   readonly target?: { readonly unit: string; readonly bound: number; readonly divide: number };
 };
 
-/** Bad values in an object cause one warning per key at first, so that the developer sees which; then a single one. */
+/** Bad values in an object cause one warning per key at first, to show which; then a single one for the rest. */
 const warningsMax = (form: string): number =>
   form === 'an object of objects for properties' ? clientLimits.propertiesDroppedMax + 1 : 1;
 
@@ -128,10 +127,10 @@ export function clientReport(results: ClientResults): string {
   ].join('\n\n')}\n`;
 }
 
-const method = `Each round has pages of new visitors, with a clock of microseconds. An event has four properties. "In a row" is the mean of
-40 calls, "after a pause" one call after 1.2 s, when nothing of the call before is warm. Each sets another
-value, and \`identify\` another identity, so a user and a session begin. "Nothing waiting" begins with an empty queue and a
-server that takes everything; with messages waiting the server asks to wait. The start is compiled and run anew in each
-page. Warnings are counted, not shown. Times are absolute: on a machine that others use all of them are longer.`;
+const method = `Each page has a new visitor and a clock with microseconds. An event has four properties. "In a row" is the mean of
+40 calls; "after a pause" is one call after 1.2 s, when caches are cold. Each call sets another value, and each \`identify\` another
+identity, so that a new user and session begin. "Nothing waiting" starts with an empty queue and a server that accepts everything;
+with messages waiting the server asks to wait. Each page compiles and starts the script again. Warnings are counted, not shown.
+Times are absolute: other programs on the machine make all of them longer.`;
 
-const beside = `"Before" is another build of the script, measured in turns with this one and under the same load.`;
+const beside = `"Before" is another build of the script, measured in turns with this one.`;

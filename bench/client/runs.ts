@@ -1,5 +1,5 @@
-// One build of the client library in a browser: pages of a new visitor each, with a server that accepts every message, or
-// one that asks to wait, so that messages stay in storage.
+// Measures one build of the client library in a browser. Every page has a new visitor. The server accepts every message, or asks
+// to wait, so that messages stay in storage.
 
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { BenchError } from '../failure.js';
 
-/** Messages that wait: nearly as many as the library keeps. */
+/** Messages in a full queue: nearly as many as the library keeps. */
 export const waitingMessages = 4_800;
 export const tracksInARow = 10_000;
 export const calls = ['track', 'identify', 'addUserProperties', 'addEventProperties'] as const;
@@ -19,14 +19,14 @@ const pauseMs = 1_200;
 const callsInARow = 40;
 const callsApart = 3;
 
-/** Of calls in a row with one state of the queue, and of calls with a pause before each. */
-export type CallFigures = {
+/** Calls in a row, their mean and the longest, and calls with a pause before each. */
+type CallFigures = {
   readonly us: number;
   readonly longestUs: number;
   readonly apartUs: readonly number[];
 };
 
-export type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
+type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
 
 /** What one build costs, measured once. */
 export type ClientRun = {
@@ -38,7 +38,7 @@ export type ClientRun = {
   readonly storedCharacters: number;
 };
 
-export type ClientSite = {
+type ClientSite = {
   readonly url: string;
   /** Whether the server accepts messages, or asks to wait. */
   takes: boolean;
@@ -46,7 +46,7 @@ export type ClientSite = {
   close(): void;
 };
 
-/** A site whose pages may measure microseconds, with the endpoint to which the library sends. */
+/** Starts a site whose pages may measure microseconds, with the endpoint to which the library sends. */
 export async function startClientSite(): Promise<ClientSite> {
   const script = readFileSync(new URL('client-page.js', import.meta.url));
   const isolated = {
@@ -90,7 +90,7 @@ export async function startClientSite(): Promise<ClientSite> {
   return site;
 }
 
-/** Measures a build of the script once. Throws BenchError if a page did not do what is measured. */
+/** Measures a build of the script once. Throws BenchError if a page did not do what was asked. */
 export async function runClient(browser: Browser, site: ClientSite, script: string): Promise<ClientRun> {
   const withPage = async <T>(use: (page: Page) => Promise<T>): Promise<T> => {
     const context = await browser.newContext();
@@ -145,7 +145,7 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
     await start(page);
     const storedCharacters = await ask<number>(page, 'storedCharacters', 100);
     await ask(page, 'fill', waitingMessages);
-    // The server asks to wait, and from then on nothing is sent.
+    // The server asks to wait; from then on the library sends nothing.
     await page.evaluate('sluice.flush()');
     await page.reload();
     const startMs = await start(page);
@@ -165,7 +165,7 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
   };
 }
 
-/** Calls the page's function of that name; settles with what it returns. */
+/** Calls the page's function of that name; settles with its result. */
 function ask<T>(page: Page, name: string, ...args: readonly unknown[]): Promise<T> {
   return page.evaluate(
     `measured.${name}(${args.map((arg) => JSON.stringify(arg)).join(', ')})`,

@@ -1,9 +1,9 @@
-// How long does a deletion take, and what does it cost? Scenarios on one deployment: one user, whose rows lie in many parts or in
-// one; one percent of the users in one request, idle and while single events come at half of the highest rate; a thousand
-// requests in a minute. Every run ends with a comparison: nothing of the targets is left, and nothing of anybody else has
-// changed.
+// How long does a deletion take, and what does it cost? Scenarios on one deployment: one user, with rows in many parts or in one;
+// one percent of the users in one request, idle and under ingestion at half of the highest rate; a thousand requests in a
+// minute. After every run nothing of the targets may be left, and no other row may have changed.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
 import { assertStored, countRecords, mergesEnded, untilCounted } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
@@ -25,7 +25,7 @@ import {
 } from './runs.js';
 
 export const deletionNames = ['deletion-one', 'deletion-bulk', 'deletion-beside', 'deletion-many'] as const;
-export type DeletionName = (typeof deletionNames)[number];
+type DeletionName = (typeof deletionNames)[number];
 
 export type OneResult = {
   readonly events: number;
@@ -33,8 +33,8 @@ export type OneResult = {
   readonly inOnePart: readonly OneRun[];
 };
 
-/** Acknowledgements of the ingestion, since due. */
-export type BesideResult = {
+/** Latencies are those of the ingestion's acknowledgements, since due. */
+type BesideResult = {
   readonly ratePerSecond: number;
   readonly runs: readonly BulkRun[];
   readonly beforeMs: readonly Spread[];
@@ -55,7 +55,7 @@ const sizeShares = [0.1, 0.3, 1];
 const eventsStep = 10_000;
 const beforeSeconds = 15;
 const connections = 128;
-/** Sets of customers; each run deletes another one. */
+/** Numbers of the first customer set of each scenario; each run deletes another set. */
 const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
 const repeatsMax = 10;
 
@@ -85,7 +85,7 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
   const bulk: BulkRun[] = [];
   for (let run = 0; wanted('deletion-bulk') && run < repeats; run += 1) {
     bulk.push(await runBulk(deletion, population.customersOfSet(sets.bulk + run)));
-    progress.say(`many users: complete after ${figure(bulk.at(-1)?.completeSeconds)} s`);
+    progress.say(`one percent of the users: complete after ${figure(bulk.at(-1)?.completeSeconds)} s`);
   }
   const beside = wanted('deletion-beside') ? await runBeside(context, deletion, repeats) : undefined;
   const many = wanted('deletion-many')
@@ -105,7 +105,7 @@ async function runOnes(context: DeletionContext, set: number, repeats: number): 
   const { population } = context;
   const everywhere: OneRun[] = [];
   for (let repeat = 0; repeat < repeats; repeat += 1) {
-    // The last customers that were added: their events are in all inserts since the previous size.
+    // The customers added last: all inserts since the previous size have events of theirs.
     const customer = memberOfSet(set, population.customers / 100 - 1 - repeat);
     everywhere.push(await runOne(context, population.nameOf(customer)));
   }
@@ -127,7 +127,7 @@ async function runBeside(
   const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
   const found = { runs: [] as BulkRun[], beforeMs: [] as Spread[], meanwhileMs: [] as Spread[] };
   for (let repeat = 0; repeat < repeats; repeat += 1) {
-    // Of the account whose users are deleted.
+    // An environment of the account whose users are deleted.
     const { app_id: appId } = (await deployment.own.sluice.admin(
       ...['environments', 'add', deployment.own.sluice.bootstrap.account_id, `beside ${repeat}`],
     )) as { app_id: string };
@@ -144,33 +144,34 @@ async function runBeside(
     });
     const startedMs = Date.now();
     const sending = load.send();
-    await new Promise((settle) => setTimeout(settle, beforeSeconds * 1_000));
+    await pause(beforeSeconds * 1_000);
     let [fromMs, toMs] = [0, 0];
-    const times = {
+    const customers = deletion.population.customersOfSet(sets.beside + repeat);
+    const run = await runBulk(deletion, customers, {
       submitted: () => {
         fromMs = Date.now();
       },
       completed: () => {
         toMs = Date.now();
       },
-    };
-    found.runs.push(await runBulk(deletion, deletion.population.customersOfSet(sets.beside + repeat), times));
+    });
+    found.runs.push(run);
     load.stop();
     const { seconds } = await sending;
     const events = allAnswered(seconds);
     await untilCounted(() => countRecords(deployment, appId), events);
     await assertStored(deployment, appId, { events });
-    // The first seconds of a load are those of new connections.
+    // In the first seconds of a load connections are new.
     found.beforeMs.push(between(seconds, startedMs + 3_000, fromMs - 1_000));
     found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
     progress.say(
-      `deletion beside ${rate}/s: complete after ${figure(found.runs.at(-1)?.completeSeconds)} s; p99 before ${figure(found.beforeMs.at(-1)?.p99)}, meanwhile ${figure(found.meanwhileMs.at(-1)?.p99)} ms`,
+      `deletion beside ${rate}/s: complete after ${figure(run.completeSeconds)} s; p99 before ${figure(found.beforeMs.at(-1)?.p99)}, meanwhile ${figure(found.meanwhileMs.at(-1)?.p99)} ms`,
     );
   }
   return { ratePerSecond: rate, ...found };
 }
 
-/** Of the seconds that begin between two times. */
+/** Over the seconds that begin between two times. */
 function between(seconds: readonly MergedSecond[], fromMs: number, toMs: number): Spread {
   return spreadOf(sumOfHistograms(seconds.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs)));
 }

@@ -1,24 +1,22 @@
-// The rows on which deletions are measured. ClickHouse itself makes them: customers with ten events each, in both
-// environments of the account; every tenth customer has an anonymous past that was merged. Also checks what is left of
-// them. The rows have segment numbers of the past, one per insert, as if they had been loaded over months.
+// The rows on which deletions are measured, and the check of what is left of them. ClickHouse itself makes the rows: customers
+// with ten events each, in both environments of the account; every tenth customer has a merged anonymous past. Each insert has
+// a segment number of the past, as if the rows had been loaded over months.
 
 import { columns } from '../../src/clickhouse/tables.js';
-import type { Deployment } from '../deployment/deployment.js';
+import type { Rows } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-
-type Rows = Pick<Deployment, 'rows'>;
 
 export type User = { readonly identity: string } | { readonly user_id: number };
 
-export type PopulationOptions = {
+type PopulationOptions = {
   readonly deployment: Rows;
   /** Main Production and another environment of the same account. */
   readonly appIds: readonly [string, string];
-  /** Customers whose identity is a text that occurs nowhere else, by their number. */
+  /** Markers, by customer number: identities that occur nowhere else. */
   readonly markers: ReadonlyMap<number, string>;
 };
 
-/** The number of rows of a table, and the sum of their hashes modulo 2^64. */
+/** A table's number of rows, and the sum of their hashes modulo 2^64. */
 type Fingerprint = { readonly rows: number; readonly hash: bigint };
 export type Fingerprints = ReadonlyMap<string, Fingerprint>;
 
@@ -27,15 +25,15 @@ const eventsPerCustomer = 10;
 const insertRows = 500_000;
 const insertEveryDays = 14;
 const firstSegment = BigInt(Date.UTC(2025, 0, 5)) * 1000n;
-/** Users of one insert each, who are in no other insert. */
+/** Users whose rows are all in one insert. */
 export const lonersPerInsert = 3;
-/** The number of events of each loner. */
+/** Per loner. */
 const lonerEvents = 10;
 const mergedEvery = 10;
 const firstUserId = 1_000_000;
 const eventNames = ['Page Viewed', 'Product Viewed', 'Product Added', 'Search Performed', 'Order Completed'];
 
-/** What `fill` put into the tables; `segment <= lastSegment` separates it from what came through the API. */
+/** What `fill` put into the tables; `segment <= lastSegment` separates it from records that came through the API. */
 export class Population {
   events = 0;
   customers = 0;
@@ -72,13 +70,13 @@ export class Population {
     this.customers += customers;
   }
 
-  /** One customer of every hundred; a different one for each `set` below 50. */
+  /** One customer of every hundred, another one for each `set` below 50. */
   customersOfSet(set: number, countMax = Number.POSITIVE_INFINITY): number[] {
     const count = Math.min(countMax, this.customers / 100);
     return Array.from({ length: count }, (_, hundred) => memberOfSet(set, hundred));
   }
 
-  /** How a deletion names a customer: some of those with an anonymous past by their user_id. */
+  /** How a deletion names a customer: half of those with an anonymous past by their user_id. */
   nameOf(customer: number): User {
     return customer % (2 * mergedEvery) === 0
       ? { user_id: firstUserId + customer }
@@ -89,7 +87,7 @@ export class Population {
     return { identity: lonerIdentity(String(insert), String(which)) };
   }
 
-  /** Notes the targets of the next comparison; an identity or user_id stands for its whole merged user. */
+  /** Stores the targets of the next comparison; an identity or user_id stands for its whole merged user. */
   async noteTargets(users: readonly User[]): Promise<void> {
     const { rows } = this.#options.deployment;
     await rows('DROP TABLE IF EXISTS default.bench_targets');
@@ -105,14 +103,14 @@ export class Population {
     await rows(`INSERT INTO default.bench_targets FORMAT JSONEachRow\n${data}`);
   }
 
-  /** All rows of `fill`. They are read again if something may have changed. */
+  /** All rows of `fill`, read again only after `changed`. */
   async all(): Promise<Fingerprints> {
     this.#all ??= await this.#fingerprint('');
     return this.#all;
   }
 
-  /** The rows of the noted targets. */
-  async targets(): Promise<Fingerprints> {
+  /** The rows of the stored targets. */
+  targets(): Promise<Fingerprints> {
     return this.#fingerprint(`AND ${isTarget}`);
   }
 
@@ -208,12 +206,12 @@ export class Population {
 
 type Range = { readonly firstCustomer: number; readonly customers: number };
 
-/** The position of a set's customer among every hundred. */
+/** The customer of a set in one hundred. */
 export function memberOfSet(set: number, hundred: number): number {
   return 100 * hundred + ((7 * hundred + set) % 100);
 }
 
-/** Rejects unless the targets have no row left and everybody else still has exactly the same rows. */
+/** Throws unless the targets have no row left and all other rows are exactly the same. */
 export function assertOnlyTargetsGone(
   before: Fingerprints,
   targets: Fingerprints,

@@ -1,14 +1,14 @@
-// The runs of the scenario `deletion`: each submits, polls until the status is complete, measures its subject, and
-// compares the tables with what they held before.
+// The runs of the deletion scenarios. Each submits, polls until the status is complete, measures, and compares the tables
+// with their contents before.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import type { DeletionRequest } from '../../src/deletion/request.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { countReplacedParts, readParts, TraceSearch } from '../deployment/disk.js';
-import { machineMicroseconds, othersShare } from '../deployment/processes.js';
+import { startMeter, sumCpu } from '../deployment/meter.js';
 import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { median } from '../figures.js';
-import { cpuBetween, sumCpu } from '../throughput/measure.js';
 import type { DeletionApi } from './api.js';
 import { assertOnlyTargetsGone, type Population, type User } from './population.js';
 
@@ -21,17 +21,15 @@ export type DeletionContext = {
 
 type Steps = Readonly<Record<string, number>>;
 
-/** Until `complete`. */
-export type Cpu = {
-  /** Of the processes of the deployment. */
-  readonly seconds: number;
-  /** The share of all cores that other programs used. The less, the less noise; 0.5 about doubles the times. */
-  readonly othersShare: number;
-};
+/**
+ * Until `complete`: CPU seconds of the deployment's processes, and the share of all cores that other programs used. A share
+ * of 0.5 about doubles the times.
+ */
+type Cpu = { readonly seconds: number; readonly othersShare: number };
 
 export type BulkRun = {
   readonly targets: number;
-  /** Events, user property calls and identifications of the targets. */
+  /** Events, user property records and identifications of the targets. */
   readonly rows: number;
   /** From the moment the submission was sent. */
   readonly answeredSeconds: number;
@@ -58,7 +56,7 @@ export type ManyRun = {
   /** From the first submission to the answer of the last one, and until all were complete. */
   readonly submittedSeconds: number;
   readonly completeSeconds: number;
-  /** For each request, from its submission until it was complete, in s. */
+  /** Over the requests, each from its submission until it was complete. */
   readonly medianSeconds: number;
   readonly longestSeconds: number;
   readonly mutations: Readonly<Record<string, number>>;
@@ -70,49 +68,48 @@ export type ManyRun = {
 const secondsMax = 300;
 const tracesSecondsMax = 180;
 const traceLookEveryMs = 1_000;
-/** Rounds start at least this far apart; no run measures that pause. */
+/** Rounds start at least this far apart; runs wait first, so that they do not measure this pause. */
 const roundEveryMs = 4_500;
 const manyEveryMs = 55;
+const manyPollEveryMs = 10;
+/** As many polls per second as a token may make. */
+const pollEveryMs = 15;
 
-/** Deletes customers in one request; one of them has a marker. */
+/** Deletes customers in one request; one of them must have a marker. */
 export async function runBulk(
   { deployment, api, population, markers }: DeletionContext,
   customers: readonly number[],
-  observer: { submitted(): void; completed(): void } = {
-    submitted: () => undefined,
-    completed: () => undefined,
-  },
+  observer: { submitted?(): void; completed?(): void } = {},
 ): Promise<BulkRun> {
   const users = customers.map((customer) => population.nameOf(customer));
-  const marker = customers.map((customer) => markers.get(customer)).find((text) => text !== undefined);
-  const text = marker?.split('@')[0];
+  const text = customers.flatMap((customer) => markers.get(customer)?.split('@')[0] ?? [])[0];
   if (text === undefined) throw new BenchError('no customer of the run has a marker');
   const traces = new TraceSearch(text);
-  if (traces.count(deployment.own.sluice.clickhouse.dir) === 0)
-    throw new BenchError('the marker is not found before');
+  const { clickhouse } = deployment.own.sluice;
+  if (traces.count(clickhouse.dir) === 0) throw new BenchError('the marker is not found before the deletion');
 
   await mergesEnded(deployment);
   return comparing(population, users, async (rows) => {
     await api.takeRounds();
     const cpuSince = startCpu(deployment);
-    observer.submitted();
+    observer.submitted?.();
     const sentAt = performance.now();
     const requestId = await api.submit(users);
     const answeredSeconds = secondsSince(sentAt);
     await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
-    observer.completed();
+    observer.completed?.();
     const cpu = cpuSince();
     const completeAt = performance.now();
     const rounds = await api.takeRounds();
     if (rowsFound(await api.show(requestId)) !== rows) {
-      throw new BenchError('the evidence counts other rows than there were');
+      throw new BenchError('the evidence counts other rows than the tables held');
     }
 
     const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
       untilGone(completeAt, async () => {
         const replaced = await countReplacedParts(deployment, 'deletion_targets');
-        return replaced === 0 && traces.count(deployment.own.sluice.clickhouse.dir) === 0;
+        return replaced === 0 && traces.count(clickhouse.dir) === 0;
       }),
       untilGone(completeAt, () => traces.count(deployment.own.redis.dir) === 0),
     ]);
@@ -129,7 +126,7 @@ export async function runBulk(
   });
 }
 
-/** Deletes one user while the service is otherwise idle. */
+/** Deletes one user while the service is idle otherwise. */
 export async function runOne({ deployment, api, population }: DeletionContext, user: User): Promise<OneRun> {
   await mergesEnded(deployment);
   return comparing(population, [user], async (rows) => {
@@ -160,7 +157,7 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
   });
 }
 
-/** Submits one request per customer, evenly over less than a minute, and polls each until it is complete. */
+/** Submits one request per customer, evenly within a minute, and polls each until it is complete. */
 export async function runMany(
   { deployment, api, population }: DeletionContext,
   customers: readonly number[],
@@ -178,7 +175,7 @@ export async function runMany(
 
     async function submitAll(): Promise<number> {
       for (const [index, user] of users.entries()) {
-        await pause(startedAt + index * manyEveryMs - performance.now());
+        await pause(Math.max(0, startedAt + index * manyEveryMs - performance.now()));
         const sentAt = performance.now();
         const requestId = await api.submit([user]);
         requestIds.push(requestId);
@@ -191,11 +188,10 @@ export async function runMany(
     async function pollAll(): Promise<void> {
       while (submitting || pending.size > 0) {
         if (secondsSince(startedAt) > secondsMax) throw new BenchError(`${pending.size} are not complete`);
-        await pause(traceLookEveryMs / 100);
+        await pause(manyPollEveryMs);
         for (const [requestId, sentAt] of [...pending]) {
-          // As many polls per second as a token may make.
-          await pause(15);
-          // Rounds take the oldest first, so requests behind a pending one are mostly pending too.
+          await pause(pollEveryMs);
+          // Rounds take the oldest first, so requests after a pending one are mostly pending too.
           if (!(await api.isComplete(requestId))) break;
           waited.push(secondsSince(sentAt));
           pending.delete(requestId);
@@ -237,7 +233,7 @@ export async function runMany(
   });
 }
 
-/** Runs `work` between two comparisons; `work` gets the number of the targets' rows. */
+/** Compares the tables before and after `work`, which gets the number of the targets' rows. */
 async function comparing<Result>(
   population: Population,
   users: readonly User[],
@@ -266,21 +262,15 @@ function rowsFound(request: DeletionRequest): number {
   return (request.found ?? []).reduce((sum, { rows }) => sum + rows, 0);
 }
 
-/** The returned function says what was used since. The bench's own share does not count as other programs'. */
+/** The returned function reads what was used since. */
 function startCpu({ cpu }: Deployment): () => Cpu {
-  const [machine, own, before] = [machineMicroseconds(), process.cpuUsage(), cpu()];
+  const read = startMeter(cpu);
   return () => {
-    const used = sumCpu(cpuBetween(before, cpu()));
-    const { user, system } = process.cpuUsage(own);
-    const others = othersShare(machine, machineMicroseconds(), used + user + system);
-    return { seconds: used / 1e6, othersShare: others };
+    const { used, othersShare } = read();
+    return { seconds: sumCpu(used) / 1e6, othersShare: othersShare() };
   };
 }
 
 function secondsSince(ms: number): number {
   return (performance.now() - ms) / 1000;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
 }

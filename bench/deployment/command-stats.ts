@@ -1,13 +1,13 @@
-// Redis's own accounting: how many commands it has carried out, scripts and commands inside scripts alike.
+// How many scripts and commands Redis has executed, by its own count.
 
 import type { Redis } from 'ioredis';
 
 export type CommandCounts = {
-  /** Calls of scripts, of which each commit is one. */
+  /** Script calls; each commit is one. */
   readonly scripts: number;
-  /** The commands that store: inside scripts or by themselves. */
+  /** All other commands but INFO, inside scripts or outside. */
   readonly others: number;
-  /** Rewrites of the append-only file that began: a child process makes them, and its CPU counts as Redis's. */
+  /** Rewrites of the append-only file that began. A child process does them; its CPU counts as Redis's. */
   readonly rewrites: number;
 };
 

@@ -1,5 +1,5 @@
-// The deployment under test: the processes of production on loopback ports, with a Redis that syncs its file before every
-// answer, and data in a temporary folder. Each measurement gets an environment of its own, so that its rows can be counted.
+// The deployment under test: the processes of production on loopback ports, a Redis that syncs its file before every answer,
+// and data in a temporary folder. Each run gets an environment of its own, so that its rows can be counted.
 
 import { resolve } from 'node:path';
 import { createEnvironments } from '../../harness/accounts.js';
@@ -22,11 +22,11 @@ export type Deployment = Store & {
   readonly own: OwnProcesses;
   /** Runs a statement in the deployment's database. */
   rows<Row>(sql: string): Promise<Row[]>;
-  /** CPU time in µs that each kind of process has used since it started. */
+  /** CPU time in µs per kind of process, since it started. */
   cpu(): Readonly<Record<ProcessName, number>>;
-  /** The part of it that the kernel used on their behalf. */
+  /** The kernel's part of it. */
   systemCpu(): CpuTimes;
-  /** Creates environments and settles with their app_ids when the API knows them and their limits. */
+  /** Creates environments; settles with their app_ids when the API knows them and their limits. */
   addEnvironments(count: number, limits: Limits): Promise<string[]>;
   stop(): Promise<void>;
 };
@@ -34,7 +34,7 @@ export type Deployment = Store & {
 export type OwnProcesses = {
   readonly sluice: SluiceHandle;
   readonly redis: RedisHandle;
-  /** Resident bytes of each kind of process. */
+  /** Resident bytes per kind of process. */
   memory(): Record<ProcessName, number>;
 };
 
@@ -47,7 +47,7 @@ export type DeploymentOptions = {
   readonly profileDir?: string | undefined;
 };
 
-/** The embedded Redis of `npm start` has this much too; above 2 GiB of backlog the API refuses anyway. */
+/** As the embedded Redis of `npm start`; above 2 GiB of backlog the API refuses records anyway. */
 const redisMemoryBytesMax = 6 * 1024 ** 3;
 const limitNames = Object.keys(rateLimits);
 
@@ -67,7 +67,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     workerEnv: { ...profile, ...options.workerEnv },
     ...(options.clickhouse === undefined ? {} : { clickhouse: options.clickhouse }),
   });
-  // Looked up each time, since a restarted process has another id.
+  // Functions, since a restarted process has another pid.
   const children: Record<ProcessName, () => readonly Child[]> = {
     api: () => sluice.api,
     redis: () => [redis],
@@ -96,19 +96,19 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   };
 }
 
-/** As options of `environments set`. */
+/** As options of the command `environments set`. */
 function optionsOf(limits: Limits): readonly string[] {
   if (limits === 'default') return [];
   const values = limits === 'none' ? limitNames.map((name) => [name, 'none']) : Object.entries(limits);
   return values.flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
 }
 
-/** Runs a statement; settles with its rows. Rejects with what ClickHouse says. */
+/** Runs a statement; settles with its rows. Rejects with ClickHouse's message. */
 export async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
   const { origin, username, password } = new URL(url);
   const authorization = `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`;
-  // A new connection each time: while the bench is busy for seconds, the server closes idle ones.
+  // A new connection each time: the server closes idle ones while the bench is busy for seconds.
   const connection = { connection: 'close' };
   const headers: Record<string, string> = username === '' ? connection : { ...connection, authorization };
   const reply = await fetch(`${origin}/?${parameters}`, { method: 'POST', headers, body: sql });

@@ -1,15 +1,14 @@
-// What is on the disk: which files contain certain bytes, and which column files of a table's parts were rewritten.
+// Looks at the disk: which files contain a text, and which parts of a table were rewritten.
 
 import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Deployment } from './deployment.js';
+import { numberOf, type Rows } from './stored.js';
 
 const pieceBytes = 4 * 1024 * 1024;
 
 /**
- * Searches all files below some folders for a text. Files that have not changed since the last search are not read again.
- * ClickHouse's files are compressed: a text can be found in them only if no four letters of it repeat something before
- * it.
+ * Searches all files below a folder for a text, and skips files that have not changed since the last search. ClickHouse's
+ * files are compressed: a text stays searchable there only if no four letters of it occurred before.
  */
 export class TraceSearch {
   readonly #text: Buffer;
@@ -37,7 +36,7 @@ export class TraceSearch {
       this.#clean.add(name);
       return false;
     } catch (error) {
-      // It vanished in between.
+      // The file has vanished.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
       throw error;
     }
@@ -67,10 +66,7 @@ function fileHolds(path: string, text: Buffer): boolean {
 export type Part = { readonly name: string; readonly rows: number; readonly inode: number };
 
 /** The active parts of a table by their blocks. The keys leave out what mutations add to the names. */
-export async function readParts(
-  { rows }: Pick<Deployment, 'rows'>,
-  table: string,
-): Promise<Map<string, Part>> {
+export async function readParts({ rows }: Rows, table: string): Promise<Map<string, Part>> {
   const parts = await rows<{ name: string; rows: string; path: string }>(
     `SELECT name, toString(rows) AS rows, path FROM system.parts
       WHERE database = currentDatabase() AND table = '${table}' AND active`,
@@ -84,12 +80,9 @@ export async function readParts(
 }
 
 /** Parts of a table that were replaced and are still on the disk. */
-export async function countReplacedParts({ rows }: Pick<Deployment, 'rows'>, table: string): Promise<number> {
-  const [row] = await rows<{ parts: number }>(
-    `SELECT toUInt32(count()) AS parts FROM system.parts
-      WHERE database = currentDatabase() AND table = '${table}' AND NOT active`,
-  );
-  return row?.parts ?? 0;
+export function countReplacedParts(store: Rows, table: string): Promise<number> {
+  const from = `system.parts WHERE database = currentDatabase() AND table = '${table}' AND NOT active`;
+  return numberOf(store, 'count()', from);
 }
 
 function inodeOfLargest(folder: string): number {

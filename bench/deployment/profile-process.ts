@@ -1,5 +1,5 @@
-// Preloaded into a process (`node --import`): records a V8 CPU profile of its whole life and writes it into the folder
-// PROFILE_DIR when the process ends. Node's own --cpu-prof cannot be given through NODE_OPTIONS.
+// Preloaded into a process by `node --import`: records a V8 CPU profile from start to exit and writes it into the folder
+// PROFILE_DIR. NODE_OPTIONS does not take Node's own --cpu-prof.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector';
@@ -15,7 +15,7 @@ session.post('Profiler.enable');
 session.post('Profiler.setSamplingInterval', { interval: samplingIntervalMicroseconds });
 session.post('Profiler.start');
 process.once('exit', () => {
-  // The callback is called before `post` returns.
+  // `post` calls back before it returns.
   session.post('Profiler.stop', (error, result) => {
     if (error !== null) return;
     mkdirSync(folder, { recursive: true });

@@ -1,13 +1,14 @@
-// Compares what ClickHouse holds of an environment with what was acknowledged: the check at the end of every run.
+// Compares what ClickHouse holds for an environment with what was acknowledged. Every run ends with this check.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { BenchError } from '../failure.js';
 
 /** The tables of records, by the names of their views. */
 export const recordTables = ['events', 'user_properties', 'user_identities'] as const;
-export type RecordTable = (typeof recordTables)[number];
+type RecordTable = (typeof recordTables)[number];
 export type Records = Readonly<Partial<Record<RecordTable, number>>>;
 
-/** What is stored of one environment; for events also the number of different ids. */
+/** Stored records of one environment, and the number of distinct event ids. */
 export type Stored = Records & { readonly ids: number };
 
 /** Where acknowledged records end up: in ClickHouse, or where a peer stores them. */
@@ -22,6 +23,12 @@ export const stallMsMax = 30_000;
 /** Where statements run. */
 export type Rows = { rows<Row>(sql: string): Promise<Row[]> };
 
+/** The value of an aggregate, such as `count()`, over `from`; 0 if there is none. */
+export async function numberOf({ rows }: Rows, aggregate: string, from: string): Promise<number> {
+  const [row] = await rows<{ n: number | null }>(`SELECT toFloat64(${aggregate}) AS n FROM ${from}`);
+  return row?.n ?? 0;
+}
+
 /** The records of an environment in a deployment's tables. */
 export async function readStored({ rows }: Rows, appId: string): Promise<Stored> {
   const count = (table: RecordTable) => `(SELECT count() FROM ${table} WHERE app_id = '${appId}')`;
@@ -31,13 +38,10 @@ export async function readStored({ rows }: Rows, appId: string): Promise<Stored>
   return row ?? { ids: 0 };
 }
 
-/** Without the ids, whose counting takes long, for repeated queries. */
-export async function countRecords({ rows }: Rows, appId: string): Promise<number> {
+/** Counts all records, but not ids, which takes long; for repeated queries. */
+export function countRecords(store: Rows, appId: string): Promise<number> {
   const tables = recordTables.map((table) => `SELECT app_id FROM ${table} WHERE app_id = '${appId}'`);
-  const [row] = await rows<{ records: number }>(
-    `SELECT toUInt32(count()) AS records FROM (${tables.join(' UNION ALL ')})`,
-  );
-  return row?.records ?? 0;
+  return numberOf(store, 'count()', `(${tables.join(' UNION ALL ')})`);
 }
 
 export function sumOf(records: Records): number {
@@ -49,8 +53,8 @@ export function plus(a: Records, b: Records): Records {
 }
 
 /**
- * Settles when `count` says that at least as many records are stored as were acknowledged. Rejects if no new record
- * appears for `stallMs`.
+ * Settles when `count` reports at least as many stored records as were acknowledged. Rejects if no new record appears for
+ * `stallMs`.
  */
 export async function untilCounted(
   count: () => Promise<number>,
@@ -69,7 +73,7 @@ export async function untilCounted(
   }
 }
 
-/** Rejects unless exactly the acknowledged records are stored, and each event under an id of its own. */
+/** Rejects unless exactly the acknowledged records are stored, each event under its own id. */
 export async function assertStored(store: Store, appId: string, acknowledged: Records): Promise<void> {
   const { ids, ...stored } = await store.stored(appId);
   const words = (records: Records) =>
@@ -82,16 +86,10 @@ export async function assertStored(store: Store, appId: string, acknowledged: Re
   }
 }
 
-/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for another run's merges. */
-export async function mergesEnded({ rows }: Rows): Promise<void> {
+/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for an earlier run's merges. */
+export async function mergesEnded(store: Rows): Promise<void> {
   const deadline = performance.now() + merged.msMax;
-  while (performance.now() < deadline) {
-    const [row] = await rows<{ merges: number }>('SELECT toUInt32(count()) AS merges FROM system.merges');
-    if (row?.merges === 0) return;
+  while (performance.now() < deadline && (await numberOf(store, 'count()', 'system.merges')) > 0) {
     await pause(merged.lookEveryMs);
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,4 +1,4 @@
-// The deployment under test, as a measured run sees it.
+// The deployment under test as the subject of a measured run.
 
 import { readMetric } from '../../harness/fault-checks.js';
 import { untilStored } from '../../harness/ingestion.js';
@@ -14,7 +14,7 @@ export function deploymentSubject(deployment: Deployment): Subject {
     systemCpu: () => deployment.systemCpu(),
     commits: () => readCommits(own.sluice.api),
     stored: async (appId) => {
-      // One may be stored twice while another is still missing, so the count alone is not enough.
+      // The count alone is not enough: one event may be stored twice while another is still missing.
       await untilStored(own.sluice);
       return deployment.stored(appId);
     },
@@ -23,7 +23,7 @@ export function deploymentSubject(deployment: Deployment): Subject {
   };
 }
 
-/** Of all API processes since they started, from their metrics. */
+/** The commits of all API processes since they started, from their metrics. */
 async function readCommits(api: OwnProcesses['sluice']['api']): Promise<Commits> {
   const sum = async (metric: string) => {
     const values = await Promise.all(api.map((process) => readMetric(process, metric)));

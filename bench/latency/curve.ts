@@ -1,5 +1,5 @@
-// What does an event cost when the service is not busy? Single events at parts of the highest rate, in turns within each
-// round, so that a slow minute of the machine affects all of them.
+// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns within
+// each round, so that a slow minute of the machine affects all rates.
 
 import type { Context } from '../context.js';
 import { deploymentSubject } from '../deployment/subject.js';
@@ -7,14 +7,14 @@ import { describeRun, runThroughput, type ThroughputRun } from '../throughput/th
 import { wayNamed } from '../throughput/ways.js';
 
 export type CurveLevel = {
-  /** Of the highest rate, which is that of the run before in the same round; 1: as fast as they are answered. */
+  /** Of the highest rate, which the run at full load of the same round found. 1: as fast as events are answered. */
   readonly share: number;
   readonly runs: readonly ThroughputRun[];
 };
 
-/** The full load comes first: its rate decides about the others. */
+/** Full load comes first: its rate decides the others. */
 const shares = [1, 0.7, 0.5, 0.3, 0.1];
-/** Longer than a run at full load: at a tenth of it, few commits and inserts make the figure. */
+/** Runs take this many times as long as others: at a tenth of the rate there are few commits and inserts. */
 const longer = 2;
 const warmUpSeconds = 1;
 
@@ -34,26 +34,18 @@ export async function runCurve(context: Context): Promise<CurveLevel[]> {
   return levels.reverse();
 }
 
-/** Single events from the bench's own generator, whatever the rate: another one would leave other CPU to the service. */
+/** The bench itself sends at every rate: another generator would leave a different share of CPU to the service. */
 async function runSingle(
   { deployment, redis, options, progress }: Context,
   rate: number | undefined,
   seconds: number,
 ): Promise<ThroughputRun> {
   const way = wayNamed('single');
-  const { run } = await runThroughput({
-    subject: deploymentSubject(deployment),
-    redis,
-    way,
-    appIds: await deployment.addEnvironments(1, way.limits),
-    seconds,
-    warmUpSeconds,
-    connections: options.connections ?? way.connections,
-    threads: options.threads,
-    rate,
-    progress,
-  });
-  return run;
+  const { threads, connections = way.connections } = options;
+  const subject = deploymentSubject(deployment);
+  const appIds = await deployment.addEnvironments(1, way.limits);
+  const load = { subject, redis, way, appIds, seconds, warmUpSeconds, connections, threads, rate, progress };
+  return (await runThroughput(load)).run;
 }
 
 /** The requests per second of single events, measured in one run. */

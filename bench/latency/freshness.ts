@@ -1,5 +1,5 @@
-// How long after its acknowledgement can an event be queried? While a load runs, single events are sent, each with a property of
-// its own, and ClickHouse is asked again and again which of them it has. The time ends with the answer that first shows one.
+// How soon after its acknowledgement can an event be queried? While a load runs, the bench sends probes: single events, each
+// with a unique property. It keeps asking ClickHouse which probes it has; a probe's time ends with the first answer that shows it.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -8,24 +8,22 @@ import { BenchError } from '../failure.js';
 import { newHistogram, record, type Spread, spreadOf } from '../load/histogram.js';
 
 export type Freshness = {
-  /** From the API's answer to ClickHouse's answer that shows the event. */
+  /** From the API's answer to the first answer of ClickHouse that shows the probe. */
   readonly ms: Spread;
   readonly probes: number;
-  /** How often ClickHouse was asked, and how long an answer took: what the measurement itself costs. */
+  /** How often the bench asked ClickHouse, and how long an answer took: the cost of measuring. */
   readonly questionsPerSecond: number;
   readonly questionMs: number;
 };
 
-export type Probing = {
-  /** Stops sending; settles when every acknowledged event could be queried. */
-  stop(): Promise<Freshness>;
-};
+/** `stop` ends the sending and settles when every acknowledged probe could be queried. */
+type Probing = { stop(): Promise<Freshness> };
 
 const sendEveryMs = 100;
 const askEveryMs = 50;
 const missingMsMax = 30_000;
 
-/** Starts to send probes to the environment `appId` and to query them. */
+/** Starts to send probes to an environment and to query them. */
 export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, appId: string): Probing {
   const startedAt = performance.now();
   const run = randomBytes(6).toString('hex');
@@ -86,7 +84,7 @@ export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, ap
 
   const sending = keepSending();
   const both = Promise.all([sending, keepAsking(sending)]);
-  // `stop` reports a rejection that came before it.
+  // `stop` reports an earlier rejection.
   both.catch(() => undefined);
   return {
     stop: async () => {

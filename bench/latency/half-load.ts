@@ -1,5 +1,5 @@
-// How long do acknowledgements take at half load, when is an event seen, and does anything grow? One run of minutes, second by
-// second, beside floors at the same rate: a server that only answers, and one that answers once it has synced the bytes to disk.
+// At half load: how long do acknowledgements take, when can an event be queried, and does memory grow? One run of minutes,
+// second by second, then floors at the same rate: a server that only answers, and one that first syncs the bytes to disk.
 
 import { usedMemory } from '../backlog/redis-memory.js';
 import type { Context } from '../context.js';
@@ -10,12 +10,12 @@ import { percentileMs, type Spread, spreadOf, sumOfHistograms } from '../load/hi
 import type { MergedSecond } from '../load/second.js';
 import type { Peers } from '../peers/start.js';
 import type { Subject } from '../throughput/measure.js';
-import { runThroughput, type ThroughputRun } from '../throughput/throughput.js';
+import { runThroughput, type ThroughputOptions, type ThroughputRun } from '../throughput/throughput.js';
 import { wayNamed } from '../throughput/ways.js';
 import { findHighestRate } from './curve.js';
 import { type Freshness, startProbing } from './freshness.js';
 
-export type MemorySample = {
+type MemorySample = {
   readonly seconds: number;
   /** Resident bytes. */
   readonly memory: Readonly<Record<ProcessName, number>>;
@@ -23,13 +23,11 @@ export type MemorySample = {
   readonly redisUsed: number;
 };
 
-/** One second of a run: since the start; answers; latency since due, in ms. */
-export type SecondFigures = Spread & { readonly at: number; readonly requests: number };
-
-export type HalfLoadRun = {
+type HalfLoadRun = {
   readonly subject: string;
   readonly run: ThroughputRun;
-  readonly seconds: readonly SecondFigures[];
+  /** `at` is in seconds since the start, latencies since due in ms. */
+  readonly seconds: readonly (Spread & { readonly at: number; readonly requests: number })[];
   /** The p99 since due of each minute, in ms: how much it varies. */
   readonly p99OfMinutes: readonly number[];
 };
@@ -50,6 +48,7 @@ const floorMinutesMax = 1;
 /** Rejects if an event is not stored at the end. */
 export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfLoadResult> {
   const { deployment, redis, options, progress } = context;
+  const { minutes, threads } = options;
   const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
   const [appId = '', probeAppId = ''] = await deployment.addEnvironments(2, 'default');
   const samples: MemorySample[] = [];
@@ -71,45 +70,38 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
   const one = async (
     name: string,
     subject: Subject,
-    minutes: number,
-    id: string,
-    besides?: typeof beside,
-  ) => {
-    const { run, seconds } = await runThroughput({
+    seconds: number,
+    more: Partial<ThroughputOptions> = {},
+  ): Promise<HalfLoadRun> => {
+    const way = wayNamed('single');
+    const load = {
       subject,
-      redis: name === 'sluice' ? redis : undefined,
-      way: wayNamed('single'),
-      appIds: [id],
-      seconds: minutes * 60,
+      way,
+      appIds: [`half-load-${name}`],
+      seconds,
       warmUpSeconds,
       connections: 0,
-      threads: options.threads,
-      rate,
-      progress,
-      ...(besides && { beside: besides }),
-    });
-    const { p50, p99, max } = run.latency?.sinceDueMs ?? {
-      p50: Number.NaN,
-      p99: Number.NaN,
-      max: Number.NaN,
+      threads,
     };
-    const p99s = p99OfMinutes(seconds);
+    const { run, seconds: found } = await runThroughput({ ...load, rate, progress, ...more });
+    const p99s = p99OfMinutes(found);
+    const { p50, p99, max } = run.latency?.sinceDueMs ?? {};
     progress.say(
       `${name} at ${rate}/s: since due p50 ${figure(p50)}, p99 ${figure(p99)} (by minutes ${p99s.map(figure).join(' ')}), max ${figure(max)} ms; limit: ${run.limit}`,
     );
-    return { subject: name, run, seconds: figuresOf(seconds), p99OfMinutes: p99s };
+    return { subject: name, run, seconds: figuresOf(found), p99OfMinutes: p99s };
   };
-  const { minutes } = options;
-  const runs = [await one('sluice', deploymentSubject(deployment), minutes, appId, beside)];
+  const runs = [
+    await one('sluice', deploymentSubject(deployment), minutes * 60, { redis, appIds: [appId], beside }),
+  ];
   for (const name of ['uws-synced', 'uws'] as const) {
-    const subject = await peers.subject(name);
-    runs.push(await one(name, subject, Math.min(minutes, floorMinutesMax), `half-load-${name}`));
+    runs.push(await one(name, await peers.subject(name), Math.min(minutes, floorMinutesMax) * 60));
   }
   if (queryable === undefined) throw new Error('there were no probes');
   return { minutes, ratePerSecond: rate, runs, queryable, samples };
 }
 
-function figuresOf(seconds: readonly MergedSecond[]): SecondFigures[] {
+function figuresOf(seconds: readonly MergedSecond[]): HalfLoadRun['seconds'] {
   const firstMs = seconds[0]?.atMs ?? 0;
   return seconds.map(({ atMs, latencies }) => ({
     at: (atMs - firstMs) / 1000,
@@ -118,7 +110,7 @@ function figuresOf(seconds: readonly MergedSecond[]): SecondFigures[] {
   }));
 }
 
-/** What is left of a last minute counts from half a minute on. */
+/** A rest of half a minute or more is a minute of its own; a shorter one belongs to the minute before. */
 export function p99OfMinutes(seconds: readonly MergedSecond[]): number[] {
   const count = Math.max(1, Math.round(seconds.length / 60));
   return Array.from({ length: count }, (_, minute) => {

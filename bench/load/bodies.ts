@@ -1,4 +1,4 @@
-// The bodies that a load sends: those of a way, or records from a file.
+// The request bodies of a load: a way's own, or records from a file.
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -8,29 +8,29 @@ import type { Way } from '../throughput/ways.js';
 
 export type BodyOptions = {
   readonly way: Way;
-  /** In turn. */
+  /** Requests take them in turn. */
   readonly appIds: readonly string[];
-  /** Of the idempotency keys; no two threads and no two runs have the same. */
+  /** Of the idempotency keys; each thread of each run has its own. */
   readonly keyPrefix: string;
   /** Records to send instead of the way's own. */
   readonly payloads?: readonly object[] | undefined;
   readonly gzip?: boolean;
-  /** So many are made at once before the first is taken. */
+  /** How many bodies to make before the first is taken. */
   readonly ahead?: number;
 };
 
-/** Records that are made at once. */
-const madeAtOnce = 1_000;
-/** Bodies that may repeat do so after so many, of as many users: fewer users would come to their limits. */
+/** Records per batch of bodies. */
+const batchRecords = 1_000;
+/** Bodies may repeat after this many: with fewer users, some would reach their limits. */
 const repeatedAfter = { bodies: 128_000, bytes: 40_000_000 };
-/** Bodies that are made ahead have to fit into memory. */
+/** Bodies made ahead must fit into memory. */
 const aheadBytesMax = 1_500_000_000;
 
-/** Settles with the next body, for ever. */
+/** Returns a function that gives the next body, without end. */
 export function bodySource(options: BodyOptions): () => Buffer {
   const { way, appIds, keyPrefix, payloads, gzip = false, ahead = 0 } = options;
   const eventsEach = Math.max(...Object.values(way.records));
-  const each = Math.max(1, Math.ceil(madeAtOnce / sumOf(way.records) / appIds.length));
+  const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
   const repeats = !way.different && payloads === undefined;
   let first = 0;
   let made: Buffer[] = [];
@@ -51,7 +51,7 @@ export function bodySource(options: BodyOptions): () => Buffer {
   };
   make();
   const bytes = made[0]?.length ?? 1;
-  const bodiesMax = Math.max(madeAtOnce, Math.min(repeatedAfter.bodies, repeatedAfter.bytes / bytes));
+  const bodiesMax = Math.max(batchRecords, Math.min(repeatedAfter.bodies, repeatedAfter.bytes / bytes));
   while (made.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
   return () => {
     if (at === made.length) {
@@ -79,7 +79,7 @@ function payloadBodies(
   });
 }
 
-/** Reads records, one JSON object a line, from a file that may be gzipped. Throws BenchError, which names the line. */
+/** Reads a file of one JSON object per line, gzipped or not. Throws BenchError, which names the line. */
 export function readPayloads(path: string): object[] {
   let bytes: Buffer;
   try {

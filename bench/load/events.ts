@@ -1,26 +1,26 @@
-// The inputs: request bodies that are built before any clock starts. An event as backend producers send it, about 230
-// bytes with its envelope, from one of many users.
+// The events of a load, as backend producers send them: about 230 bytes each with the envelope, from one of many users. All
+// bodies are built before any clock starts.
 
 export type EventOptions = {
   readonly appId: string;
-  /** Number of the first event. The following ones count up, modulo the number of users. */
+  /** Number of the first event; the next ones count up. The user is the number modulo the number of users. */
   readonly first: number;
-  /** If given, every event carries an idempotency key: this prefix and its number. */
+  /** If given, every event has an idempotency key: this prefix and its number. */
   readonly keyPrefix?: string | undefined;
 };
 
-/** No user reaches a rate limit as long as fewer events per second are sent than there are users. */
+/** So many that no user reaches a rate limit while fewer events per second are sent than there are users. */
 const users = 200_000;
 const currencies = ['EUR', 'USD', 'GBP', 'JPY'];
 
-/** One request per event. */
+/** Requests of one event each. */
 export function singleBodies(count: number, options: EventOptions): Buffer[] {
   return Array.from({ length: count }, (_, i) =>
     Buffer.from(JSON.stringify({ app_id: options.appId, ...eventOf(options.first + i, options) })),
   );
 }
 
-/** Bulk requests of this many events each. */
+/** Bulk requests of `eventsEach` events each. */
 export function bulkBodies(count: number, eventsEach: number, options: EventOptions): Buffer[] {
   return Array.from({ length: count }, (_, i) => {
     const first = options.first + i * eventsEach;
@@ -29,12 +29,12 @@ export function bulkBodies(count: number, eventsEach: number, options: EventOpti
   });
 }
 
-/** The identity of the user of an event or another record. */
+/** The identity of the user of record `number`. */
 export function userOf(number: number): string {
   return `user-${String(number % users).padStart(6, '0')}@example.com`;
 }
 
-export type MadeEvent = {
+type MadeEvent = {
   readonly event: string;
   readonly identity: string;
   readonly timestamp: string;
@@ -42,7 +42,7 @@ export type MadeEvent = {
   readonly idempotency_key?: string;
 };
 
-/** The fields of one event, without the app_id. */
+/** One event without the app_id. */
 export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPrefix'>): MadeEvent {
   return {
     event: 'Order Completed',

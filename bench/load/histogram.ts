@@ -1,19 +1,19 @@
-// Durations in HdrHistograms: exact up to 2 ms, within a thousandth above. What one takes does not depend on how many are
-// recorded, and several can be added up.
+// Durations in HdrHistograms: exact up to 2 ms, within a thousandth above. Their size does not depend on the number of
+// durations, and several can be added up.
 
 import { build, type Histogram } from 'hdr-histogram-js';
 
 export type { Histogram } from 'hdr-histogram-js';
 
-/** 20 minutes in µs; what takes longer counts as this. */
+/** 20 minutes in µs; longer durations count as this. */
 const microsecondsMax = 1_200_000_000;
 export const bitBucketSize = 32;
 
-/** The percentiles that a curve of the tail is drawn from. */
+/** The points of a plot of the tail. */
 const curvePercents = [0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 100];
 
 /** In ms. */
-export type CurvePoint = { readonly percent: number; readonly ms: number };
+type CurvePoint = { readonly percent: number; readonly ms: number };
 
 export function newHistogram(): Histogram {
   return build({
@@ -24,15 +24,15 @@ export function newHistogram(): Histogram {
   });
 }
 
-/** Counts one duration; what is below 0 (a clock's jitter) counts as 0. */
+/** Counts one duration; below 0, by a clock's jitter, it counts as 0. */
 export function record(histogram: Histogram, ms: number): void {
   histogram.recordValue(Math.min(Math.max(Math.round(ms * 1_000), 0), microsecondsMax));
 }
 
-/** In ms, to the histogram's precision: what `percent` of all do not exceed. NaN when nothing was recorded. */
+/** In ms, to the histogram's precision. NaN if it is empty. */
 export function percentileMs(histogram: Histogram, percent: number): number {
   if (histogram.totalCount === 0) return Number.NaN;
-  // At 100 the library says the upper end of the last counter.
+  // At 100 the library returns the upper end of the last counter.
   const value = Math.min(histogram.getValueAtPercentile(percent), histogram.maxValue);
   return value / 1_000;
 }
@@ -45,7 +45,7 @@ export function spreadOf(histogram: Histogram): Spread {
   return { p50, p99, max } as Spread;
 }
 
-/** Of acknowledgements, from when each request was due. */
+/** Of acknowledgements, since each request was due. */
 export type LatencyFigures = { readonly sinceDueMs: Spread; readonly curve: readonly CurvePoint[] };
 
 type Recorded = readonly { readonly latencies: Histogram }[];

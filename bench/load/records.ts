@@ -1,4 +1,4 @@
-// Further inputs: records other than events, and what the client library sends.
+// The other records of a load: user properties, identifications, and requests of the client library.
 
 import { type EventOptions, userOf } from './events.js';
 
@@ -17,7 +17,7 @@ export function userPropertyBodies(count: number, { appId, first }: EventOptions
   });
 }
 
-/** One request per anonymous user, each a different one. */
+/** One request per anonymous user; no user occurs twice. */
 export function identifyBodies(count: number, { appId, first, keyPrefix }: EventOptions): Buffer[] {
   return Array.from({ length: count }, (_, i) => {
     const number = first + i;
@@ -28,10 +28,10 @@ export function identifyBodies(count: number, { appId, first, keyPrefix }: Event
   });
 }
 
-/** What one request of the client library carries here. */
+/** The records in one request of the client library. */
 export const collected = { events: 18, user_properties: 1, user_identities: 1 } as const;
 
-/** One request of the client library per device: events, one identification, and user properties. */
+/** One request per device: events, one identification, and user properties. */
 export function collectBodies(count: number, { appId, first, keyPrefix }: EventOptions): Buffer[] {
   return Array.from({ length: count }, (_, i) => {
     const number = first + i;
@@ -60,7 +60,7 @@ export function collectBodies(count: number, { appId, first, keyPrefix }: EventO
   });
 }
 
-/** A user_id that is unique over all numbers and runs. */
+/** A user_id that no other number or run has. */
 function deviceOf(keyPrefix: string | undefined, number: number): number {
   let hash = 0;
   for (const character of keyPrefix ?? '') hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;

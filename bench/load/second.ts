@@ -1,12 +1,12 @@
-// What is counted of a load: a record for each second, which threads send to the main one, and which add up.
+// The counts of a load, second by second. Threads send theirs to the main thread, which adds them up.
 
 import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
 
-/** How requests ended: a status as text, or what else became of them. */
+/** How a request ended: its status as text, or one of `endings`. */
 export type Ending = string;
 
-/** Endings other than a status: no answer in time, no connection or one that broke, and a 200 that refuses records. */
+/** Endings without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
 export const endings = {
   timeout: 'timeout',
   connection: 'connection',
@@ -16,21 +16,21 @@ export const endings = {
 
 /** One second of one thread. */
 export type Second = {
-  /** Its beginning, in ms since 1970. */
+  /** When it began, in ms since 1970. */
   readonly atMs: number;
   readonly endings: Readonly<Record<Ending, number>>;
-  /** µs from when a request was due (as fast as possible: sent) to its answer, as a compressed HdrHistogram. */
+  /** µs to the answer since a request was due (without a rate: since it was sent), as a compressed HdrHistogram. */
   readonly latencies: string;
 };
 
-/** The same of all threads. */
+/** One second of all threads. */
 export type MergedSecond = {
   readonly atMs: number;
   readonly endings: Readonly<Record<Ending, number>>;
   readonly latencies: Histogram;
 };
 
-/** Counts one thread's seconds and gives each away when it is over. */
+/** Counts one thread's seconds and passes each on when it is over. */
 export class SecondCounter {
   readonly #give: (second: Second) => void;
   #atMs = secondOf(Date.now());
@@ -47,12 +47,12 @@ export class SecondCounter {
     record(this.#latencies, latencyMs);
   }
 
-  /** Begins the next second if it is time. */
+  /** Begins the next second when it is time. */
   turn(): void {
     if (secondOf(Date.now()) !== this.#atMs) this.flush();
   }
 
-  /** Gives the second that is under way. */
+  /** Passes on the current second. */
   flush(): void {
     if (this.#latencies.totalCount > 0) {
       const latencies = encodeIntoCompressedBase64(this.#latencies);

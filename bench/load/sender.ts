@@ -1,6 +1,7 @@
-// Sends one thread's part of a load: at a fixed rate, where a request is due at its time whether or not earlier ones were
-// answered, or as fast as requests are answered. So a pause of the service shows in all that was due meanwhile.
+// Sends one thread's part of a load: as fast as requests are answered, or at a fixed rate. At a fixed rate each request is due
+// at its time, whether or not earlier ones were answered; so a pause of the service delays all requests that fall due in it.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { RoundRobinPool } from 'undici';
 import { wayNamed } from '../throughput/ways.js';
 import { type BodyOptions, bodySource, readPayloads } from './bodies.js';
@@ -11,17 +12,17 @@ export type SenderOptions = {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly nextBody: () => Buffer;
-  /** Never more than so many, and so many requests under way. */
+  /** At most; as many requests may be under way. */
   readonly connections: number;
   /** Requests per second; undefined: as fast as they are answered. */
   readonly rate: number | undefined;
   /** May be Infinity, until `stop`. */
   readonly seconds: number;
-  /** The whole of a good answer; null: any answer 200. */
+  /** The body of a good answer; null: any answer with status 200. */
   readonly answer: string | null;
-  /** What found no free connection by the end is sent nevertheless, however late; otherwise it counts as unsent. */
+  /** Requests that find no free connection by the end are still sent, however late; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
-  /** Ends the load early; what is under way is still answered. */
+  /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;
 };
 
@@ -44,15 +45,15 @@ export function prepareSender(
   return (give, stop) => sendLoad({ ...part, path, answer, nextBody, stop }, give);
 }
 
-/** Without an answer for so long a request has failed. */
+/** A request without an answer for this long has failed. */
 const answerMsMax = 30_000;
-/** A proxy that is away is not asked faster than this by each connection. */
+/** While a proxy is down, each connection retries no faster than this. */
 const pauseAfterBreakMs = 100;
 
-/** Sends for `seconds`; settles when what was under way has been answered or has failed. Never rejects. */
+/** Sends for `seconds`; settles when every request was answered or has failed. Never rejects. */
 export async function sendLoad(options: SenderOptions, give: (second: Second) => void): Promise<void> {
   const { origin, pathname } = new URL(options.url);
-  // In turn, as many producers would.
+  // Connections take turns, as those of many producers would.
   const pool = new RoundRobinPool(origin, {
     connections: options.connections,
     pipelining: 1,
@@ -107,8 +108,8 @@ function sendDue(
     };
     const step = () => {
       const now = performance.now();
-      // First, also after the end: a step of the timer that comes late must not make due requests count as unsent while
-      // there are free connections.
+      // This comes first, even after the end: a late timer must not make requests count as unsent while connections are
+      // free.
       while (!isOver && next < requests && dueAt(next) <= now && underWay < options.connections) {
         next += 1;
         void sendOne(dueAt(next - 1));
@@ -118,7 +119,7 @@ function sendDue(
       if ((atEnd || stopped) && !isOver) {
         isOver = true;
         clearInterval(timer);
-        // What was due and found no free connection has waited until now.
+        // The rest was due, but found no free connection until now.
         const due = stopped ? 0 : requests;
         for (; next < due; next += 1) counter.count(endings.unsent, now - dueAt(next));
       }
@@ -133,7 +134,7 @@ function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderO
   return new Promise((settle) => {
     let status = 0;
     let text = '';
-    // Less than `pool.request`, which makes a stream of each answer, takes of the CPU that the service needs.
+    // `pool.request` would make a stream of each answer, and take more CPU from the service.
     pool.dispatch(
       { method: 'POST', path, headers, body: nextBody() },
       {
@@ -155,8 +156,4 @@ function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderO
       },
     );
   });
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((settle) => setTimeout(settle, ms));
 }

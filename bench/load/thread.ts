@@ -1,5 +1,4 @@
-// A thread of the generator: says that it is ready, sends its part when it is told to, and gives each second to the main
-// thread.
+// A thread of the generator: tells the main thread when it is ready, sends its part on command, and reports each second.
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { prepareSender, type SenderPart } from './sender.js';

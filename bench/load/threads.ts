@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { generating } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
 import { type MergedSecond, mergeSeconds, type Second } from './second.js';
 import { prepareSender, type SenderPart } from './sender.js';
@@ -18,14 +19,14 @@ export type LoadResult = {
   readonly seconds: readonly MergedSecond[];
   /** From the start to the last answer. */
   readonly elapsedSeconds: number;
-  /** CPU time in µs of the generator, and the share of one core that each of its threads used. */
+  /** CPU time of the generator in µs, and the share of one core that each of its threads used. */
   readonly generatorCpu: number;
   readonly generatorShare: number;
 };
 
 /** A load whose threads wait for the start. */
-export type PreparedLoad = {
-  /** Settles when all is answered. It can be called once. */
+type PreparedLoad = {
+  /** Settles when all is answered. Call it once. */
   send(): Promise<LoadResult>;
   /** Ends the load: nothing more is sent. */
   stop(): void;
@@ -38,7 +39,7 @@ type Thread = {
   readonly stop: () => void;
 };
 
-/** Settles when the first bodies are made. `onSecond` is told what a thread has counted of a second. */
+/** Settles when the first bodies are made. `onSecond` gets the counts of each second of each thread. */
 export async function prepareLoad(
   load: Load,
   onSecond: (second: Second) => void = () => undefined,
@@ -55,26 +56,21 @@ export async function prepareLoad(
       keyPrefix: `${randomBytes(6).toString('hex')}-${index}`,
     };
   });
-  // A single one is this thread: its code is compiled already when the next load begins.
+  // A single one is this thread: V8 has already compiled its code when the next load begins.
   const threads = await Promise.all(parts.map((part) => (count === 1 ? startHere(part) : startWorker(part))));
   return {
     send: async () => {
       const seconds: Second[] = [];
-      const cpuBefore = process.cpuUsage();
-      const startedAt = performance.now();
       const give = (second: Second) => {
         seconds.push(second);
         onSecond(second);
       };
-      await Promise.all(threads.map(({ send }) => send(give)));
-      const elapsedMs = performance.now() - startedAt;
-      const { user, system } = process.cpuUsage(cpuBefore);
-      const generatorCpu = user + system;
+      const sent = await generating(() => Promise.all(threads.map(({ send }) => send(give))));
       return {
         seconds: mergeSeconds(seconds),
-        elapsedSeconds: elapsedMs / 1_000,
-        generatorCpu,
-        generatorShare: generatorCpu / 1_000 / elapsedMs / count,
+        elapsedSeconds: sent.seconds,
+        generatorCpu: sent.generatorCpu,
+        generatorShare: sent.generatorShare / count,
       };
     },
     stop: () => {
@@ -92,7 +88,7 @@ function startHere(part: SenderPart): Thread {
 async function startWorker(workerData: SenderPart): Promise<Thread> {
   const worker = new Worker(new URL('./thread.js', import.meta.url), { workerData });
   const ended = once(worker, 'exit');
-  // `send` reports it.
+  // `send` reports a rejection.
   ended.catch(() => undefined);
   await once(worker, 'message');
   let started = false;
@@ -103,24 +99,23 @@ async function startWorker(workerData: SenderPart): Promise<Thread> {
       worker.postMessage('start');
       return ended;
     },
-    // One that waits for the start has nothing to end.
     stop: () => (started ? worker.postMessage('stop') : void worker.terminate()),
   };
 }
 
-/** The same at once. */
+/** Prepares a load and sends it at once. */
 export async function runLoad(load: Load, onSecond?: (second: Second) => void): Promise<LoadResult> {
   return (await prepareLoad(load, onSecond)).send();
 }
 
-/** The requests of a load. Throws BenchError, which counts the others, unless each was answered as it should. */
+/** The number of requests. Throws BenchError, which counts all other endings, unless every answer was good. */
 export function allAnswered(seconds: readonly MergedSecond[]): number {
-  const counted = countEndings(seconds);
-  const good = counted['200'] ?? 0;
-  const others = Object.entries(counted).filter(([ending]) => ending !== '200');
-  if (others.length > 0 || good === 0) {
-    const words = others.map(([ending, count]) => `${count} × ${ending}`).join(', ');
-    throw new BenchError(`${good} requests were answered as they should, the others: ${words || 'none'}`);
+  const { '200': good = 0, ...others } = countEndings(seconds);
+  const words = Object.entries(others).map(([ending, count]) => `${count} × ${ending}`);
+  if (words.length > 0 || good === 0) {
+    throw new BenchError(
+      `${good} requests were answered as they should, the others: ${words.join(', ') || 'none'}`,
+    );
   }
   return good;
 }

@@ -1,10 +1,10 @@
--- What wrk sends: every body once in turn, and over again if there are more requests than bodies; then nothing, so
--- that every request that was sent is answered, and what was acknowledged is known exactly. wrk by itself would end in
--- the middle of the last requests. ../bench/wrk.ts starts it and reads what it says.
+-- Decides what wrk sends: every body in turn, over and over if there are more requests than bodies; then nothing, so that
+-- every request is answered and the number of acknowledged records is exact. wrk by itself would stop in the middle of the
+-- last requests. wrk.ts starts it and reads its output.
 --
--- Arguments: the connections, the requests, the bodies. Standard input: a line for each body, then one when it may begin.
--- Standard output: lines of "bench: ready", "bench: answered" after the last answer, and the counts in the end.
--- There must be one thread. `response` is not defined, since that would cost wrk as much again as all the rest.
+-- Arguments: number of connections, of requests, of bodies. Standard input: one line per body, then one as the signal to
+-- begin. Standard output: the lines "bench: ready", "bench: answered" after the last answer, and at the end the counts.
+-- There must be one thread. `response` is not defined: it would double wrk's CPU.
 
 wrk.method = 'POST'
 wrk.headers['Content-Type'] = 'application/json'
@@ -19,7 +19,7 @@ local function say(words)
   io.flush()
 end
 
--- A line that does not come means that the bench is gone.
+-- No line means that the bench has ended.
 local function readLine()
   local line = io.read()
   if line == nil then os.exit(1) end
@@ -35,10 +35,10 @@ end
 
 function request()
   asked = asked + 1
-  -- The first is only parsed: wrk wants to know how many requests are in it.
+  -- wrk only parses the first text, to count the requests in it.
   if asked == 0 then return texts[1] end
   if asked <= wanted then return texts[(asked - 1) % count + 1] end
-  -- A connection asks when its last request is answered, and never again once it got nothing.
+  -- A connection asks when its last request was answered, and never again after an empty text.
   silent = silent + 1
   if silent == connections then say('answered') end
   return ''

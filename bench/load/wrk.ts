@@ -1,5 +1,5 @@
-// Load as fast as the service answers, from wrk: it takes a seventh of the service's CPU, where the bench itself takes nearly as
-// much as the service. wrk-load.lua decides what it sends. Of the answers it knows only the statuses.
+// Sends a load by wrk, as fast as the service answers. wrk takes a seventh of the service's CPU; the bench itself takes nearly
+// as much as the service. wrk-load.lua decides what wrk sends. Of the answers wrk reports only statuses.
 
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,45 +15,40 @@ export type Wrk = { readonly command: string; readonly version: string };
 export type WrkOptions = {
   readonly url: string;
   readonly path: string;
-  /** Sent in turn, repeatedly, by whichever connection is free; none contains a line break. */
+  /** Sent in turn, over and over, by the next free connection; none contains a line break. */
   readonly bodies: readonly Buffer[];
   readonly requests: number;
   readonly connections: number;
-  /** The run fails if the last answer has not come by then. */
+  /** The run fails if the last answer comes later. */
   readonly secondsMax: number;
 };
 
-export type WrkResult = {
-  /** From the start of the connections to the last answer. */
-  readonly seconds: number;
-  /** CPU time in µs that wrk used meanwhile. */
-  readonly generatorCpu: number;
-};
-
 /** A wrk that has read its bodies and waits. */
-export type PreparedWrk = {
-  /** Settles when all requests were answered; rejects if one was not, or with a status of 400 or more. */
-  send(): Promise<WrkResult>;
-  /** Ends it if it is still running. */
+type PreparedWrk = {
+  /**
+   * Settles when all requests were answered, with the seconds from the start of the connections to the last answer and
+   * wrk's CPU time in µs. Rejects if a request was not answered, or with a status of 400 or more.
+   */
+  send(): Promise<{ readonly seconds: number; readonly generatorCpu: number }>;
+  /** Ends it if it still runs. */
   stop(): void;
 };
 
-/** What wrk counted: answers, and errors by its own names. `status` are answers of 400 or more. */
-export type WrkCounts = Readonly<Record<'answers' | Fault, number>>;
-type Fault = (typeof faults)[number];
-
+/** wrk's own names; `status` counts answers of 400 or more. */
 const faults = ['connect', 'read', 'write', 'status', 'timeout'] as const;
+type WrkCounts = Readonly<Record<'answers' | (typeof faults)[number], number>>;
+
 const script = fileURLToPath(new URL('./wrk-load.lua', import.meta.url));
 const linePrefix = 'bench: ';
-/** If nothing of an answer comes for this long, the request counts as unanswered. */
+/** A request without an answer for this long counts as unanswered. */
 const answerSecondsMax = 30;
-/** A signal that comes before wrk sleeps does not wake it. */
+/** Signals repeat, because one that comes before wrk sleeps does not wake it. */
 const signalEveryMs = 50;
 const errorCharsMax = 500;
 
 /** Undefined if it is not installed. */
 export function findWrk(command = 'wrk'): Wrk | undefined {
-  // It fails then, since it gets no URL.
+  // Prints its version and fails, since it gets no URL.
   const { stdout } = spawnSync(command, ['-v'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   const version = /^wrk (?:\w+\/)?(\d+(?:\.\d+)*)/.exec(stdout ?? '')?.[1];
   return version === undefined ? undefined : { command, version };
@@ -75,12 +70,11 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions): Promise
   }
   if (stdin === null || stdout === null || stderr === null) throw new Error('wrk has no pipes');
   let errors = '';
-  stderr.setEncoding('utf8').on('data', (text: string) => {
+  const note = (text: string) => {
     errors = `${errors}${text}`.slice(0, errorCharsMax);
-  });
-  stdin.once('error', ({ message }) => {
-    errors = `${errors}${message}\n`;
-  });
+  };
+  stderr.setEncoding('utf8').on('data', note);
+  stdin.once('error', ({ message }) => note(`${message}\n`));
   const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
   const nextWords = async (): Promise<string> => {
     for (;;) {
@@ -93,11 +87,10 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions): Promise
     stdin.write(body);
     stdin.write('\n');
   }
-  const stop = () => {
-    child.kill('SIGKILL');
-  };
+  const stop = () => void child.kill('SIGKILL');
   try {
-    await expectWords(nextWords, 'ready');
+    const words = await nextWords();
+    if (words !== 'ready') throw new BenchError(`wrk printed ${words} instead of ready`);
   } catch (error) {
     stop();
     throw error;
@@ -115,7 +108,7 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions): Promise
         throw new BenchError(`wrk did not end within ${secondsMax} s`);
       }
       const generatorCpu = cpuMicroseconds(pid) - cpuBefore;
-      // It has nothing more to send, and would otherwise wait until its time is over.
+      // It has nothing left to send, but would wait until its time is over.
       const interrupting = setInterval(() => child.kill('SIGINT'), signalEveryMs);
       try {
         assertAnswered(requests, readCounts(await nextWords()));
@@ -127,30 +120,18 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions): Promise
   };
 }
 
-async function expectWords(nextWords: () => Promise<string>, expected: string): Promise<void> {
-  const words = await nextWords();
-  if (words !== expected) throw new BenchError(`wrk printed ${words} instead of ${expected}`);
-}
-
-/** Reads what wrk-load.lua prints at the end. */
+/** Reads the counts that wrk-load.lua prints at the end. */
 export function readCounts(words: string): WrkCounts {
   const counts = new Map([...words.matchAll(/(\w+) (\d+)/g)].map(([, name, value]) => [name, Number(value)]));
-  const of = (name: string): number => {
+  const read = ['answers', ...faults].map((name) => {
     const value = counts.get(name);
     if (value === undefined) throw new BenchError(`wrk printed no number for ${name}: ${words}`);
-    return value;
-  };
-  return {
-    answers: of('answers'),
-    connect: of('connect'),
-    read: of('read'),
-    write: of('write'),
-    status: of('status'),
-    timeout: of('timeout'),
-  };
+    return [name, value];
+  });
+  return Object.fromEntries(read) as WrkCounts;
 }
 
-/** Throws BenchError unless all requests were answered and nothing went wrong. */
+/** Throws BenchError unless all requests were answered without a fault. */
 export function assertAnswered(requests: number, counts: WrkCounts): void {
   if (counts.answers === requests && faults.every((fault) => counts[fault] === 0)) return;
   const found = faults.map((fault) => `${fault} ${counts[fault]}`).join(', ');

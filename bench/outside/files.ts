@@ -1,14 +1,14 @@
-// A load as files for other programs: HdrHistogram's log, CSV and Prometheus' text, a line per second; and logs that are
-// read again and added up.
+// Files of a load for other programs: HdrHistogram's log and CSV, second by second, and Prometheus's text of the whole run. Also
+// reads logs of several generators and adds them up.
 
-import { readFileSync } from 'node:fs';
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';
 import { bitBucketSize, newHistogram, sumOfHistograms } from '../load/histogram.js';
 import type { MergedSecond } from '../load/second.js';
-import { latencyOf, type Outcome, percentiles } from './outcome.js';
+import { readText } from '../results.js';
+import { latencyOf, type Outcome, type Percentile, percentiles } from './outcome.js';
 
-/** A HdrHistogram log in µs, an interval per second. */
+/** An HdrHistogram log in µs, one interval per second. */
 export function histogramLog(seconds: readonly Pick<MergedSecond, 'atMs' | 'latencies'>[]): string {
   let text = '';
   const writer = new HistogramLogWriter((part) => {
@@ -23,12 +23,12 @@ export function histogramLog(seconds: readonly Pick<MergedSecond, 'atMs' | 'late
   return text;
 }
 
-/** Reads logs of several generators; seconds of the same time are added up. Throws BenchError, which names the file. */
+/** Reads several logs and adds up seconds of the same time. Throws BenchError, which names the file. */
 export function readHistogramLogs(paths: readonly string[]): Pick<MergedSecond, 'atMs' | 'latencies'>[] {
   const merged = new Map<number, ReturnType<typeof newHistogram>>();
   for (const path of paths) {
     let found = 0;
-    const log = readLog(path);
+    const log = readText(path);
     try {
       const reader = new HistogramLogReader(log, bitBucketSize, false);
       for (let one = reader.nextIntervalHistogram(); one !== null; one = reader.nextIntervalHistogram()) {
@@ -46,15 +46,7 @@ export function readHistogramLogs(paths: readonly string[]): Pick<MergedSecond, 
   return [...merged].map(([atMs, latencies]) => ({ atMs, latencies })).sort((a, b) => a.atMs - b.atMs);
 }
 
-function readLog(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new BenchError(`${path} cannot be read: ${(error as Error).message}`);
-  }
-}
-
-/** A line per second: how many requests ended, how, and their latency in ms. */
+/** One line per second: requests by how they ended, and their latency in ms. */
 export function csvOf(seconds: readonly MergedSecond[]): string {
   const kinds = [...new Set(seconds.flatMap(({ endings }) => Object.keys(endings)))].sort();
   const head = ['time', 'requests', ...kinds, ...Object.keys(percentiles).map((name) => `${name}_ms`)];
@@ -67,20 +59,21 @@ export function csvOf(seconds: readonly MergedSecond[]): string {
   return `${[head, ...rows].map((row) => row.join(',')).join('\n')}\n`;
 }
 
-/** The whole run as Prometheus reads it from a file: a summary of the latency, and requests by how they ended. */
+/** The whole run as a text file for Prometheus: a summary of the latency, and requests by how they ended. */
 export function prometheusText(way: string, outcome: Outcome, seconds: readonly MergedSecond[]): string {
   const sum = sumOfHistograms(seconds);
-  const quantiles = Object.entries(percentiles).map(
-    ([name, percent]) =>
-      `sluice_bench_latency_seconds{scenario="${way}",quantile="${percent / 100}"} ${outcome.latencyMs[name as keyof typeof percentiles] / 1_000}`,
-  );
+  const latency = 'sluice_bench_latency_seconds';
+  const quantiles = Object.entries(outcome.latencyMs).map(([name, ms]) => {
+    const quantile = percentiles[name as Percentile] / 100;
+    return `${latency}{scenario="${way}",quantile="${quantile}"} ${ms / 1_000}`;
+  });
   return `${[
-    '# HELP sluice_bench_latency_seconds Time from when a request was due to its answer.',
-    '# TYPE sluice_bench_latency_seconds summary',
+    `# HELP ${latency} Time from when a request was due to its answer.`,
+    `# TYPE ${latency} summary`,
     ...quantiles,
-    `sluice_bench_latency_seconds_sum{scenario="${way}"} ${(sum.mean * sum.totalCount) / 1e6 || 0}`,
-    `sluice_bench_latency_seconds_count{scenario="${way}"} ${sum.totalCount}`,
-    '# HELP sluice_bench_requests_total Requests by how they ended: a status, or what else became of them.',
+    `${latency}_sum{scenario="${way}"} ${(sum.mean * sum.totalCount) / 1e6 || 0}`,
+    `${latency}_count{scenario="${way}"} ${sum.totalCount}`,
+    '# HELP sluice_bench_requests_total Requests by how they ended: a status, or another ending.',
     '# TYPE sluice_bench_requests_total counter',
     ...Object.entries(outcome.endings).map(
       ([ending, count]) => `sluice_bench_requests_total{scenario="${way}",ending="${ending}"} ${count}`,

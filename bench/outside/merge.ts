@@ -1,21 +1,23 @@
-// The logs of several generators as one.
+// Adds up the logs of several generators.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { parseArgs } from 'node:util';
 import { BenchError } from '../failure.js';
 import { figure, textTable } from '../figures.js';
 import { sumOfHistograms } from '../load/histogram.js';
 import { csvOf, histogramLog, readHistogramLogs } from './files.js';
 import { latencyOf, percentiles } from './outcome.js';
 
-/** `npm run bench -- merge A.hlog B.hlog [--out PATH]`: the logs of several generators as one. */
+/** `npm run bench -- merge A.hlog B.hlog [--out PATH]` */
 export function mergeLogs(args: readonly string[], print: (text: string) => void): void {
-  const at = args.indexOf('--out');
-  const out = at === -1 ? undefined : args[at + 1];
-  const files = args.filter((_, i) => at === -1 || (i !== at && i !== at + 1));
-  if (files.length === 0 || files.some((file) => file.startsWith('--')) || (at !== -1 && out === undefined)) {
-    throw new BenchError('merge takes histogram logs, and --out PATH');
-  }
+  const { values, positionals: files } = parseArgs({
+    args: [...args],
+    options: { out: { type: 'string' } },
+    allowPositionals: true,
+  });
+  const { out } = values;
+  if (files.length === 0) throw new BenchError('merge takes histogram logs, and --out PATH');
   const seconds = readHistogramLogs(files);
   const sum = sumOfHistograms(seconds);
   const head = ['', 'requests', 'seconds', 'requests/s', ...Object.keys(percentiles)];

@@ -1,116 +1,89 @@
-// The options of a load on a deployment that runs already.
+// The options of a load on a deployment that already runs.
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from '../failure.js';
-import { optional } from '../options.js';
-import type { Bound, Percentile } from './outcome.js';
-import { percentiles } from './outcome.js';
-
-export type OutsideOptions = {
-  readonly url: string;
-  /** Environments, which requests take in turn. The first is the one that a removal asks its token for. */
-  readonly appIds: readonly string[];
-  /** Absent: what is stored is not compared with what was acknowledged. */
-  readonly clickhouseUrl: string | undefined;
-  readonly database: string;
-  readonly connections: number | undefined;
-  readonly rate: number | undefined;
-  /** Of one run. */
-  readonly seconds: number;
-  readonly threads: number;
-  /** The share of requests that may end in an error, from 0 to 1. */
-  readonly errorsMax: number;
-  readonly bounds: readonly Bound[];
-  /** Requests per second by which a search for the highest rate goes up. */
-  readonly step: number | undefined;
-  readonly payloads: string | undefined;
-  readonly gzip: boolean;
-  readonly writeKey: string | undefined;
-  /** Given: the users of the run are deleted afterwards. */
-  readonly apiKey: string | undefined;
-  readonly out: string | undefined;
-};
+import { option, optional, usageOf } from '../options.js';
+import { type Bound, type Percentile, percentiles } from './outcome.js';
 
 const secondsDefault = 10;
-/** Of each step of a search for the highest rate. */
+/** Per step of the search for the highest rate. */
 const stepSecondsDefault = 60;
 const threadsMax = 4;
 
-export const outsideUsage = `Options of a load on a deployment that runs already (npm run bench -- single --url URL --app-id APP_ID)
-  --url URL            of its API, http or https; a path in front of /api is kept
-  --app-id APP_ID      an environment of its own; may be given again, and requests take them in turn. Bulk limits have to be
-                       off: npm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none
-  --write-key KEY      where the environment requires one
-  --clickhouse-url URL compares what is stored with what was acknowledged; --database NAME (sluice)
-  --rate N             requests per second, each due at its time; without it as fast as they are answered
-  --connections N      never more than so many (by the scenario)
-  --duration N         seconds of a run (${secondsDefault}; in a search ${stepSecondsDefault})
-  --threads N          threads of the generator (1, more from 4 cores)
-  --errors SHARE       how many requests may fail: 0.1%, or 0.001 (0)
-  --slo LIST           bounds of the latency: p99=20ms, or p50=5ms,p99.9=100ms. With --rate the run has to keep them; without
-                       it the highest rate that keeps them is searched, in runs of a minute
-  --step N             that search goes up by N requests per second (else it doubles from 100, and then halves)
-  --payloads FILE      records to send instead of made ones, a JSON object per line; may be gzipped
-  --gzip               sends compressed bodies
-  --remove --api-key KEY   deletes the users of the run afterwards, by the deletion API
-  --out PATH           PATH.json, .md, .hlog (HdrHistogram), .csv and .prom
-The exit code is 1 when a bound or the share of errors was not kept, or when something acknowledged is not stored.`;
+const table = {
+  url: option('URL', 'of its API, http or https; a path in front of /api is kept'),
+  'app-id': {
+    ...option(
+      'APP_ID',
+      'an environment of its own; repeatable: requests take them in turn. Turn its bulk limits off first:\nnpm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none',
+    ),
+    multiple: true,
+  },
+  'write-key': option('KEY', 'if the environment requires one'),
+  'clickhouse-url': option('URL', 'compares the stored records with the acknowledged ones'),
+  database: option('NAME', 'its database', 'sluice'),
+  rate: option('N', 'requests per second, each due at its time; without it as fast as they are answered'),
+  connections: option('N', "at most; replaces the scenario's own number"),
+  duration: option('N', 'seconds per run', `${secondsDefault}; per step of a search ${stepSecondsDefault}`),
+  threads: option('N', 'threads of the generator', '1, more from 4 cores'),
+  errors: option('SHARE', 'of requests that may fail, such as 0.1% or 0.001', '0'),
+  slo: option(
+    'LIST',
+    'latency bounds: p99=20ms, or p50=5ms,p99.9=100ms. A run with --rate must keep them;\nwithout --rate the bench searches for the highest rate that keeps them',
+  ),
+  step: option(
+    'N',
+    'the search adds N requests per second per step\n(without it doubles from 100, then halves)',
+  ),
+  payloads: option('FILE', 'your own records, one JSON object per line; may be gzipped'),
+  gzip: { type: 'boolean', help: 'sends compressed bodies' },
+  remove: { type: 'boolean', help: 'deletes the users of the run afterwards, by the deletion API' },
+  'api-key': option('KEY', 'for --remove'),
+  out: option('PATH', 'PATH.json, .md, .hlog (HdrHistogram), .csv and .prom'),
+} as const;
 
-/** Reads the options of a command line. Throws BenchError, which names the option that is wrong. */
-export function readOutsideOptions(args: readonly string[]): OutsideOptions {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      url: { type: 'string' },
-      'app-id': { type: 'string', multiple: true, default: [] },
-      'write-key': { type: 'string' },
-      'clickhouse-url': { type: 'string' },
-      database: { type: 'string', default: 'sluice' },
-      rate: { type: 'string' },
-      connections: { type: 'string' },
-      duration: { type: 'string' },
-      threads: { type: 'string' },
-      errors: { type: 'string', default: '0' },
-      slo: { type: 'string' },
-      step: { type: 'string' },
-      payloads: { type: 'string' },
-      gzip: { type: 'boolean', default: false },
-      remove: { type: 'boolean', default: false },
-      'api-key': { type: 'string' },
-      out: { type: 'string' },
-    },
-  });
-  const appIds = values['app-id'].flatMap((text) => text.split(','));
-  if (values.url === undefined) throw new BenchError('--url is missing');
+export const outsideUsage = `${usageOf('Options of a load on a running deployment (npm run bench -- single --url URL --app-id APP_ID)', table)}
+The exit code is 1 if a bound or the error share is exceeded, or if stored and acknowledged records differ.`;
+
+export type OutsideOptions = ReturnType<typeof readOutsideOptions>;
+
+/** Reads the options of a command line. Throws BenchError, which names the wrong option. */
+export function readOutsideOptions(args: readonly string[]) {
+  const { values } = parseArgs({ args: [...args], options: table });
+  const { url, slo, rate, step, remove, 'api-key': apiKey, 'clickhouse-url': clickhouseUrl } = values;
+  const appIds = (values['app-id'] ?? []).flatMap((text) => text.split(','));
+  if (url === undefined) throw new BenchError('--url is missing');
   if (appIds.length === 0 || appIds.some((appId) => !/^\d+$/.test(appId))) {
     throw new BenchError('--app-id must be given, a number');
   }
-  if (values.remove !== (values['api-key'] !== undefined)) {
+  if ((remove === true) !== (apiKey !== undefined)) {
     throw new BenchError('--remove and --api-key belong together');
   }
-  if (values.step !== undefined && (values.slo === undefined || values.rate !== undefined)) {
+  if (step !== undefined && (slo === undefined || rate !== undefined)) {
     throw new BenchError('--step belongs to --slo without --rate');
   }
-  const searches = values.slo !== undefined && values.rate === undefined;
+  const searches = slo !== undefined && rate === undefined;
+  const threads = Math.min(threadsMax, Math.max(1, Math.floor(availableParallelism() / 4)));
   return {
-    url: httpUrl('--url', values.url),
+    url: httpUrl('--url', url),
+    /** A removal asks for its token with the first one. */
     appIds,
-    clickhouseUrl: values['clickhouse-url'] && httpUrl('--clickhouse-url', values['clickhouse-url']),
-    database: values.database,
+    clickhouseUrl: clickhouseUrl && httpUrl('--clickhouse-url', clickhouseUrl),
+    database: values.database ?? 'sluice',
     connections: optional('--connections', values.connections),
-    rate: optional('--rate', values.rate),
+    rate: optional('--rate', rate),
     seconds: optional('--duration', values.duration) ?? (searches ? stepSecondsDefault : secondsDefault),
-    threads:
-      optional('--threads', values.threads) ??
-      Math.min(threadsMax, Math.max(1, Math.floor(availableParallelism() / 4))),
-    errorsMax: readShare(values.errors),
-    bounds: values.slo === undefined ? [] : values.slo.split(',').map(readBound),
-    step: optional('--step', values.step),
+    threads: optional('--threads', values.threads) ?? threads,
+    /** From 0 to 1. */
+    errorsMax: readShare(values.errors ?? '0'),
+    bounds: slo === undefined ? [] : slo.split(',').map(readBound),
+    step: optional('--step', step),
     payloads: values.payloads,
-    gzip: values.gzip,
+    gzip: values.gzip ?? false,
     writeKey: values['write-key'],
-    apiKey: values['api-key'],
+    /** If given, the users of the run are deleted afterwards. */
+    apiKey,
     out: values.out,
   };
 }

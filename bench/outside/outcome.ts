@@ -1,4 +1,4 @@
-// What a run came to, in figures, and whether that is what was asked for.
+// The figures of a run, and the bounds that it broke.
 
 import { type Histogram, percentileMs, sumOfHistograms } from '../load/histogram.js';
 import { endings, type MergedSecond } from '../load/second.js';
@@ -18,24 +18,24 @@ export type Percentile = keyof typeof percentiles;
 export type Bound = { readonly percentile: Percentile; readonly ms: number };
 
 export type Outcome = {
-  /** Requests per second that were asked for; absent: as many as are answered. */
+  /** The requested rate per second; absent: as fast as requests are answered. */
   readonly rate?: number;
-  /** Those that ended, with an answer or without. */
+  /** With or without an answer. */
   readonly requests: number;
   readonly perSecond: number;
   readonly endings: Readonly<Record<string, number>>;
-  /** The share of requests that did not end in a good answer. */
+  /** The share of requests without a good answer. */
   readonly errors: number;
-  /** Since due; without a rate since sent. In ms. */
+  /** In ms since due; without a rate since sent. */
   readonly latencyMs: Readonly<Record<Percentile, number>>;
-  /** What was slower to begin with: the generator could not send faster, or the service not answer. */
+  /** Who could not do more: the generator, or the service. */
   readonly limit: 'generator' | 'service';
 };
 
-/** Connecting and the first requests of two new processes; a run of ten seconds or more leaves them out of its latency. */
+/** Runs of ten seconds or more leave these out of the latency: connections and processes are new. */
 const warmUpSeconds = 2;
 const warmUpFromSeconds = 10;
-/** A generator that uses more of its core than this is what limits the load. */
+/** A generator that uses more of its core than this limits the load. */
 const generatorBusy = 0.9;
 
 export function outcomeOf(
@@ -63,7 +63,7 @@ export function latencyOf(histogram: Histogram): Record<Percentile, number> {
   ) as Record<Percentile, number>;
 }
 
-/** What was not kept, in words. */
+/** The broken bounds, in words. */
 export function findMissed(
   outcome: Outcome,
   { bounds, errorsMax }: { readonly bounds: readonly Bound[]; readonly errorsMax: number },

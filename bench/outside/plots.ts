@@ -1,4 +1,4 @@
-// The plots of a load: its seconds, and of a search what each rate came to.
+// The plots of a load: its seconds, and the rates of a search.
 
 import type { TopLevelSpec } from 'vega-lite';
 import type { MergedSecond } from '../load/second.js';
@@ -26,7 +26,7 @@ export function drawSeconds(seconds: readonly MergedSecond[]): Promise<string> {
   } as TopLevelSpec);
 }
 
-/** Latency by rate, with the bounds: the knee is where it leaves them. */
+/** Latency by rate, with the bounds: the knee is where it exceeds them. */
 export function drawKnee(tried: readonly Tried[], bounds: readonly Bound[]): Promise<string> {
   const names = new Set<Percentile>(['p50', ...bounds.map(({ percentile }) => percentile)]);
   const values = tried.flatMap(({ rate, outcome }) =>

@@ -1,15 +1,15 @@
-// Deletes the users of a run, as a producer does: by the library for servers.
+// Deletes the users of a run with the library for servers, as a producer would.
 
 import { createSluice, type UserToDelete } from '../../src/producer/index.js';
 import { userOf } from '../load/events.js';
 
-export type Removal = { readonly url: string; readonly appId: string; readonly apiKey: string };
+type Removal = { readonly url: string; readonly appId: string; readonly apiKey: string };
 
-/** The made events are from so many users at most. */
+/** Made events have at most so many users. */
 const madeUsersMax = 200_000;
 const completeMsMax = 30 * 60_000;
 
-/** The users of made events: the first `events` of them. */
+/** The users of the first `events` made events. */
 export function madeUsers(events: number): UserToDelete[] {
   return Array.from({ length: Math.min(events, madeUsersMax) }, (_, i) => ({ identity: userOf(i) }));
 }
@@ -24,7 +24,7 @@ export function usersIn(records: readonly object[]): UserToDelete[] {
   return [...users.values()];
 }
 
-/** Settles with how many deletion requests it took, when all are complete. Rejects with what the API refuses. */
+/** Settles with the number of deletion requests when all are complete. Rejects with the API's refusal. */
 export async function removeUsers(
   { url, appId, apiKey }: Removal,
   users: readonly UserToDelete[],

@@ -1,41 +1,27 @@
-// `npm run bench -- SCENARIO --url …`: a load on a deployment that runs already, whose processes are not measured. The
-// network, proxies and faults on the way are part of what is found: errors are counted, never the end of a run.
+// `npm run bench -- SCENARIO --url …`: loads a deployment that already runs and does not measure its processes. The network,
+// proxies and faults on the way belong to the result: errors are counted and never end a run.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, relative } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { queryRows } from '../deployment/deployment.js';
 import { readStored, sumOf } from '../deployment/stored.js';
 import { BenchError, messageOf } from '../failure.js';
-import { figure, markdownTable, tableOf, textTable } from '../figures.js';
+import { figure } from '../figures.js';
 import { readPayloads } from '../load/bodies.js';
 import { endings, type MergedSecond } from '../load/second.js';
 import { runLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 import { usualPath } from '../results.js';
 import { sluiceWays, type Way } from '../throughput/ways.js';
-import { csvOf, histogramLog, prometheusText } from './files.js';
 import { type OutsideOptions, readOutsideOptions } from './options.js';
-import { findMissed, latencyOf, type Outcome, outcomeOf, percentiles, percentText } from './outcome.js';
-import { drawKnee, drawSeconds } from './plots.js';
+import { findMissed, type Outcome, outcomeOf, percentText } from './outcome.js';
+import { type Found, writeFound } from './page.js';
 import { madeUsers, removeUsers, usersIn } from './remove.js';
 import { highestKept, searchRate, type Tried } from './search.js';
-
-/** What was found of one scenario. */
-type Found = {
-  readonly scenario: string;
-  readonly outcome: Outcome;
-  /** Of a search: all rates, and the highest one that kept the bounds. */
-  readonly tried?: readonly Tried[];
-  readonly highestRate?: number;
-  readonly acknowledged: number;
-  /** What was not kept, in words. */
-  readonly missed: readonly string[];
-};
 
 const storedMsMax = 120_000;
 const lookEveryMs = 500;
 
-/** Runs the scenarios one after another. Settles with whether all was kept; throws BenchError for bad options. */
+/** Runs the scenarios one after another; settles with whether all kept their bounds. Throws BenchError for bad options. */
 export async function runOutside(
   names: readonly string[],
   args: readonly string[],
@@ -43,14 +29,11 @@ export async function runOutside(
   print: (text: string) => void,
 ): Promise<boolean> {
   const options = readOutsideOptions(args);
-  const wanted = names.includes('all') || names.includes('ways') ? sluiceWays.map(({ name }) => name) : names;
+  const known = sluiceWays.map(({ name }) => name);
+  const wanted = names.includes('all') || names.includes('ways') ? known : names;
   const chosen = wanted.map((name) => {
     const way = sluiceWays.find((candidate) => candidate.name === name);
-    if (way === undefined) {
-      throw new BenchError(
-        `with --url there are ${sluiceWays.map(({ name: known }) => known).join(', ')}, not ${name}`,
-      );
-    }
+    if (way === undefined) throw new BenchError(`with --url there are ${known.join(', ')}, not ${name}`);
     return way;
   });
   if (options.payloads !== undefined) readPayloads(options.payloads);
@@ -71,26 +54,26 @@ async function runWay(
   print: (text: string) => void,
 ): Promise<Found> {
   const before = await countStored(options);
+  const { bounds, url, appIds, payloads, gzip, seconds, threads, connections = way.connections } = options;
+  const headers = headersOf(options);
   let all: readonly MergedSecond[] = [];
   let last: readonly MergedSecond[] = [];
   const run = async (rate: number | undefined): Promise<Outcome> => {
     let answers = 0;
-    const watch = progress.watch(
-      rate === undefined ? way.name : `${way.name} at ${rate}/s`,
-      () => `${answers} answers`,
-    );
+    const what = rate === undefined ? way.name : `${way.name} at ${rate}/s`;
+    const watch = progress.watch(what, () => `${answers} answers`);
     try {
       const load = {
-        url: options.url,
+        url,
         way: way.name,
-        headers: headersOf(options),
-        appIds: options.appIds,
-        payloads: options.payloads,
-        gzip: options.gzip,
-        connections: options.connections ?? way.connections,
+        headers,
+        appIds,
+        payloads,
+        gzip,
+        connections,
         rate,
-        seconds: options.seconds,
-        threads: options.threads,
+        seconds,
+        threads,
       };
       const result = await runLoad(load, (second) => {
         for (const count of Object.values(second.endings)) answers += count;
@@ -104,64 +87,60 @@ async function runWay(
       watch.end();
     }
   };
-
-  const kept = (outcome: Outcome) => findMissed(outcome, options);
-  let tried: Tried[] | undefined;
-  let outcome: Outcome;
-  let missed: string[];
-  if (options.bounds.length > 0 && options.rate === undefined) {
-    tried = await searchRate(options.step, async (rate) => {
-      const found = await run(rate);
-      return { rate, outcome: found, kept: kept(found).length === 0 && found.limit === 'service' };
-    });
-    const highest = highestKept(tried);
-    outcome = (highest ?? (tried[0] as Tried)).outcome;
-    missed = highest === undefined ? kept(outcome) : [];
-    if (highest === undefined && missed.length === 0)
-      missed = ['the generator could not send the lowest rate'];
-    progress.say(
-      highest === undefined
-        ? `${way.name}: no rate keeps the bounds`
-        : `${way.name}: the highest rate that keeps the bounds is ${highest.rate}/s`,
-    );
-  } else {
-    outcome = await run(options.rate);
-    missed = kept(outcome);
-  }
+  const result =
+    bounds.length > 0 && options.rate === undefined
+      ? await search(way, options, run, progress)
+      : await run(options.rate).then((outcome) => ({ outcome, missed: findMissed(outcome, options) }));
+  const { missed } = result;
   const { acknowledged, unknown } = countAcknowledged(way, all);
   if (before !== undefined) {
     await checkStored(options, before, acknowledged, unknown).catch((error: unknown) =>
       missed.push(messageOf(error)),
     );
   }
-  const highestRate = tried && highestKept(tried)?.rate;
-  const found: Found = {
-    scenario: way.name,
-    outcome,
-    ...(tried === undefined ? {} : { tried }),
-    ...(highestRate === undefined ? {} : { highestRate }),
-    acknowledged,
-    missed,
-  };
-  await writeFound(path, found, tried === undefined ? last : all, options, print);
+  const found: Found = { scenario: way.name, ...result, acknowledged };
+  await writeFound(path, found, 'tried' in result ? all : last, options, print);
   for (const words of missed) progress.say(`${way.name}: MISSED: ${words}`);
   return found;
+}
+
+/** Settles with the outcome at the highest rate that keeps the bounds; if there is none, at the lowest rate. */
+async function search(
+  way: Way,
+  options: OutsideOptions,
+  run: (rate: number) => Promise<Outcome>,
+  progress: Progress,
+) {
+  const tried = await searchRate(options.step, async (rate) => {
+    const outcome = await run(rate);
+    return { rate, outcome, kept: findMissed(outcome, options).length === 0 && outcome.limit === 'service' };
+  });
+  const highest = highestKept(tried);
+  if (highest !== undefined) {
+    progress.say(`${way.name}: the highest rate that keeps the bounds is ${highest.rate}/s`);
+    return { outcome: highest.outcome, missed: [], tried, highestRate: highest.rate };
+  }
+  progress.say(`${way.name}: no rate keeps the bounds`);
+  const { outcome } = tried[0] as Tried;
+  const missed = findMissed(outcome, options);
+  return {
+    outcome,
+    missed: missed.length > 0 ? missed : ['the generator could not send the lowest rate'],
+    tried,
+  };
 }
 
 function headersOf({ appIds, gzip, writeKey }: OutsideOptions): Record<string, string> {
   const credentials = Buffer.from(`${appIds[0]}:${writeKey}`).toString('base64');
   return {
     'content-type': 'application/json',
-    ...(gzip ? { 'content-encoding': 'gzip' } : {}),
-    ...(writeKey === undefined ? {} : { authorization: `Basic ${credentials}` }),
+    ...(gzip && { 'content-encoding': 'gzip' }),
+    ...(writeKey && { authorization: `Basic ${credentials}` }),
   };
 }
 
-/** Records that must be stored, and those that may be: of requests whose fate nobody knows. */
-function countAcknowledged(
-  { records }: Way,
-  seconds: readonly MergedSecond[],
-): { acknowledged: number; unknown: number } {
+/** Records that must be stored, and those of requests with an unknown fate, which may be. */
+function countAcknowledged({ records }: Way, seconds: readonly MergedSecond[]) {
   const each = sumOf(records);
   let good = 0;
   let unknown = 0;
@@ -175,16 +154,16 @@ function countAcknowledged(
   return { acknowledged: good * each, unknown: unknown * each };
 }
 
-/** Records of the environments; undefined: there is no ClickHouse to ask. */
+/** All records of the environments; undefined without --clickhouse-url. */
 async function countStored(options: OutsideOptions): Promise<number | undefined> {
   const { appIds, clickhouseUrl, database } = options;
   if (clickhouseUrl === undefined) return undefined;
   const rows = <Row>(sql: string) => queryRows<Row>(clickhouseUrl, database, sql);
   const stored = await Promise.all(appIds.map((appId) => readStored({ rows }, appId)));
-  return stored.reduce((sum, { ids: _, ...records }) => sum + sumOf(records), 0);
+  return stored.reduce((sum, records) => sum + sumOf(records), 0);
 }
 
-/** Rejects if less is stored than was acknowledged, or more than may be. */
+/** Rejects if fewer records are stored than were acknowledged, or more than can be. */
 async function checkStored(
   options: OutsideOptions,
   before: number,
@@ -192,10 +171,11 @@ async function checkStored(
   unknown: number,
 ): Promise<void> {
   const endsAt = performance.now() + storedMsMax;
-  let stored = ((await countStored(options)) ?? 0) - before;
+  const count = async () => ((await countStored(options)) ?? 0) - before;
+  let stored = await count();
   while (stored < acknowledged && performance.now() < endsAt) {
-    await new Promise((settle) => setTimeout(settle, lookEveryMs));
-    stored = ((await countStored(options)) ?? 0) - before;
+    await pause(lookEveryMs);
+    stored = await count();
   }
   if (stored < acknowledged || stored > acknowledged + unknown) {
     throw new BenchError(
@@ -205,15 +185,15 @@ async function checkStored(
 }
 
 async function remove(
-  options: OutsideOptions,
+  { url, appIds, payloads }: OutsideOptions,
   apiKey: string,
   all: readonly Found[],
   progress: Progress,
 ): Promise<void> {
   const sent = all.reduce((sum, { acknowledged, outcome }) => sum + acknowledged + outcome.requests, 0);
-  const users = options.payloads === undefined ? madeUsers(sent) : usersIn(readPayloads(options.payloads));
+  const users = payloads === undefined ? madeUsers(sent) : usersIn(readPayloads(payloads));
   progress.say(`deletes ${users.length} users`);
-  const requests = await removeUsers({ url: options.url, appId: options.appIds[0] ?? '', apiKey }, users);
+  const requests = await removeUsers({ url, appId: appIds[0] ?? '', apiKey }, users);
   progress.say(`${requests} deletions are complete`);
 }
 
@@ -224,59 +204,7 @@ function describe({ perSecond, errors, latencyMs, limit, endings: counted }: Out
     `${figure(perSecond)} requests/s`,
     `${latency.join(', ')} ms`,
     `errors ${percentText(errors)}`,
-    ...(unsent > 0 ? [`${unsent} were due and not sent, for want of a free connection`] : []),
+    ...(unsent > 0 ? [`${unsent} were due but not sent, because no connection was free`] : []),
     ...(limit === 'generator' ? ['the generator was the limit'] : []),
   ].join('; ');
-}
-
-async function writeFound(
-  path: string,
-  found: Found,
-  seconds: readonly MergedSecond[],
-  options: OutsideOptions,
-  print: (text: string) => void,
-): Promise<void> {
-  mkdirSync(dirname(path), { recursive: true });
-  const { apiKey: _key, writeKey: _writeKey, clickhouseUrl: _url, ...told } = options;
-  const plots: Record<string, string> = { seconds: await drawSeconds(seconds) };
-  if (found.tried !== undefined) plots.knee = await drawKnee(found.tried, options.bounds);
-  const series = seconds.map(({ atMs, endings: counted, latencies }) => ({
-    atMs,
-    endings: counted,
-    latencyMs: latencyOf(latencies),
-  }));
-  writeFileSync(
-    `${path}.json`,
-    `${JSON.stringify({ format: 'load-1', options: told, ...found, series }, null, 1)}\n`,
-  );
-  writeFileSync(`${path}.hlog`, histogramLog(seconds));
-  writeFileSync(`${path}.csv`, csvOf(seconds));
-  writeFileSync(`${path}.prom`, prometheusText(found.scenario, found.outcome, seconds));
-  for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
-  const base = path.replace(/^.*\//, '');
-  const images = Object.keys(plots).map((name) => `![${name}](${base}-${name}.svg)`);
-  const table = tableOfFound(found);
-  const notes = found.missed.map((words) => `- missed: ${words}`);
-  writeFileSync(
-    `${path}.md`,
-    `# ${found.scenario}, on a deployment that runs already\n\n${markdownTable(table)}\n\n${[...notes, ...images].join('\n')}\n`,
-  );
-  print(
-    `\n${textTable(table)}\n\nwritten: ${relative(process.cwd(), path)}.json, .md, .hlog, .csv and .prom\n`,
-  );
-}
-
-function tableOfFound({ scenario, outcome, tried }: Found) {
-  const rows: Partial<Tried>[] = tried
-    ? [...tried]
-    : [{ ...(outcome.rate && { rate: outcome.rate }), outcome }];
-  const latency = (name: keyof typeof percentiles) => (row: Partial<Tried>) => row.outcome?.latencyMs[name];
-  return tableOf(rows, [
-    [scenario, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
-    ['asked for/s', ({ rate }) => rate],
-    ['answers/s', (row) => row.outcome?.perSecond],
-    ...Object.keys(percentiles).map((name) => [name, latency(name as keyof typeof percentiles)] as const),
-    ['errors', (row) => percentText(row.outcome?.errors ?? 0)],
-    ['limit', (row) => row.outcome?.limit],
-  ]);
 }

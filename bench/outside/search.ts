@@ -1,16 +1,16 @@
-// The highest rate that keeps the bounds: by steps, or by doubling and halving.
+// Searches for the highest rate that keeps the bounds: by steps, or by doubling and then halving.
 
 import type { Outcome } from './outcome.js';
 
 export type Tried = { readonly rate: number; readonly kept: boolean; readonly outcome: Outcome };
 
 const firstRate = 100;
-/** The search ends when the highest rate that kept the bounds and the lowest that did not are so close. */
+/** The search ends at this ratio between the lowest rate that broke the bounds and the highest that kept them. */
 const closeEnough = 1.1;
-/** Well above what one generator can send. */
+/** Far more than one generator can send. */
 const rateMax = 1_000_000;
 
-/** Settles with all rates that were tried, in the order of the rates. */
+/** Settles with all tried rates in ascending order. */
 export async function searchRate(
   step: number | undefined,
   tryRate: (rate: number) => Promise<Tried>,
@@ -38,7 +38,7 @@ export async function searchRate(
   return tried.sort((a, b) => a.rate - b.rate);
 }
 
-/** The highest rate that kept the bounds; undefined: none did. */
+/** Undefined: no rate kept the bounds. */
 export function highestKept(tried: readonly Tried[]): Tried | undefined {
   return tried.filter(({ kept }) => kept).at(-1);
 }

@@ -1,14 +1,15 @@
-// The floor of storing: the same rows, in blocks of the same size, into the same table, by the same inserts as a worker makes,
-// for as long as a run of the service, and nothing else.
+// The floor of storing: the same rows as in a run of the service, in blocks of the same size, into the same table, by the
+// inserts that a worker makes, for as long as such a run.
 
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { insertSegment, tokenOf } from '../../src/clickhouse/store.js';
 import type { Deployment } from '../deployment/deployment.js';
+import { generating } from '../deployment/meter.js';
 import { measure, type Run, type Subject } from '../throughput/measure.js';
 import { makeSegment } from './segments-of-rows.js';
 
-export type EngineOptions = {
+type EngineOptions = {
   readonly deployment: Deployment;
   /** Only ClickHouse's CPU counts; the sender is the generator. */
   readonly subject: Subject;
@@ -29,15 +30,13 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
   const { sluice } = deployment.own;
   const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
   const nowMs = Date.now();
-  /** They are made before the clock starts: a block costs as much to make as to store. */
+  /** Called before the clock starts: making a block costs as much as storing it. */
   const makeBlocks = (first: number, count: number) =>
     Array.from({ length: count }, (_, index) => {
       const { number, commits } = makeSegment(appId, rowsPerBlock, 1000, first + index, nowMs);
       return { number, bytes: stampRows(Buffer.from(commits.join(''))).bytes };
     });
-  /** Settles with how long it took, in s. */
   const insertAll = async (blocks: ReturnType<typeof makeBlocks>) => {
-    const startedAt = performance.now();
     const rest = [...blocks];
     const keepInserting = async () => {
       for (let block = rest.shift(); block !== undefined; block = rest.shift()) {
@@ -46,33 +45,20 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
       }
     };
     await Promise.all(Array.from({ length: insertsAtOnce }, keepInserting));
-    return (performance.now() - startedAt) / 1000;
   };
   try {
     const first = makeBlocks(0, warmUpBlocks);
-    const secondsEach = (await insertAll(first)) / warmUpBlocks;
+    const secondsEach = (await generating(() => insertAll(first))).seconds / warmUpBlocks;
     const fitting = Math.floor(bytesMax / (first[0]?.bytes.length ?? 1));
-    const count = Math.max(2, Math.min(fitting, Math.round(seconds / secondsEach)));
-    const blocks = makeBlocks(warmUpBlocks, count);
-    const { run } = await measure({
-      subject,
-      appId,
-      before: { events: warmUpBlocks * rowsPerBlock },
-      load: async () => {
-        const cpuBefore = process.cpuUsage();
-        const taken = await insertAll(blocks);
-        const { user, system } = process.cpuUsage(cpuBefore);
-        const generatorCpu = user + system;
-        return {
-          requests: count,
-          seconds: taken,
-          generatorCpu,
-          generatorShare: generatorCpu / 1e6 / taken,
-          acknowledged: { events: count * rowsPerBlock },
-        };
-      },
+    const requests = Math.max(2, Math.min(fitting, Math.round(seconds / secondsEach)));
+    const blocks = makeBlocks(warmUpBlocks, requests);
+    const before = { events: warmUpBlocks * rowsPerBlock };
+    const load = async () => ({
+      ...(await generating(() => insertAll(blocks))),
+      requests,
+      acknowledged: { events: requests * rowsPerBlock },
     });
-    return run;
+    return (await measure({ subject, appId, before, load })).run;
   } finally {
     await client.close();
   }

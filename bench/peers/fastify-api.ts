@@ -1,5 +1,5 @@
-// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, SET NX for an
-// idempotency key, and one BullMQ job a request. Bulk requests have no limit, like those that it is compared with.
+// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, SET NX for an idempotency key,
+// and one BullMQ job per request. Bulk requests have no limit, as in the service's runs that it is compared with.
 
 import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';

@@ -1,4 +1,4 @@
-// The worker that a team would write first: takes the jobs of many requests at a time, and inserts what has gathered.
+// The worker that a team would write first: it takes many jobs at a time and inserts their rows together.
 
 import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';

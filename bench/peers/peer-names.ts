@@ -1,10 +1,10 @@
-// Names that the peers' processes and the bench share.
+// Names that the bench shares with the processes of the peers.
 
 export const peerQueue = 'events';
 export const peerDatabase = 'bench_peers';
 export const peerTable = 'events';
 
-/** As a team would write it; properties as JSON text. */
+/** The table that a team would write first. */
 export const peerTableStatement = `CREATE TABLE ${peerDatabase}.${peerTable} (
   app_id String, event_id UUID, event String, identity String, time DateTime64(3, 'UTC'),
   properties Map(String, String)

@@ -1,17 +1,18 @@
-// The floor of acknowledging: Redis alone, with the bytes of the service's commits in as many commands, and the file synced
-// before every answer. The commands append to strings; one that has reached the length of a segment is left.
+// The floor of acknowledging: Redis alone. It appends the bytes of the service's commits, in as many commands as the service
+// uses, and syncs its file before every answer. A string that has the length of a segment gets nothing more.
 
 import { Redis } from 'ioredis';
 import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { generating } from '../deployment/meter.js';
 import { cpuMicroseconds } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';
 import { measure, type Run, type Subject } from '../throughput/measure.js';
 import { makeSegment } from './segments-of-rows.js';
 
-/** What a commit of the service holds, and how many commands it is inside the script. */
+/** Events per commit of the service, and commands that its script runs. */
 export type CommitShape = { readonly events: number; readonly commands: number };
 
-export type AppendOptions = {
+type AppendOptions = {
   readonly redis: RedisHandle;
   readonly appId: string;
   readonly commit: CommitShape;
@@ -23,7 +24,7 @@ const warmUpSeconds = 0.5;
 /** 2 GB in Redis. */
 const bytesMax = 2_000_000_000;
 
-/** A Redis with the deployment's configuration that nobody else uses. */
+/** A Redis with the deployment's configuration that nothing else uses. */
 export function startFloorRedis(): Promise<RedisHandle> {
   return startRedis({ appendfsync: 'always', maxmemory: 6 * 1024 ** 3 });
 }
@@ -35,10 +36,11 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
   const pieces = commits.map((text) => inPieces(Buffer.from(text), commit.commands));
   let sent = 0;
   let bytes = 0;
+  /** Settles with the number of commits. */
   const send = async (lasting: number) => {
-    const startedAt = performance.now();
     const first = sent;
-    while (performance.now() - startedAt < lasting * 1000 && bytes < bytesMax) {
+    const endsAt = performance.now() + lasting * 1_000;
+    while (performance.now() < endsAt && bytes < bytesMax) {
       const pipeline = client.pipeline();
       for (const piece of pieces[sent % segmentCommits] ?? []) {
         pipeline.append(`segment:${Math.floor(sent / segmentCommits)}`, piece);
@@ -47,7 +49,7 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
       await pipeline.exec();
       sent += 1;
     }
-    return { commits: sent - first, seconds: (performance.now() - startedAt) / 1000 };
+    return sent - first;
   };
   const subject: Subject = {
     url: redis.url,
@@ -64,28 +66,19 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
     },
   };
   try {
-    const warm = await send(warmUpSeconds);
-    const { run } = await measure({
-      subject,
-      appId,
-      before: { events: warm.commits * commit.events },
-      load: async () => {
-        const cpuBefore = process.cpuUsage();
-        const { commits: requests, seconds: taken } = await send(seconds);
-        const { user, system } = process.cpuUsage(cpuBefore);
-        const generatorShare = (user + system) / 1e6 / taken;
-        const acknowledged = { events: requests * commit.events };
-        return { requests, seconds: taken, generatorCpu: user + system, generatorShare, acknowledged };
-      },
-    });
-    return run;
+    const before = { events: (await send(warmUpSeconds)) * commit.events };
+    const load = async () => {
+      const { result: requests, ...found } = await generating(() => send(seconds));
+      return { ...found, requests, acknowledged: { events: requests * commit.events } };
+    };
+    return (await measure({ subject, appId, before, load })).run;
   } finally {
     await client.flushall();
     client.disconnect();
   }
 }
 
-/** Of about the same length. */
+/** Cuts into pieces of about the same length. */
 function inPieces(whole: Buffer, count: number): Buffer[] {
   const at = (piece: number) => Math.floor((piece * whole.length) / count);
   return Array.from({ length: count }, (_, piece) => whole.subarray(at(piece), at(piece + 1)));

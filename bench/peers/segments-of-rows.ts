@@ -1,24 +1,21 @@
-// Segments as the service makes them, byte for byte: the bench's events through the service's encoder, in blocks with the
-// stamps that the commit script would add. They are the input of Redis alone and, stamped, of the engine alone.
+// Makes segments as the service does, byte for byte: the bench's events, encoded by the service, in blocks with the stamps that
+// the commit script would add. Redis alone gets these; ClickHouse alone gets them with the stamps in each row.
 
 import { markerRows } from '../../src/clickhouse/tables.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { BenchError } from '../failure.js';
 import { eventOf } from '../load/events.js';
 
-export type MadeSegment = {
+type MadeSegment = {
   readonly number: string;
-  /** What each commit appends; the first begins with the marker row's block. */
+  /** What each commit appends; the first begins with the marker row. */
   readonly commits: readonly string[];
-  readonly rows: number;
 };
 
-/**
- * Real segment numbers modulo 64 are the number of their shard; these leave a remainder that no shard has.
- */
+/** A segment number modulo 64 is the shard; no shard has this number. */
 const shardOfNone = 63n;
 
-/** Makes one segment of `rows` events in commits of `rowsPerCommit`. `index` distinguishes several segments. */
+/** Makes one segment of `rows` events, `rowsPerCommit` per commit. `index` numbers several segments. */
 export function makeSegment(
   appId: string,
   rows: number,
@@ -40,7 +37,7 @@ export function makeSegment(
     const marker = first === 0 ? `,${number},0,${received}${markerRows.events}\n` : '';
     commits.push(marker + stamps + lines.join(''));
   }
-  return { number, commits, rows };
+  return { number, commits };
 }
 
 function rowOf(appId: string, number: number, nowMs: number): string {

@@ -1,5 +1,5 @@
-// Starts the floors of HTTP and the peers as processes: on loopback ports, with a Redis of their own that is configured
-// like the deployment's, and with a database of their own in the deployment's ClickHouse.
+// Starts the floors of HTTP and the peers as processes on loopback ports. They have a Redis of their own, configured like the
+// deployment's, and a database of their own in the deployment's ClickHouse.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ import type { RedisHandle } from '../../harness/services.js';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import type { CpuTimes, Deployment, ProcessName } from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
-import { mergesEnded } from '../deployment/stored.js';
+import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
 import type { SubjectName } from '../throughput/ways.js';
 import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
@@ -28,34 +28,21 @@ export function preparePeers(deployment: Deployment): Peers {
   const { clickhouse } = deployment.own.sluice;
   const files = tempDir('peers');
   const children: Child[] = [];
-  const subjects = new Map<SubjectName, Promise<Subject>>();
-  let floorRedis: Promise<RedisHandle> | undefined;
-  let table: Promise<unknown> | undefined;
+  const redis = once(startFloorRedis);
+  const createTable = once(async () => {
+    await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
+    await deployment.rows(peerTableStatement);
+  });
 
-  const redis = () => {
-    floorRedis ??= startFloorRedis();
-    return floorRedis;
-  };
-  const createTable = () => {
-    table ??= (async () => {
-      await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
-      await deployment.rows(peerTableStatement);
-    })();
-    return table;
-  };
-
-  async function start(program: string, env: NodeJS.ProcessEnv, url?: string): Promise<Child> {
+  /** With a URL, settles when it answers. */
+  async function start(name: string, env: NodeJS.ProcessEnv, url?: string): Promise<Child> {
+    const args = [fileURLToPath(new URL(`./${name}.js`, import.meta.url))];
     const child = await startChild({
-      name: program,
-      program: {
-        command: process.execPath,
-        args: [fileURLToPath(new URL(`./${program}.js`, import.meta.url))],
-        env: { ...plainEnvironment(), ...env },
-      },
+      name,
+      program: { command: process.execPath, args, env: { ...plainEnvironment(), ...env } },
       ipc: true,
       healthy: async () => {
-        if (url === undefined) return true;
-        await (await fetch(url, { signal: AbortSignal.timeout(2_000) })).arrayBuffer();
+        if (url !== undefined) await (await fetch(url, { signal: AbortSignal.timeout(2_000) })).arrayBuffer();
         return true;
       },
       healthyDeadlineMs: 30_000,
@@ -95,40 +82,46 @@ export function preparePeers(deployment: Deployment): Peers {
       pids.worker = (await start('fastify-worker', withRedis)).pid;
       pids.api = (await start('fastify-api', withRedis, url)).pid;
     } else pids.api = (await start('node-http', env, url)).pid;
-    const from = (appId: string) => `FROM ${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`;
+    const read = (aggregate: string, appId: string) =>
+      numberOf(deployment, aggregate, `${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`);
+    const cpu = () => Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]);
     return {
       url,
-      cpu: () =>
-        Object.fromEntries(
-          Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]),
-        ) as CpuTimes,
-      count: async (appId) => {
-        const [row] = await deployment.rows<{ n: number }>(`SELECT toUInt32(count()) AS n ${from(appId)}`);
-        return row?.n ?? 0;
-      },
-      stored: async (appId) => {
-        const [row] = await deployment.rows<{ events: number; ids: number }>(
-          `SELECT toUInt32(count()) AS events, toUInt32(uniqExact(event_id)) AS ids ${from(appId)}`,
-        );
-        return row ?? { ids: 0 };
-      },
+      cpu: () => Object.fromEntries(cpu()) as CpuTimes,
+      count: (appId) => read('count()', appId),
+      stored: async (appId) => ({
+        events: await read('count()', appId),
+        ids: await read('uniqExact(event_id)', appId),
+      }),
       settle: () => mergesEnded(deployment),
     };
   }
 
+  const subjects = {
+    uws: once(() => startUws('uws')),
+    'uws-synced': once(() => startUws('uws-synced')),
+    fastify: once(() => startStoring('fastify')),
+    'node-http': once(() => startStoring('node-http')),
+  };
   return {
-    subject: (name) => {
-      const started =
-        subjects.get(name) ?? (name === 'uws' || name === 'uws-synced' ? startUws(name) : startStoring(name));
-      subjects.set(name, started);
-      return started;
-    },
+    subject: (name) => subjects[name](),
     redis,
     stop: async () => {
       await Promise.all(children.map((child) => child.stop()));
       removeTempDir(files);
-      const server = await floorRedis?.catch(() => undefined);
+      if (!redis.called()) return;
+      const server = await redis().catch(() => undefined);
       await server?.remove();
     },
   };
+}
+
+/** Calls `run` at the first call; all calls get its result. */
+function once<Result>(run: () => Promise<Result>) {
+  let result: Promise<Result> | undefined;
+  const call = () => {
+    result ??= run();
+    return result;
+  };
+  return Object.assign(call, { called: () => result !== undefined });
 }

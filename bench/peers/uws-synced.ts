@@ -1,6 +1,5 @@
-// The floor of durable acknowledging: uWebSockets.js appends each body to FILE and answers `{}` once the file is synced.
-// As in Redis with its append-only file, everything that was read in one turn of the event loop shares a sync. GET /count
-// returns the number of answers.
+// The floor of durable acknowledging: uWebSockets.js appends each body to FILE and answers `{}` once the file is synced. As with
+// Redis's append-only file, all bodies read in one turn of the event loop share a sync. GET /count returns the number of answers.
 
 import { App, type HttpResponse } from 'uWebSockets.js';
 import { fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -17,7 +16,7 @@ App()
       waiting = waiting.filter((other) => other !== res);
     });
     res.onData((chunk, isLast) => {
-      // After this call the memory of the chunk belongs to uWebSockets.js again.
+      // A copy: after this call uWebSockets.js reuses the chunk's memory.
       chunks.push(Buffer.from(Buffer.from(chunk)));
       if (!isLast) return;
       rows.push(...chunks);

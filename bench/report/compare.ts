@@ -4,9 +4,9 @@ import { figure, median, textTable } from '../figures.js';
 import type { Results } from '../results.js';
 import { type Metric, metricsOf } from './metrics.js';
 
-/** Of the medians. A smaller change says nothing, even if no run of one session reaches the other's. */
+/** Smaller changes of the median do not count, even if the runs of the two sessions do not overlap. */
 const changeMin = 0.03;
-/** If a side has only one run, nothing shows how much it varies. */
+/** Of a single run nobody knows how much it varies. */
 const changeMinOfOneRun = 0.1;
 
 export type Comparison = {
@@ -19,7 +19,7 @@ export type Comparison = {
   readonly verdict: 'better' | 'worse' | 'same';
 };
 
-/** Figures of both, in the order of the second session. */
+/** The figures that both sessions have, in the order of the second. */
 export function compare(a: Results, b: Results): Comparison[] {
   const before = new Map(metricsOf(a).map((metric) => [metric.name, metric]));
   return metricsOf(b).flatMap((metric) => {
@@ -50,15 +50,13 @@ export function compareResults(a: Results, b: Results): string {
     verdict === 'same' ? '' : verdict,
   ]);
   const name = ({ machine }: Results) => `${machine.commit} of ${machine.date.slice(0, 16)}`;
-  const [namesA, namesB] = [a, b].map((results) => new Set(metricsOf(results).map((metric) => metric.name)));
-  const onlyOne = [...(namesA ?? [])].filter((metric) => !namesB?.has(metric)).length;
-  const onlyOther = [...(namesB ?? [])].filter((metric) => !namesA?.has(metric)).length;
+  const only = [a, b].map((results) => metricsOf(results).length - rows.length);
   const notes = [
-    `A: ${name(a)}; B: ${name(b)}. Medians. A change counts when no run of one reaches the other's: from 3 %, from 10 % where there is one run only.`,
+    `A: ${name(a)}; B: ${name(b)}. Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.`,
     ...(differentMachines(a, b)
-      ? ['They ran on different machines: compare ratios within each instead.']
+      ? ['The sessions ran on different machines: compare ratios within each session instead.']
       : []),
-    ...(onlyOne + onlyOther > 0 ? [`Only in A: ${onlyOne} figures; only in B: ${onlyOther}.`] : []),
+    ...(only.some((count) => count > 0) ? [`Only in A: ${only[0]} figures; only in B: ${only[1]}.`] : []),
   ];
   return `${textTable({ head: ['', 'A', 'B', 'change', ''], rows })}\n\n${notes.join('\n')}\n`;
 }

@@ -1,4 +1,4 @@
-// The sections about deletions.
+// The page's sections about deletions.
 
 import type { OneResult } from '../deletion/deletions.js';
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
@@ -17,17 +17,16 @@ export function deletionSections(deletion: Results['deletion']): Section[] {
   ];
 }
 
-const checks = `Times count from the sending of the submission until polling of the status over HTTP says \`complete\`. After every
-run the tables were compared: of the targets nothing was left, and count and hash of all other rows were as
-before. "CPU" is what the processes of the deployment used until \`complete\`, "others' share" the part of the machine's
-CPU time that other programs used meanwhile: the more of it, the longer the times.`;
+const checks = `Times count from the submission until the polled status is \`complete\`. After every run the bench compared the
+tables: no row of the targets was left, and the count and hash of all other rows were as before. "CPU" is the CPU of the
+deployment's processes until \`complete\`. "Others' share" is the share of the machine's CPU time that other programs used: the
+higher it is, the longer the times.`;
 
-const bulkNote = `Seconds. "Parts gone" and "file rewritten" count from \`complete\` until a search for the bytes of one target's
-identity through all files of ClickHouse, and of Redis, found none; it had been in both. The search itself takes
-a second or more.`;
+const bulkNote = `Seconds. "Parts gone" and "file rewritten" count from \`complete\` until a search through all files of ClickHouse, and of
+Redis, no longer found one target's identity; before, both held it. The search itself takes a second or more.`;
 
-const besideNote = `Acknowledgements of single events beside it, each sent when due, since due: in the seconds before, and from the
-submission to \`complete\`.`;
+const besideNote = `Under ingestion: latency of single events since due, in the seconds before and from the submission to
+\`complete\`.`;
 
 function bulkSection(
   size: string,
@@ -37,7 +36,7 @@ function bulkSection(
   type Row = { readonly how: string; readonly runs: readonly BulkRun[] };
   const rows: Row[] = [
     { how: 'idle', runs: bulk },
-    { how: `beside ${figure(beside?.ratePerSecond)} events a second`, runs: beside?.runs ?? [] },
+    { how: `beside ${figure(beside?.ratePerSecond)} events per second`, runs: beside?.runs ?? [] },
   ].filter(({ runs }) => runs.length > 0);
   const of = (value: (run: BulkRun) => number) => (row: Row) => median(row.runs.map(value));
   const table = tableOf(rows, [
@@ -72,9 +71,9 @@ function bulkSection(
   };
 }
 
-const oneNote = `Medians. "In many parts": ten events over months; "in one part": all in one insert. A part that holds
-nothing of the user is checked and hard-linked, not written: that the inode of its largest column file stayed the
-same is what "parts written" counts by. Steps in ms, of the worker's log: "count" finds what is to go by request,
+const oneNote = `Medians. "In many parts": the user's ten events lie months apart; "in one part": one insert has them all. ClickHouse
+checks a part without rows of the user and hard-links its files instead of writing them. "Parts written" counts the parts whose
+largest column file has a new inode. Steps are in ms, from the worker's log: "count" counts the rows to delete per request,
 "check and write" is the mutation, "verify" counts what is left.`;
 
 function oneSection(one: readonly OneResult[]): Section {

@@ -1,6 +1,7 @@
-// Everything that a session measured as one flat list, under stable names by which two sessions are compared.
+// All figures of a session as one flat list. Two sessions are compared by these names, so they must stay stable.
 
 import { processNames } from '../deployment/deployment.js';
+import type { Pair } from '../desk/suppressed.js';
 import type { Results } from '../results.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import { commitFigures } from './sections.js';
@@ -16,11 +17,14 @@ export type Metric = {
 type Values = readonly (number | undefined)[];
 type Named = readonly [name: string, unit: string, values: Values];
 
-/** What has another unit than these is better when it is lower. */
+/** Units of which more is better. */
 const higher = ['records/s', 'events/s'];
 
 export function metricsOf(results: Results): Metric[] {
-  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion } = results;
+  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion, desk } = results;
+  const { bulk = [], beside: { runs = [], meanwhileMs = [] } = {} } = deletion ?? {};
+  const { exports = [] } = desk ?? {};
+  const added = (pairs: readonly Pair[] = []) => pairs.map((pair) => pair.with - pair.without);
   const levels = flat && {
     'single, million stored': flat.single.map((level) => ({ ...level, of: level.of / 1e6 })),
     'bulk-500, million stored': flat.bulk.map((level) => ({ ...level, of: level.of / 1e6 })),
@@ -49,17 +53,13 @@ export function metricsOf(results: Results): Metric[] {
       [`${name}: rate`, 'events/s', [run && run.events / run.storedSeconds]],
       [`${name}: CPU of the program`, 'µs/record', [run?.programCpu]],
     ]),
-    ['deletion: complete', 's', (deletion?.bulk ?? []).map((run) => run.completeSeconds)],
-    [
-      'deletion beside ingestion: complete',
-      's',
-      (deletion?.beside?.runs ?? []).map((run) => run.completeSeconds),
-    ],
-    [
-      'deletion: acknowledged meanwhile, p99',
-      'ms',
-      (deletion?.beside?.meanwhileMs ?? []).map(({ p99 }) => p99),
-    ],
+    ['deletion: complete', 's', bulk.map((run) => run.completeSeconds)],
+    ['deletion beside ingestion: complete', 's', runs.map((run) => run.completeSeconds)],
+    ['deletion: acknowledged meanwhile, p99', 'ms', meanwhileMs.map(({ p99 }) => p99)],
+    ['export: first byte', 's', exports.map((run) => run.firstByteSeconds)],
+    ['export: end', 's', exports.filter(({ gzip }) => !gzip).map((run) => run.seconds)],
+    ['suppressed users, alone', 'µs/record', added(desk?.suppressed.alone)],
+    ['suppressed users, in bulk', 'µs/record', added(desk?.suppressed.inBulk)],
   ];
   return all.flatMap(([name, unit, values]): Metric[] => {
     const found = values.flatMap((value) => (value !== undefined && Number.isFinite(value) ? value : []));
@@ -68,7 +68,7 @@ export function metricsOf(results: Results): Metric[] {
   });
 }
 
-/** The cost depends on the generator, so figures from different generators have different names. */
+/** The generator affects the cost, so figures from different generators have different names. */
 function ofRuns(way: string, runs: readonly ThroughputRun[]): Named[] {
   const name = runs[0]?.generator === 'wrk' ? `${way}, by wrk` : way;
   return [

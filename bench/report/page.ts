@@ -1,4 +1,4 @@
-// The page of a session, and what it prints at its end: the targets, and a section for each thing that was measured.
+// A session's page, and its summary for the terminal: the targets, and one section per scenario.
 
 import { figure, markdownTable, textTable } from '../figures.js';
 import { describeInWords } from '../machine.js';
@@ -9,7 +9,7 @@ import { targetTable } from './targets.js';
 
 export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
 
-/** `path` is that of the page, without the extension; its plots are named after it. */
+/** `path` is the page's, without the extension; its plots are named after it. */
 export async function makePage(results: Results, path: string): Promise<Page> {
   const { command, seconds, machine, failures, repeated = [] } = results;
   const plots = await plotsOf(results);
@@ -41,7 +41,7 @@ export async function makePage(results: Results, path: string): Promise<Page> {
   return { markdown: `${parts.filter((part) => part !== '').join('\n\n')}\n`, plots };
 }
 
-/** What a session prints at its end. */
+/** The text that a session prints at its end. */
 export function summary(results: Results): string {
   const parts = sectionsOf(results).flatMap(({ title, note, tables }) => [
     `${title}\n${tables === undefined ? note : tables.map(textTable).join('\n\n')}`,
@@ -52,9 +52,9 @@ export function summary(results: Results): string {
   return parts.join('\n\n');
 }
 
-const checked = `After every run exactly the acknowledged records were stored, each event under an id of its own; a session in
-which one is missing, doubled or refused fails.`;
+const checked = `After every run exactly the acknowledged records were stored, each event under its own id. A session in which one
+is missing, doubled or refused fails.`;
 
-const targetNote = `Ratios within this session: of CPU, summed over all processes but the load generator, and of medians.
-Beside them stands from the least to the most that single runs would give; a target whose bound lies in between is undecided.
-An acknowledgement counts from when its request was due. "No floor" is where the generator, and not the floor, was the limit.`;
+const targetNote = `Ratios of medians within this session; CPU is summed over all processes but the load generator. "By single runs" is
+the range that single runs would give; a target whose bound lies within it is undecided. An acknowledgement counts from when its
+request was due. "No floor": the generator was the limit, not the floor.`;

@@ -1,4 +1,4 @@
-// The plots of a session's page, each from the same figures as its table.
+// The plots of a session's page, from the same figures as its tables.
 
 import type { TopLevelSpec } from 'vega-lite';
 import { processNames } from '../deployment/deployment.js';
@@ -17,7 +17,7 @@ const byProcess = {
   scale: { domain: [...processNames], range: colours.slice(0, processNames.length) },
 } as const;
 
-/** By the names under which the page links them; only for what was measured. */
+/** SVG by the name under which the page links it; only for measured scenarios. */
 export async function plotsOf(results: Results): Promise<Record<string, string>> {
   const specs: Record<string, TopLevelSpec | undefined> = {
     'cost-single': costs(results, 'single', 'CPU of a single event, µs'),
@@ -37,7 +37,7 @@ export async function plotsOf(results: Results): Promise<Record<string, string>>
   return plots;
 }
 
-/** Bars of CPU by process, with their sum behind each. */
+/** Bars of CPU by process, each with its sum at the end. */
 function bars(
   title: string,
   rows: readonly { readonly what: string; readonly runs: Results['ways'][number]['runs'] }[],
@@ -93,7 +93,7 @@ function curve({ curve: levels = [] }: Results): TopLevelSpec | undefined {
 
 type Series = readonly { readonly x: number; readonly y: number; readonly line: string }[];
 
-/** Lines over time or rate. */
+/** Lines over time or rate; undefined without values. */
 export function series(
   title: string,
   x: string,
@@ -127,10 +127,15 @@ function seconds({ halfLoad }: Results): TopLevelSpec | undefined {
     found.map((second) => ({ x: second.at, y: Math.max(0.01, second[line]), line })),
   );
   const rate = figure(halfLoad?.ratePerSecond);
-  return series(`Latency since due at ${rate} events a second, ms, of each second`, 'seconds', values, 'log');
+  return series(
+    `Latency since due at ${rate} events per second, ms, of each second`,
+    'seconds',
+    values,
+    'log',
+  );
 }
 
-/** A percentile by its number of nines: 90 % is 1, 99 % is 2. */
+/** The number of nines of a percentile: 1 for 90 %, 2 for 99 %. */
 function nines(percent: number): number {
   return -Math.log10(1 - percent / 100);
 }
@@ -163,7 +168,7 @@ function memory({ halfLoad }: Results): TopLevelSpec | undefined {
 
 function backlog({ backlog: found }: Results): TopLevelSpec | undefined {
   const values = (found?.left ?? []).map(({ seconds: x, events: y }) => ({ x, y, line: 'left' }));
-  const title = `Events of the backlog that are left, while ${figure(found?.ratePerSecond)} a second come`;
+  const title = `Events left of the backlog, while ${figure(found?.ratePerSecond)} per second come`;
   return series(title, 'seconds since the workers started', values);
 }
 
@@ -175,15 +180,15 @@ function flat({ flat: found }: Results): TopLevelSpec | undefined {
     {
       title: 'CPU of an event, µs, by millions stored',
       points: [
-        ...points(found.single, 1e6, 'one event a request'),
+        ...points(found.single, 1e6, 'one event per request'),
         ...points(found.bulk, 1e6, 'bulk of 500'),
       ],
     },
-    { title: 'by environments', points: points(found.environments, 1, 'one event a request') },
+    { title: 'by environments', points: points(found.environments, 1, 'one event per request') },
   );
 }
 
-/** Time and written rows of one user's deletion, by the number of events. */
+/** Time and rewritten rows of one user's deletion, by the number of events. */
 function one({ deletion }: Results): TopLevelSpec | undefined {
   if (deletion?.one === undefined) return undefined;
   const points = (value: 'completeSeconds' | 'rowsRewritten') =>
@@ -193,13 +198,13 @@ function one({ deletion }: Results): TopLevelSpec | undefined {
     ]);
   return lines(
     { title: 'Until complete, s, by millions of events', points: points('completeSeconds') },
-    { title: 'Rows written anew', points: points('rowsRewritten') },
+    { title: 'Rows rewritten', points: points('rowsRewritten') },
   );
 }
 
 type LinePlot = { readonly title: string; readonly points: Series };
 
-/** Two plots side by side with the same lines. The horizontal axes are logarithmic, the vertical ones begin at 0. */
+/** Two plots side by side with the same lines. Their horizontal axes are logarithmic; the vertical ones begin at 0. */
 function lines(left: LinePlot, right: LinePlot): TopLevelSpec {
   const domain = [...new Set([...left.points, ...right.points].map(({ line }) => line))];
   const plot = ({ title, points }: LinePlot): TopLevelSpec => ({

@@ -1,13 +1,13 @@
-// A section of a session's page, of which the terminal shows the tables.
+// A section of a session's page. The terminal shows its tables.
 
 import type { Table } from '../figures.js';
 
 export type Section = {
   readonly title: string;
   readonly note: string;
-  /** Names of plots, and what each shows. */
+  /** Each plot's name, and its text for readers who do not see it. */
   readonly plots?: readonly (readonly [name: string, shows: string])[];
   readonly tables?: readonly Table[];
-  /** After the tables. */
+  /** Text after the tables. */
   readonly end?: string;
 };

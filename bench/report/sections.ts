@@ -1,5 +1,4 @@
-// The sections of a session's page: for each thing that was measured how it was done, its plot and its table. The terminal
-// shows the same tables.
+// The sections of a session's page: for each scenario the method, the plot and the table. The terminal shows the same tables.
 
 import { processNames } from '../deployment/deployment.js';
 import type { ProgramRun } from '../deployment/program.js';
@@ -12,11 +11,12 @@ import type { Run } from '../throughput/measure.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
+import { deskSections } from './desk.js';
 import type { Section } from './section.js';
 import { costsOf, isSaturated } from './targets.js';
 import { memoryFloorMib, trendOf } from './trend.js';
 
-/** Of what was measured. */
+/** One section per measured scenario. */
 export function sectionsOf(results: Results): Section[] {
   return [
     ...waySections(results),
@@ -28,10 +28,11 @@ export function sectionsOf(results: Results): Section[] {
     ...programSection('Backfill', 'flights by the import program', results.backfill),
     ...programSection('Producer', 'events by the library for servers', results.producer),
     ...deletionSections(results.deletion),
+    ...deskSections(results.desk),
   ];
 }
 
-/** CPU of the API and Redis by commit, and how many events are in one. */
+/** Per commit: its events, and CPU of the API and of Redis in µs. */
 export function commitFigures({ commits, cpu, records }: Run) {
   if (commits === undefined || commits.count === 0) return undefined;
   const of = (each: number | undefined) => ((each ?? Number.NaN) * records) / commits.count;
@@ -40,7 +41,7 @@ export function commitFigures({ commits, cpu, records }: Run) {
 
 type HasRuns = { readonly runs: readonly ThroughputRun[] };
 
-/** Of runs: CPU by process, what limited them, how noisy they were. */
+/** Rate, CPU by process, and what limited the runs. */
 const costColumns: readonly Column<HasRuns>[] = [
   ['records/s', ({ runs }) => medianOf(runs, (run) => run.recordsPerSecond)],
   ...processNames.map(
@@ -80,7 +81,7 @@ function wayTable(ways: readonly WayRuns[]): Table {
 
 const floorSubjects = ['uws', 'engine', 'redis'];
 
-/** A floor that the generator or the disk held up is not called one. */
+/** A floor that the generator or the disk limited is not called one. */
 export function nameOf({ what, subject, runs }: WayRuns): string {
   return floorSubjects.includes(subject) && !isSaturated(runs) ? `${what} (not saturated: no floor)` : what;
 }
@@ -92,12 +93,10 @@ export const kinds = {
 
 /** Floors first, then the service, then peers. */
 export function inOrder(ways: readonly WayRuns[]): WayRuns[] {
-  const place = ({ name, subject }: WayRuns) =>
-    subject !== 'sluice'
-      ? /^(fastify|node)/.test(subject)
-        ? 1000
-        : 0
-      : 1 + sluiceWays.findIndex((way) => way.name === name);
+  const place = ({ name, subject }: WayRuns) => {
+    if (subject === 'sluice') return 1 + sluiceWays.findIndex((way) => way.name === name);
+    return /^(fastify|node)/.test(subject) ? 1000 : 0;
+  };
   return [...ways].sort((a, b) => place(a) - place(b));
 }
 
@@ -107,46 +106,42 @@ function waySections({ ways }: Results): Section[] {
   const [single, bulk] = [ofKind('single'), ofKind('bulk')];
   const others = ways.filter((way) => !single.includes(way) && !bulk.includes(way));
   const generators = [...new Set(ways.flatMap(({ runs }) => runs.map(({ generator }) => generator)))];
-  const sections: Section[] = [
-    {
-      title: 'Highest rates, and the cost of a record',
-      note: `${costNote} ${generators.includes('wrk') ? wrkNote : ''}`.trim(),
-      plots: [['cost-single', 'CPU of a single event by process']],
-      tables: [wayTable(single)],
-    },
-    {
-      title: 'In bulk',
-      note: '',
-      plots: [['cost-bulk', 'CPU of an event in bulk by process']],
-      tables: [wayTable(bulk)],
-    },
-    { title: 'Other requests', note: '', tables: [wayTable(others)] },
+  const note = `${costNote} ${generators.includes('wrk') ? wrkNote : ''}`.trim();
+  const plotOf = (kind: string, shows: string) => [[`cost-${kind}`, shows]] as const;
+  const section = (title: string, rows: readonly WayRuns[], more: Partial<Section> = {}): Section[] =>
+    rows.length === 0 ? [] : [{ title, note: '', ...more, tables: [wayTable(rows)] }];
+  const shown = [
+    ...section('Highest rates, and the cost of a record', single, {
+      note,
+      plots: plotOf('single', 'CPU of a single event by process'),
+    }),
+    ...section('In bulk', bulk, { plots: plotOf('bulk', 'CPU of an event in bulk by process') }),
+    ...section('Other requests', others),
   ];
-  const shown = sections.filter(({ tables }) => tables?.some(({ rows }) => rows.length > 0));
   const compared = ways.some(({ subject }) => subject !== 'sluice');
-  return shown.map((section, i) => ({
-    ...section,
+  return shown.map((one, i) => ({
+    ...one,
     ...(i === shown.length - 1 && compared && { end: comparedWith }),
   }));
 }
 
-const costNote = `Medians of the runs. CPU is in µs a record, user and system, counted until everything was stored; merges that
-ClickHouse makes later are not in it. That of a commit is all that the process used, by commits. The load generator runs on
-the same cores and takes its CPU from the service. "Limit" says what kept a run from being faster: the service, one process of
-which had a core for itself, the generator likewise, all cores of the machine together, or waiting, for each other or for the
-disk. A floor that was not the limit itself is not called one. "Others' share" is the part of the machine's CPU time that other
-programs used meanwhile: the more of it, the noisier.`;
+const costNote = `Medians of the runs. CPU is in µs per record, user and system, counted until everything was stored; later merges of
+ClickHouse do not count. CPU per commit is all CPU of the process, divided by its commits. The load generator runs on the same
+cores and takes its CPU from the service. "Limit" says what kept a run from being faster: a process of the service used up its
+core, or the generator did; all cores were busy; or both waited for each other or for the disk. A floor that was not the limit
+itself is not called one. "Others' share" is the share of the machine's CPU time that other programs used: the higher it is, the
+noisier the run.`;
 
-const wrkNote = `Single requests were sent by wrk, which takes a seventh of the CPU that the service takes.`;
+const wrkNote = `Single requests were sent by wrk, which takes a seventh of the service's CPU.`;
 
-const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`; with a synced file it appends the body to a file first, and
-what came meanwhile shares an fdatasync. ClickHouse gets the same rows in blocks as large as those of
-bulk-500, by the inserts that a worker makes, for as long as a run of the service; its CPU counts. Redis gets the bytes of the
-service's commits by APPEND, in as many commands as a commit is, its file synced before every answer.
+const comparedWith = `Floors: uWebSockets.js reads the body and answers \`{}\`. With a synced file it first appends the body to a file, and bodies
+that arrive together share an fdatasync. ClickHouse gets the same rows, in blocks as large as those of bulk-500, by the inserts
+that a worker makes, for as long as a run of the service; its CPU counts. Redis gets the bytes of the service's commits by APPEND,
+in as many commands as a commit has, and syncs its file before every answer.
 
-Peers, sent the very same bodies: Fastify checks with its schema, limits single events by INCR, claims keys by SET NX and
-adds one BullMQ job a request, from which a worker inserts what gathers in a quarter of a second. node:http inserts each request
-by ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys. Both store into a plain table whose
+Peers get the very same bodies. Fastify checks them with its schema, limits single events by INCR, claims keys by SET NX and adds
+one BullMQ job per request; a worker inserts the jobs of a quarter of a second together. node:http inserts each request by
+ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys. Both store into a plain table whose
 inserts are not synced.`;
 
 function curveSection({ curve = [] }: Results): Section[] {
@@ -166,8 +161,8 @@ function curveSection({ curve = [] }: Results): Section[] {
   return [{ title: 'The cost of an event by load', note: curveNote, plots, tables: [table] }];
 }
 
-const curveNote = `One event a request, sent by the bench. Each round begins at full load, as fast as events are answered; the other rates
-are parts of that one, and each request is sent when it is due.`;
+const curveNote = `One event per request, sent by the bench. Each round begins at full load, as fast as events are answered. The other rates
+are shares of that rate, and each request is sent when it is due.`;
 
 function halfLoadSection({ halfLoad }: Results): Section[] {
   if (halfLoad === undefined) return [];
@@ -205,7 +200,7 @@ function halfLoadSection({ halfLoad }: Results): Section[] {
   return [
     {
       title: 'Half load, second by second',
-      note: `${figure(ratePerSecond)} events a second for ${minutes} min, half of the highest rate, one a request. ${halfLoadNote}`,
+      note: `${figure(ratePerSecond)} events a second for ${minutes} min, half of the highest rate, one per request. ${halfLoadNote}`,
       plots: [
         ['seconds', 'Each second at half load: latency since due'],
         ['latency', 'Acknowledgement by percentile'],
@@ -217,24 +212,24 @@ function halfLoadSection({ halfLoad }: Results): Section[] {
   ];
 }
 
-const halfLoadNote = `Each request is sent when it is due, whether or not earlier ones were answered, and its latency counts from then; so what
-the generator itself was late is in it. Then come floors at the same rate, for a minute: a server that
-only answers, and one that appends the bodies to a file and answers after \`fdatasync\`, with nobody else on the machine: what
-the disk makes of any acknowledgement that is kept. "Queryable" counts from a probe's acknowledgement to the answer of ClickHouse
-that first shows it. The trend of memory is the median of the slopes between all pairs of samples after the first fifth.`;
+const halfLoadNote = `Each request is sent when it is due, whether or not earlier ones were answered. Its latency counts from then, so it includes
+delays of the generator. Floors at the same rate follow, for a minute each, with nothing else running: a server that only answers,
+and one that appends the bodies to a file and answers after \`fdatasync\`. The second shows what the disk adds to any durable
+acknowledgement. "Queryable" counts from a probe's acknowledgement to the first answer of ClickHouse that shows it. The trend of
+memory is the median of the slopes between all pairs of samples after the first fifth.`;
 
 function backlogSection({ backlog }: Results): Section[] {
   if (backlog === undefined) return [];
   const { events, segments, redisBytesPerEvent, ratePerSecond, drainSeconds, drainedPerSecond, latency } =
     backlog;
   const { p50, p99, max } = latency.sinceDueMs;
-  const note = `${figure(events)} events in ${figure(segments)} segments waited, ${figure(redisBytesPerEvent)} bytes of Redis each; of segments above 100 kB
-the worst took ${figure(backlog.memoryTimesMost)} times the bytes of its rows (MEMORY USAGE by STRLEN). While ${figure(ratePerSecond)} more came a second, all were stored
-after ${figure(drainSeconds)} s: ${figure(drainedPerSecond)} a second. CPU in µs an event: ${cpuText(backlog.cpu)}. Acknowledgements meanwhile, since due: p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms.`;
+  const note = `${figure(events)} events waited in ${figure(segments)} segments, each event with ${figure(redisBytesPerEvent)} bytes of Redis. Of the segments above 100 kB
+the worst took ${figure(backlog.memoryTimesMost)} times the bytes of its rows (MEMORY USAGE by STRLEN). While ${figure(ratePerSecond)} more came per second, all were stored
+after ${figure(drainSeconds)} s: ${figure(drainedPerSecond)} per second. CPU in µs per event: ${cpuText(backlog.cpu)}. Acknowledgements meanwhile, since due: p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms.`;
   return [{ title: 'A backlog', note, plots: [['backlog', 'The backlog over time']] }];
 }
 
-export function cpuText(cpu: Run['cpu']): string {
+function cpuText(cpu: Run['cpu']): string {
   return Object.entries(cpu)
     .map(([name, microseconds]) => `${name} ${figure(microseconds)}`)
     .join(', ');
@@ -242,59 +237,43 @@ export function cpuText(cpu: Run['cpu']): string {
 
 function flatSection({ flat }: Results): Section[] {
   if (flat === undefined) return [];
+  const named = (levels: readonly FlatLevel[], what: (level: FlatLevel) => string) =>
+    levels.map((level) => ({ ...level, what: what(level) }));
   const levels = [
-    ...flat.single.map((level) => ({
-      ...level,
-      what: `single events, ${figure(level.of / 1e6)} million stored`,
-    })),
-    ...flat.bulk.map((level) => ({
-      ...level,
-      what: `bulk of 500, ${figure(level.of / 1e6)} million stored`,
-    })),
-    ...flat.environments.map((level) => ({
-      ...level,
-      what: `single events, ${figure(level.of)} environments`,
-    })),
+    ...named(flat.single, ({ of }) => `single events, ${figure(of / 1e6)} million stored`),
+    ...named(flat.bulk, ({ of }) => `bulk of 500, ${figure(of / 1e6)} million stored`),
+    ...named(flat.environments, ({ of }) => `single events, ${figure(of)} environments`),
   ];
-  const table = tableOf<FlatLevel & { what: string }>(levels, [
-    ['', ({ what }) => what],
-    ...costColumns,
-    ...endColumns,
-  ]);
-  return [
-    {
-      title: 'Flat',
-      note: flatNote,
-      plots: [['flat', 'CPU of an event by what is stored']],
-      tables: [table],
-    },
-  ];
+  const table = tableOf(levels, [['', ({ what }) => what], ...costColumns, ...endColumns]);
+  const plots = [['flat', 'CPU of an event by what is stored']] as const;
+  return [{ title: 'Flat', note: flatNote, plots, tables: [table] }];
 }
 
 const flatNote = `Deployments with fewer and with more stored events stood side by side and took turns, and so did few and many
-environments of one of them: a shared machine becomes half faster or slower within minutes.`;
+environments of one of them. Turns matter: within minutes a shared machine gets slower or faster by half.`;
 
 function keysSection({ keys }: Results): Section[] {
   if (keys === undefined) return [];
   const table = tableOf(keys.levels, [
-    ['keys in the index', (level) => (level.keys === 0 ? 'none was forgotten' : level.keys)],
-    ['µs an event, new key', ({ newKeys }) => median(newKeys)],
+    ['keys in the index', (level) => level.keys || 'none was forgotten'],
+    ['µs per event, new key', ({ newKeys }) => median(newKeys)],
     ['of the runs', ({ newKeys }) => rangeText(newKeys)],
-    ['µs an event, repeat', ({ repeats }) => median(repeats)],
+    ['µs per event, repeat', ({ repeats }) => median(repeats)],
     ['of the runs', ({ repeats }) => rangeText(repeats)],
   ]);
-  const note = `${keysNote} To add a key to the index and to forget it takes ${figure(keys.addMicroseconds)} µs, and it has ${figure(keys.bytesPerKey)} bytes of disk.`;
+  const note = `${keysNote} Adding a key to the index and forgetting it takes ${figure(keys.addMicroseconds)} µs; it takes ${figure(keys.bytesPerKey)} bytes on disk.`;
   return [{ title: 'Idempotency keys', note, tables: [table] }];
 }
 
-const keysNote = `Bulk requests of 500 events with keys, CPU of all processes but the generator: before a key was ever forgotten, and with
-more and more keys in the index. A repeat is an event whose key Redis has forgotten and the index has; it is not stored.`;
+const keysNote = `Bulk requests of 500 events with keys, before any key was forgotten and then with more and more keys in the index. CPU of all
+processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored.`;
 
 function programSection(title: string, what: string, run: Results['producer'] | ProgramRun): Section[] {
   if (run === undefined) return [];
   const { events, acknowledgedSeconds, storedSeconds, cpu, programCpu, othersShare } = run;
-  const memory = 'producerBytes' in run ? ` It held ${figure(run.producerBytes / 1e6)} MB at most.` : '';
+  const memory =
+    'producerBytes' in run ? ` It used ${figure(run.producerBytes / 1e6)} MB of memory at most.` : '';
   const note = `${figure(events)} ${what}, from one process: acknowledged after ${figure(acknowledgedSeconds)} s, stored after ${figure(storedSeconds)} s,
-${figure(events / storedSeconds)} a second. CPU in µs an event: ${cpuText(cpu)}, the program ${figure(programCpu)}; others' share ${figure(othersShare)}.${memory}`;
+${figure(events / storedSeconds)} per second. CPU in µs per event: ${cpuText(cpu)}, the program ${figure(programCpu)}; others' share ${figure(othersShare)}.${memory}`;
   return [{ title, note }];
 }

@@ -1,10 +1,10 @@
-// Turns a Vega-Lite specification into an SVG file for light and dark pages: it has a background of its own, and all
-// colours follow what the reader prefers.
+// Renders a Vega-Lite specification as an SVG file with its own background, whose colours follow the reader's preference for a
+// light or dark page.
 
 import type { TopLevelSpec } from 'vega-lite';
 
 /** The colours of the plots, and what each becomes on a dark page. */
-export const ink = {
+const ink = {
   text: '#24292f',
   faint: '#57606a',
   grid: '#d8dee4',
@@ -19,7 +19,7 @@ const darkInk: Readonly<Record<keyof typeof ink, string>> = {
   bar: '#6e7681',
 };
 
-/** Colours that colour-blind readers can distinguish and that stand out from both backgrounds. */
+/** Colour-blind readers can tell these apart, and they stand out from both backgrounds. */
 export const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
 
 const config: TopLevelSpec['config'] = {
@@ -46,7 +46,7 @@ const config: TopLevelSpec['config'] = {
 
 /** Settles with the text of the file. Throws Vega's error if the specification is wrong. */
 export async function renderSvg(spec: TopLevelSpec): Promise<string> {
-  // Loaded when something is drawn: it takes a second.
+  // Loaded on demand: it takes a second.
   const [{ parse, View }, { compile }] = await Promise.all([import('vega'), import('vega-lite')]);
   const compiled = compile({ ...spec, config } as TopLevelSpec);
   const view = new View(parse(compiled.spec), { renderer: 'none' });
@@ -55,7 +55,7 @@ export async function renderSvg(spec: TopLevelSpec): Promise<string> {
   return `${svg.replace(/(<svg [^>]*>)/, `$1${darkStyle()}`)}\n`;
 }
 
-/** CSS rules win over attributes, so the drawing itself needs no change. */
+/** CSS rules override attributes, so the drawing itself stays as it is. */
 function darkStyle(): string {
   const rules = (Object.keys(ink) as (keyof typeof ink)[]).flatMap((name) =>
     ['fill', 'stroke'].map((attribute) => `[${attribute}="${ink[name]}"]{${attribute}:${darkInk[name]}}`),

@@ -1,5 +1,5 @@
-// Decides whether a series rises, by the median of the slopes between all pairs of its points (Theil and Sen). Up to a
-// quarter of outliers does not change it.
+// Decides whether a series rises: by the median of the slopes between all pairs of its points (Theil and Sen), which up to a
+// quarter of outliers do not change.
 
 import type { ProcessName } from '../deployment/deployment.js';
 
@@ -8,16 +8,16 @@ export type Point = { readonly atMs: number; readonly value: number };
 export type Trend = {
   readonly median: number;
   readonly last: number;
-  /** In units of the value per hour. */
+  /** Growth of the value per hour. */
   readonly perHour: number;
-  /** By how much the series grew, by its slope, over the measured time. */
+  /** Growth over the measured time, by the slope. */
   readonly growth: number;
-  /** The growth that a flat series may show. */
+  /** A series that grows by at most this is flat. */
   readonly growthMax: number;
   readonly flat: boolean;
 };
 
-/** MiB of resident memory by which a process may grow in any run. */
+/** A process may grow by so many MiB of resident memory in any run. */
 export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
   api: 16,
   redis: 16,
@@ -25,10 +25,10 @@ export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
   clickhouse: 256,
 };
 
-/** The share of the series, at its beginning, in which processes warm up. */
+/** The share of the series that counts as warm-up and is left out. */
 const warmUp = 0.2;
 
-/** The trend of a series after its warm-up. Growth up to `floor` means nothing, whatever the median is. */
+/** The trend after the warm-up. Growth up to `floor` does not count, whatever the median is. */
 export function trendOf(points: readonly Point[], floor: number): Trend {
   const seen = points.slice(Math.floor(points.length * warmUp));
   const slopes: number[] = [];

@@ -1,71 +1,68 @@
-// Does an event cost the same however much is already stored, and however many environments there are? Deployments with more and
-// more stored events stand side by side and take turns; so do more and more environments of the first of them.
+// Does an event cost the same however much is stored, and however many environments there are? Deployments with more and more
+// stored events stand side by side and take turns; so do growing numbers of environments of the first deployment.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { columns } from '../../src/clickhouse/tables.js';
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
-import { mergesEnded } from '../deployment/stored.js';
+import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { figure } from '../figures.js';
 import type { Progress } from '../progress.js';
 import type { Run, Subject } from './measure.js';
 import { runThroughput } from './throughput.js';
-import { type Way, wayNamed } from './ways.js';
+import { wayNamed } from './ways.js';
 
-/** Runs of one level; those of all levels took turns. */
+/** The runs of one level; all levels took turns. */
 export type FlatLevel = { readonly of: number; readonly runs: readonly Run[] };
 
 export type FlatResult = {
   /** By stored events. */
   readonly single: readonly FlatLevel[];
   readonly bulk: readonly FlatLevel[];
-  /** Single events, by environments that they are spread over. */
+  /** Single events, by the number of environments that take turns. */
   readonly environments: readonly FlatLevel[];
 };
 
 const fillRows = 500_000;
-/** The rows of each made-up segment: what a service with 5000 events per second leaves. Each has a marker. */
+/** Rows of each made-up segment, as a service with 5000 events per second leaves them. Each segment has a marker. */
 const rowsPerSegment = 1_250;
 const warmUpSeconds = 1;
 const hourMs = 3_600_000;
 const filledAppId = '99999999';
 
-/** A level: how much of what is counted, and a run of it. */
+/** A level: the number of events or environments, and one run with them. */
 type Turn = { readonly of: number; readonly run: () => Promise<Run> };
 
 export async function runFlat(context: Context): Promise<FlatResult> {
-  const { options, progress } = context;
+  const { options, progress, deployment: own } = context;
   const [first = 0, ...more] = options.flatEvents;
-  const levels = [{ events: first, deployment: context.deployment }];
+  const levels = [{ events: first, deployment: own }];
   try {
     for (const events of more) levels.push({ events, deployment: await startDeployment(options) });
     for (const { events, deployment } of levels) await fill(deployment, events, progress);
     await Promise.all(levels.map(({ deployment }) => mergesEnded(deployment)));
-    // The unwritten data of the filling would delay the first commits.
+    // Otherwise the first commits would wait until the filled data is on the disk.
     await promisify(execFile)('sync');
-    const byEvents = (name: string) => {
-      const way = wayNamed(name);
-      const turns = levels.map(({ events, deployment }): Turn => {
-        const run = async () =>
-          runOne(
-            context,
-            way,
-            deploymentSubject(deployment),
-            await deployment.addEnvironments(1, way.limits),
-          );
-        return { of: events, run };
-      });
-      return runInTurns(context, name, turns);
-    };
+    const byEvents = (name: string) =>
+      runInTurns(
+        context,
+        name,
+        levels.map(({ events: of, deployment }) => ({
+          of,
+          run: async () => {
+            const appIds = await deployment.addEnvironments(1, wayNamed(name).limits);
+            return runOne(context, name, deploymentSubject(deployment), appIds);
+          },
+        })),
+      );
     const single = await byEvents('single');
     const bulk = await byEvents('bulk-500');
     const spread: Turn[] = [];
     for (const of of options.flatEnvironments) {
-      const appIds = await context.deployment.addEnvironments(of, 'default');
-      const run = () => runOne(context, wayNamed('single'), wholeTable(context.deployment), appIds);
-      spread.push({ of, run });
+      const appIds = await own.addEnvironments(of, 'default');
+      spread.push({ of, run: () => runOne(context, 'single', wholeTable(own), appIds) });
     }
     return { single, bulk, environments: await runInTurns(context, 'environments', spread) };
   } finally {
@@ -73,61 +70,48 @@ export async function runFlat(context: Context): Promise<FlatResult> {
   }
 }
 
-/** The first round warms up: a process's first requests cost several times as much. */
+/** The first round only warms up: a process's first requests cost several times as much. */
 async function runInTurns(
   { options, progress }: Context,
   name: string,
   turns: readonly Turn[],
 ): Promise<FlatLevel[]> {
-  const levels = turns.map(({ of }) => ({ of, runs: [] as Run[] }));
+  const levels = turns.map((turn) => ({ ...turn, runs: [] as Run[] }));
   for (let round = 0; round <= options.repeats; round += 1) {
-    for (const [index, { of, run }] of turns.entries()) {
+    for (const { of, run, runs } of levels) {
       const found = await run();
-      if (round > 0) levels[index]?.runs.push(found);
-      progress.say(`flat ${name}, ${figure(of)}: ${figure(found.cpuSum)} µs an event`);
+      if (round > 0) runs.push(found);
+      progress.say(`flat ${name}, ${figure(of)}: ${figure(found.cpuSum)} µs per event`);
     }
   }
-  return levels;
+  return levels.map(({ of, runs }) => ({ of, runs }));
 }
 
 async function runOne(
   { options, progress }: Context,
-  way: Way,
+  name: string,
   subject: Subject,
   appIds: readonly string[],
 ): Promise<Run> {
-  const { run } = await runThroughput({
-    subject,
-    way,
-    appIds,
-    seconds: options.seconds,
-    warmUpSeconds,
-    connections: options.connections ?? way.connections,
-    threads: options.threads,
-    progress,
-  });
-  return run;
+  const way = wayNamed(name);
+  const { seconds, threads, connections = way.connections } = options;
+  const load = { subject, way, appIds, seconds, warmUpSeconds, connections, threads, progress };
+  return (await runThroughput(load)).run;
 }
 
-/** The deployment with all of its events counted together: nobody else sends any. */
+/** The deployment, all of whose events are counted together: nothing else sends any. */
 function wholeTable(deployment: Deployment): Subject {
-  const stored = async () => {
-    const [row] = await deployment.rows<{ events: number; ids: number }>(
-      'SELECT toUInt32(count()) AS events, toUInt32(uniqExact(event_id)) AS ids FROM events',
-    );
-    return row ?? { ids: 0 };
-  };
-  return { ...deploymentSubject(deployment), stored, count: () => countAll(deployment) };
-}
-
-async function countAll({ rows }: Deployment): Promise<number> {
-  const [row] = await rows<{ n: number }>('SELECT toUInt32(count()) AS n FROM events');
-  return row?.n ?? 0;
+  const count = () => numberOf(deployment, 'count()', 'events');
+  const stored = async () => ({
+    events: await count(),
+    ids: await numberOf(deployment, 'uniqExact(event_id)', 'events'),
+  });
+  return { ...deploymentSubject(deployment), stored, count };
 }
 
 /** Adds events, as if a service had stored them recently, until there are this many in total. */
 async function fill(deployment: Deployment, events: number, progress: Progress): Promise<void> {
-  const first = await countAll(deployment);
+  const first = await numberOf(deployment, 'count()', 'events');
   const segmentBase = BigInt(Date.now() - hourMs) * 1000n + BigInt(first);
   for (let stored = first; stored < events; stored += fillRows) {
     await deployment.rows(fillStatement(stored, Math.min(fillRows, events - stored), segmentBase));
@@ -135,7 +119,7 @@ async function fill(deployment: Deployment, events: number, progress: Progress):
   progress.say(`flat: ${events} events are stored`);
 }
 
-/** Rows of many segments in one insert, each segment with its marker; ClickHouse makes them. */
+/** ClickHouse itself makes the rows: many segments in one insert, each with its marker. */
 function fillStatement(first: number, count: number, segmentBase: bigint): string {
   const segment = `toUInt64(${segmentBase + BigInt(first)} + intDiv(number, ${rowsPerSegment}) * ${rowsPerSegment})`;
   const receivedAt = "fromUnixTimestamp64Micro(toInt64(segment), 'UTC')";
@@ -149,9 +133,7 @@ function fillStatement(first: number, count: number, segmentBase: bigint): strin
     UNION ALL
     SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', ${receivedAt},
       CAST(map(), 'Map(String, String)'), 0, segment, 0, ${receivedAt}
-    FROM (
-      SELECT DISTINCT ${segment} AS segment FROM numbers(${count})
-    )
+    FROM (SELECT DISTINCT ${segment} AS segment FROM numbers(${count}))
     SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${2 * fillRows},
       min_insert_block_size_rows = ${2 * fillRows}`;
 }

@@ -1,7 +1,8 @@
-// What does an idempotency key cost that Redis has forgotten? The same bulk load with keys as long as none was ever forgotten,
-// and then with more and more keys in the index: new keys, and keys that the index has. Keys are forgotten as they are
-// in service, by the clock of claims, which is set forward; the index is filled up by ClickHouse.
+// What does an idempotency key cost once Redis has forgotten it? The same bulk load with keys runs before any key was
+// forgotten, and then with more and more keys in the index: with new keys, and with keys that the index holds. To make Redis
+// forget keys the bench advances the clock of claims; ClickHouse fills the index.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { Pool } from 'undici';
 import { readMetric } from '../../harness/fault-checks.js';
@@ -10,24 +11,24 @@ import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import type { Context } from '../context.js';
 import type { Deployment, OwnProcesses } from '../deployment/deployment.js';
-import { countRecords } from '../deployment/stored.js';
+import { startMeter, sumCpu } from '../deployment/meter.js';
+import { countRecords, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { bulkBodies } from '../load/events.js';
-import { cpuBetween, sumCpu } from './measure.js';
 
 export type KeysLevel = {
   /** In the index; 0: no key was ever forgotten. */
   readonly keys: number;
-  /** µs of CPU an event over all processes, of each run. */
+  /** µs of CPU per event over all processes, one figure per run. */
   readonly newKeys: readonly number[];
-  /** The same of events whose keys the index has; none before a key was forgotten. */
+  /** The same for events whose keys the index holds; empty before a key was forgotten. */
   readonly repeats: readonly number[];
 };
 
 export type KeysResult = {
   readonly levels: readonly KeysLevel[];
-  /** µs of CPU a key to add stored keys to the index, and to forget them. */
+  /** µs of CPU per key: adding it to the index and forgetting it. */
   readonly addMicroseconds: number;
   readonly bytesPerKey: number;
 };
@@ -35,102 +36,105 @@ export type KeysResult = {
 const eventsEach = 500;
 const requests = 400;
 const connections = 8;
-const path = '/api/track';
 const events = requests * eventsEach;
 const rowsPerFill = 5_000_000;
 const minuteUs = 60_000_000;
 const waitMs = 180_000;
+/** Workers share their metrics every two seconds. */
+const metricsMs = 2_500;
 
-/** The smallest budget: Redis forgets what is older than a quarter of an hour. */
+/** The smallest budget: Redis forgets keys that are older than a quarter of an hour. */
 export const keysEnv = { CLAIM_BYTES_MAX: '1048576' };
 
 export async function runKeys({ deployment, redis, options, progress }: Context): Promise<KeysResult> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const pool = new Pool(deployment.url, { connections });
+  const request = {
+    method: 'POST',
+    path: '/api/track',
+    headers: { 'content-type': 'application/json' },
+  } as const;
   let sent = 0;
-  /** Sends events and settles with the CPU of one, until all are stored or left out. */
+  /** Sends events; settles with the CPU per event when all are stored or dropped as repeats. */
   const send = async (first: number): Promise<number> => {
     const bodies = bulkBodies(requests, eventsEach, { appId, first, keyPrefix: 'key' });
-    const before = deployment.cpu();
+    const read = startMeter(() => deployment.cpu());
     const answers = await Promise.all(
       bodies.map(async (body) => {
-        const headers = { 'content-type': 'application/json' };
-        const { statusCode, body: answer } = await pool.request({ method: 'POST', path, headers, body });
-        return `${statusCode} ${await answer.text()}`;
+        const answer = await pool.request({ ...request, body });
+        return `${answer.statusCode} ${await answer.body.text()}`;
       }),
     );
     const wrong = answers.find((answer) => answer !== '200 {}');
     if (wrong !== undefined) throw new BenchError(`a request was answered ${wrong.slice(0, 500)}`);
     await untilStored(deployment.own.sluice);
-    return sumCpu(cpuBetween(before, deployment.cpu())) / events;
+    return sumCpu(read().used) / events;
+  };
+  const assertSent = async () => {
+    const stored = await countRecords(deployment, appId);
+    if (stored !== sent) throw new BenchError(`${sent} events were sent, ${stored} are stored`);
   };
   const sendNew = async () => {
     const cost = await send(sent);
     sent += events;
-    const stored = await countRecords(deployment, appId);
-    if (stored !== sent) throw new BenchError(`${sent} events were sent, ${stored} are stored`);
+    await assertSent();
     return cost;
+  };
+  const sendRepeats = async () => {
+    await forget(redis);
+    const cost = await send(0);
+    await assertSent();
+    return cost;
+  };
+  const repeated = async (run: () => Promise<number>): Promise<number[]> => {
+    const costs: number[] = [];
+    for (let i = 0; i < options.repeats; i += 1) costs.push(await run());
+    return costs;
   };
   try {
     await sendNew();
-    const levels: KeysLevel[] = [{ keys: 0, newKeys: await repeated(options.repeats, sendNew), repeats: [] }];
-    progress.say(`keys: none forgotten, ${levels[0]?.newKeys.map(figure).join(', ')} µs an event`);
-    const before = deployment.cpu();
+    const levels: KeysLevel[] = [{ keys: 0, newKeys: await repeated(sendNew), repeats: [] }];
+    progress.say(`keys: none forgotten, ${levels[0]?.newKeys.map(figure).join(', ')} µs per event`);
+    const read = startMeter(() => deployment.cpu());
     const added = sent;
     await forget(redis);
-    const addMicroseconds = sumCpu(cpuBetween(before, deployment.cpu())) / added;
-    progress.say(`keys: ${figure(addMicroseconds)} µs to add a key and to forget it`);
+    const addMicroseconds = sumCpu(read().used) / added;
+    progress.say(`keys: ${figure(addMicroseconds)} µs to add a key and forget it`);
     for (const keys of options.keysEvents) {
       await fill(deployment, keys, progress.say);
       await restartWorker(deployment.own, sendNew);
-      const newKeys = await repeated(options.repeats, sendNew);
-      const repeats: number[] = [];
-      for (let i = 0; i < options.repeats; i += 1) {
-        await forget(redis);
-        repeats.push(await send(0));
-        const stored = await countRecords(deployment, appId);
-        if (stored !== sent) throw new BenchError(`repeats were stored: ${stored} instead of ${sent}`);
-      }
+      const newKeys = await repeated(sendNew);
+      const repeats = await repeated(sendRepeats);
       levels.push({ keys, newKeys, repeats });
-      progress.say(
-        `keys: ${figure(keys)} in the index, new keys ${newKeys.map(figure).join(', ')}, repeats ${repeats.map(figure).join(', ')} µs an event`,
-      );
+      const [ofNew, ofRepeats] = [newKeys, repeats].map((costs) => costs.map(figure).join(', '));
+      progress.say(`keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}`);
     }
-    const [size] = await deployment.rows<{ bytes: number }>(
-      `SELECT sum(bytes_on_disk) / sum(rows) AS bytes FROM system.parts
-        WHERE active AND database = currentDatabase() AND table = 'stored_keys'`,
-    );
-    return { levels, addMicroseconds, bytesPerKey: size?.bytes ?? 0 };
+    const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
+    const bytesPerKey = await numberOf(deployment, 'sum(bytes_on_disk) / sum(rows)', table);
+    return { levels, addMicroseconds, bytesPerKey };
   } finally {
     await pool.close();
   }
 }
 
-async function repeated(count: number, run: () => Promise<number>): Promise<number[]> {
-  const costs: number[] = [];
-  for (let i = 0; i < count; i += 1) costs.push(await run());
-  return costs;
-}
-
-/** Sets the clock of claims forward until Redis has forgotten all keys that it knew. */
+/** Advances the clock of claims until Redis has forgotten all keys that it held. */
 async function forget(redis: Redis): Promise<void> {
   const state = shardKeys.state(0);
-  const minuteOf = async (field: string, unit: number) =>
-    Math.floor(Number(await redis.hget(state, field)) / unit);
-  const last = await minuteOf('claim_clock_us', minuteUs);
+  const read = async (field: string) => Number(await redis.hget(state, field));
+  const last = Math.floor((await read('claim_clock_us')) / minuteUs);
   await until(
     async () => {
-      if ((await minuteOf('claims_kept_from', 1)) > last) return true;
+      if ((await read('claims_kept_from')) > last) return true;
       await redis.hincrby(state, 'claim_clock_us', 5 * minuteUs);
       return false;
     },
     { deadlineMs: waitMs, what: 'the keys are forgotten', everyMs: 500 },
   );
-  // What remains of them is removed bucket by bucket, within the hour; here at once.
+  // The service would remove the buckets one by one, within the hour.
   await redis.del(shardKeys.claims(0));
 }
 
-/** A worker reads the index when it needs it first. Settles when it has, so that it rules new keys out. */
+/** Settles when the restarted worker has read the index and recognizes new keys without a query. */
 async function restartWorker({ sluice }: OwnProcesses, sendNew: () => Promise<number>): Promise<void> {
   for (const worker of sluice.workers) await worker.restart();
   const [api] = sluice.api;
@@ -139,8 +143,7 @@ async function restartWorker({ sluice }: OwnProcesses, sendNew: () => Promise<nu
   await until(
     async () => {
       await sendNew();
-      // Metrics of workers are shared every two seconds.
-      await new Promise((go) => setTimeout(go, 2_500));
+      await pause(metricsMs);
       const now = (await readMetric(api, 'sluice_keys_looked_up_total')) ?? 0;
       const isLoaded = before >= 0 && now - before < events / 10;
       before = now;
@@ -150,19 +153,16 @@ async function restartWorker({ sluice }: OwnProcesses, sendNew: () => Promise<nu
   );
 }
 
-/** Adds random keys until the index has so many. */
-async function fill({ rows }: Deployment, keys: number, say: (line: string) => void): Promise<void> {
-  const count = async () => {
-    const [row] = await rows<{ n: number }>('SELECT toUInt32(count()) AS n FROM stored_keys');
-    return row?.n ?? 0;
-  };
+/** Adds random keys until the index has this many. */
+async function fill(deployment: Deployment, keys: number, say: (line: string) => void): Promise<void> {
+  const count = () => numberOf(deployment, 'count()', 'stored_keys');
   for (let have = await count(); have < keys; have = await count()) {
     const more = Math.min(rowsPerFill, keys - have);
-    await rows(`INSERT INTO stored_keys
+    await deployment.rows(`INSERT INTO stored_keys
       SELECT bitOr(sipHash64(number, ${have}), 1), sipHash64(number, ${have}, 1) % 281474976710656, 64 * (1 + number % 20000)
       FROM numbers(${more})
       SETTINGS max_insert_threads = 1, max_threads = 1, min_insert_block_size_rows = ${more}, min_insert_block_size_bytes = 0`);
     say(`keys: ${have + more} in the index`);
   }
-  await rows('OPTIMIZE TABLE stored_keys FINAL');
+  await deployment.rows('OPTIMIZE TABLE stored_keys FINAL');
 }

@@ -1,21 +1,21 @@
-// One measured run: start of the clock, load, wait until everything is stored, end of the clock. CPU time is counted over all
-// of it, including the storing, and divided by the records.
+// One measured run: start the clock, send the load, wait until everything is stored, stop the clock. CPU time covers all of
+// it, storing included, and is divided by the records.
 
 import type { Redis } from 'ioredis';
 import { type CommandCounts, readCommandCounts } from '../deployment/command-stats.js';
-import { type CpuTimes, type ProcessName, processNames } from '../deployment/deployment.js';
-import { machineMicroseconds, othersShare } from '../deployment/processes.js';
+import type { CpuTimes } from '../deployment/deployment.js';
+import { cpuBetween, perRecord, startMeter, sumCpu } from '../deployment/meter.js';
 import { assertStored, plus, type Records, type Store, sumOf, untilCounted } from '../deployment/stored.js';
 
-/** What is loaded and measured: the deployment, or what it is compared with. */
+/** What a run loads and measures: the deployment, a floor or a peer. */
 export type Subject = Store & {
   readonly url: string;
   cpu(): CpuTimes;
-  /** The part of it that the kernel used; absent if nobody asks. */
+  /** The kernel's part of it; absent if not needed. */
   systemCpu?(): CpuTimes;
-  /** Of the deployment under test; called while no commits are under way. */
+  /** Of the deployment under test; called while no commit is under way. */
   commits?(): Promise<Commits>;
-  /** How many records of the environment are stored; cheap enough to be asked ten times per second. */
+  /** How many records of the environment are stored; cheap enough to call ten times per second. */
   count(appId: string): Promise<number>;
   /** Settles when no background work of an earlier run is left. */
   settle(): Promise<void>;
@@ -25,8 +25,8 @@ export type Subject = Store & {
 export type Commits = { readonly count: number; readonly records: number };
 
 /**
- * What kept a run from being faster: the service, one process of which had a core for itself; the generator likewise; all
- * cores together; the rate that was asked for; or nothing of these, since both waited for each other or for the disk.
+ * What kept a run from being faster: a process of the service used up its core, or the generator did; all cores were busy;
+ * the requested rate; or none of these, because both waited for each other or for the disk.
  */
 export type Limit = 'service' | 'generator' | 'machine' | 'rate' | 'waiting';
 
@@ -37,25 +37,25 @@ export type Run = {
   readonly seconds: number;
   readonly recordsPerSecond: number;
   readonly requestsPerSecond: number;
-  /** µs of CPU per record, of each kind of process and in total. */
+  /** µs of CPU per record, by kind of process and in total. */
   readonly cpu: CpuTimes;
   readonly cpuSum: number;
-  /** The part of `cpu` that the kernel used. */
+  /** The kernel's part of `cpu`. */
   readonly systemCpu?: CpuTimes;
-  /** µs of CPU per record of the load generator, which the service lacks. */
+  /** µs of CPU per record that the load generator took from the service. */
   readonly generatorCpu: number;
-  /** wrk, or the bench itself. */
+  /** `wrk`, or `bench` itself. */
   readonly generator: string;
   readonly limit: Limit;
-  /** The share of the machine's CPU time that neither the subject nor the generator used. Above 0.1 the run is noisy. */
+  /** The share of the machine's CPU time that other programs used. Above 0.1 the run is noisy. */
   readonly othersShare: number;
   /** From the last acknowledgement until every record was stored. */
   readonly storedAfterMs: number;
   readonly commits?: Commits;
   readonly redis?: {
-    /** Commands inside the scripts and beside them, by script. */
+    /** Commands per script, both those inside scripts and those outside. */
     readonly commandsPerScript: number;
-    /** Rewrites of the append-only file that began meanwhile; Redis's CPU includes them. */
+    /** Rewrites of the append-only file that began during the run; Redis's CPU includes them. */
     readonly rewrites: number;
   };
 };
@@ -63,11 +63,11 @@ export type Run = {
 export type Loaded = {
   readonly requests: number;
   readonly seconds: number;
-  /** In µs, and in shares of one core by thread. */
+  /** In µs, and as the share of one core per thread. */
   readonly generatorCpu: number;
   readonly generatorShare: number;
-  /** Whether processes other than this one used it. */
-  readonly generator?: 'wrk' | 'ClickHouse';
+  /** If another process than this one generated the load. */
+  readonly generator?: 'wrk';
   /** Acknowledged records by table. */
   readonly acknowledged: Records;
 };
@@ -86,44 +86,36 @@ export type MeasureOptions<Result extends Loaded> = {
   readonly load: () => Promise<Result>;
 };
 
-/** From this share of a core on a process is what limits a run, and from this share of all cores the machine. */
+/** From this share of its core on a process limits the run; from this share of all cores the machine does. */
 const busy = { core: 0.8, cores: 0.95 };
 
-/** Settles with the figures and what `load` returned; rejects if something was lost, doubled or refused. */
+/** Settles with the figures and the result of `load`; rejects if a record was lost, doubled or refused. */
 export async function measure<Result extends Loaded>(
   options: MeasureOptions<Result>,
 ): Promise<{ run: Run; loaded: Result }> {
-  const { subject, redis, appId, before } = options;
+  const { subject, redis, appId, before, rate } = options;
   await subject.settle();
   const countsBefore = redis && (await readCommandCounts(redis));
   const commitsBefore = await subject.commits?.();
   const systemBefore = subject.systemCpu?.();
-  const cpuBefore = subject.cpu();
-  const ownBefore = process.cpuUsage();
-  const machineBefore = machineMicroseconds();
+  const read = startMeter(() => subject.cpu());
 
   const loaded = await options.load();
   const acknowledgedAt = performance.now();
-  const usedMeanwhile = cpuBetween(cpuBefore, subject.cpu());
-  const machineMeanwhile = machineMicroseconds();
+  const meanwhile = read();
   const expected = plus(before, loaded.acknowledged);
   await untilCounted(() => subject.count(appId), sumOf(expected), options.stallMs);
   const storedAfterMs = performance.now() - acknowledgedAt;
 
-  const machineAfter = machineMicroseconds();
-  const own = process.cpuUsage(ownBefore);
-  const used = cpuBetween(cpuBefore, subject.cpu());
+  const { used, othersShare } = read();
   const systemUsed = systemBefore && cpuBetween(systemBefore, subject.systemCpu?.() ?? {});
   const commitsAfter = await subject.commits?.();
   const countsAfter = redis && (await readCommandCounts(redis));
   await assertStored(subject, appId, expected);
 
   const records = sumOf(loaded.acknowledged);
-  const { requests, seconds, generator } = loaded;
-  const ours = sumCpu(used) + own.user + own.system + (generator === undefined ? 0 : loaded.generatorCpu);
-  const machineShare =
-    (machineMeanwhile.busy - machineBefore.busy) / (machineMeanwhile.all - machineBefore.all);
-  const busiest = Math.max(...Object.values(usedMeanwhile)) / 1e6 / seconds;
+  const { requests, seconds, generator, generatorCpu, generatorShare } = loaded;
+  const busiest = Math.max(...Object.values(meanwhile.used)) / 1e6 / seconds;
   const run: Run = {
     records,
     requests,
@@ -133,15 +125,10 @@ export async function measure<Result extends Loaded>(
     cpu: perRecord(used, records),
     cpuSum: sumCpu(used) / records,
     ...(systemUsed && { systemCpu: perRecord(systemUsed, records) }),
-    generatorCpu: loaded.generatorCpu / records,
+    generatorCpu: generatorCpu / records,
     generator: generator ?? 'bench',
-    limit: limitOf({
-      rate: options.rate,
-      busiest,
-      machine: machineShare,
-      generator: loaded.generatorShare,
-    }),
-    othersShare: othersShare(machineBefore, machineAfter, ours),
+    limit: limitOf({ rate, busiest, machine: meanwhile.machineShare, generator: generatorShare }),
+    othersShare: othersShare(generator === undefined ? 0 : generatorCpu),
     storedAfterMs,
     ...(commitsBefore && commitsAfter && { commits: difference(commitsBefore, commitsAfter) }),
     ...(countsBefore && countsAfter && { redis: redisFigures(countsBefore, countsAfter) }),
@@ -149,7 +136,7 @@ export async function measure<Result extends Loaded>(
   return { run, loaded };
 }
 
-/** By the shares of one core that the busiest process and each thread of the generator used, and of all cores. */
+/** From the share of one core that the busiest process and each generator thread used, and the share of all cores. */
 export function limitOf(share: {
   readonly rate?: number | undefined;
   readonly busiest: number;
@@ -160,24 +147,6 @@ export function limitOf(share: {
   if (share.rate !== undefined) return 'rate';
   if (share.busiest >= busy.core) return 'service';
   return share.machine >= busy.cores ? 'machine' : 'waiting';
-}
-
-/** CPU time in µs that each kind of process used between two readings. */
-export function cpuBetween(before: CpuTimes, after: CpuTimes): CpuTimes {
-  const used: Partial<Record<ProcessName, number>> = {};
-  for (const name of processNames) {
-    const now = after[name];
-    if (now !== undefined) used[name] = now - (before[name] ?? 0);
-  }
-  return used;
-}
-
-export function sumCpu(times: CpuTimes): number {
-  return processNames.reduce((sum, name) => sum + (times[name] ?? 0), 0);
-}
-
-export function perRecord(times: CpuTimes, records: number): CpuTimes {
-  return Object.fromEntries(Object.entries(times).map(([name, used]) => [name, used / records]));
 }
 
 function difference(before: Commits, after: Commits): Commits {

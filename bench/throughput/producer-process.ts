@@ -1,8 +1,8 @@
-// The process of a producer: makes events and passes them to the library for servers as fast as it accepts them. Prints
-// how many bytes it occupied at most.
+// The process of a producer: makes events and passes them to the library for servers as fast as it accepts them. Prints the
+// most bytes of memory that it used.
 
 import { createSluice } from '../../src/producer/index.js';
-import { eventOf, type MadeEvent } from '../load/events.js';
+import { eventOf } from '../load/events.js';
 
 const [, , baseUrl = '', appId = '', first = '', events = ''] = process.argv;
 const sluice = createSluice({
@@ -14,8 +14,8 @@ const sluice = createSluice({
   },
 });
 for (let number = Number(first); number < Number(first) + Number(events); number++) {
-  const { event, identity, properties }: MadeEvent = eventOf(number, {});
+  const { event, identity, properties } = eventOf(number, {});
   await sluice.track({ event, identity, properties });
 }
-if (!(await sluice.close(120_000))) throw new Error('not all was answered for');
+if (!(await sluice.close(120_000))) throw new Error('some events were not answered');
 process.stdout.write(String(process.resourceUsage().maxRSS * 1024));

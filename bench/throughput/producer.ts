@@ -1,19 +1,20 @@
-// How many events per second does one process send that uses the library for servers, with the service beside it? It
-// calls `track` as fast as the library lets it; afterwards ClickHouse must hold every event once.
+// How many events per second does one process send with the library for servers, on the same machine as the service? It calls
+// `track` as fast as the library accepts it. Afterwards ClickHouse must hold every event once.
 
 import { fileURLToPath } from 'node:url';
 import type { Context } from '../context.js';
 import { type ProgramRun, runProgram } from '../deployment/program.js';
 
-/** Events before the clock starts, since V8 compiles what both sides run often. */
+/** Events before the clock starts: V8 compiles the code that both sides run often. */
 const warmUpEvents = 50_000;
 const program = fileURLToPath(new URL('./producer-process.js', import.meta.url));
 
-/** Settles with the figures and the most bytes that the producer occupied. */
-export async function runProducer({
-  deployment,
-  options,
-}: Context): Promise<ProgramRun & { readonly producerBytes: number }> {
+export type ProducerRun = ProgramRun & {
+  /** The most memory that the producer used. */
+  readonly producerBytes: number;
+};
+
+export async function runProducer({ deployment, options }: Context): Promise<ProducerRun> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const produce = (first: number, events: number) => {
     const args = [program, deployment.url, appId, String(first), String(events)];

@@ -1,7 +1,8 @@
-// The ways and what they are compared with, round after round, so that a slow minute of the machine affects all of them.
-// A way that fails is not tried again; the others go on.
+// Runs the service's ways, the floors and the peers, round after round, so that a slow minute of the machine affects all of
+// them. A way that fails is not retried; the others go on.
 
 import type { Context } from '../context.js';
+import { numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { describeFailure, messageOf } from '../failure.js';
 import type { Peers } from '../peers/start.js';
@@ -10,18 +11,16 @@ import { floorSteps, type StepResult } from './floors.js';
 import { describeRun, runThroughput, type ThroughputRun } from './throughput.js';
 import { peerWays, sluiceWays, type Way } from './ways.js';
 
-export type RoundsResult = Pick<Results, 'ways' | 'failures'>;
-
 type Open = { -readonly [Key in keyof WayRuns]: WayRuns[Key] } & { runs: ThroughputRun[] };
 
 const warmUpSeconds = { first: 2, later: 0.5 };
 
-/** Runs the ways with the wanted names. A failed way is in the result. */
+/** Runs the ways with the wanted names; failures are part of the result. */
 export async function runRounds(
   context: Context,
   peers: Peers,
   wanted: ReadonlySet<string>,
-): Promise<RoundsResult> {
+): Promise<Pick<Results, 'ways' | 'failures'>> {
   const { options, progress } = context;
   const steps = [
     ...[...sluiceWays, ...peerWays].map((way) => ({
@@ -31,14 +30,13 @@ export async function runRounds(
     })),
     ...floorSteps(context, peers).map((floor) => ({ ...floor, once: false, connections: undefined })),
   ].filter(({ name }) => wanted.has(name));
-  // In turns, so that the two sides of a target are measured close together.
   steps.sort((a, b) => place(a.name) - place(b.name));
   const ways = new Map<string, Open>();
-  const failures = new Map<string, string>();
+  const failures: { scenario: string; message: string }[] = [];
 
   for (let round = 1; round <= options.repeats; round += 1) {
     for (const { name, what, subject, connections, once, run } of steps) {
-      if ((once && round > 1) || failures.has(name)) continue;
+      if ((once && round > 1) || failures.some(({ scenario }) => scenario === name)) continue;
       try {
         const result = await run(round, ways);
         const way: Open = ways.get(name) ?? {
@@ -53,28 +51,18 @@ export async function runRounds(
         if (result.rowsPerInsert !== undefined) way.rowsPerInsert = result.rowsPerInsert;
         progress.say(`${name} ${round}/${once ? 1 : options.repeats}: ${describeRun(result.run)}`);
       } catch (error) {
-        failures.set(name, messageOf(error));
+        failures.push({ scenario: name, message: messageOf(error) });
         progress.say(`${name} FAILED: ${describeFailure(error)}`);
       }
     }
   }
-  return {
-    ways: [...ways.values()],
-    failures: [...failures].map(([scenario, message]) => ({ scenario, message })),
-  };
+  return { ways: [...ways.values()], failures };
 }
 
+/** The two sides of a target run close together; all other ways follow. */
 const order = [
-  'uws',
-  'single',
-  'redis-single',
-  'single-keys',
-  'uws-64',
-  'single-keys-64',
-  'bulk-500',
-  'bulk-500-keys',
-  'engine',
-  'redis-bulk',
+  ...['uws', 'single', 'redis-single', 'single-keys', 'uws-64', 'single-keys-64'],
+  ...['bulk-500', 'bulk-500-keys', 'engine', 'redis-bulk'],
 ];
 
 function place(name: string): number {
@@ -101,8 +89,6 @@ async function runWay(context: Context, peers: Peers, way: Way, round: number): 
     progress,
   });
   if (!isOurs || way.path !== '/api/track') return { run };
-  const [row] = await deployment.rows<{ per: number }>(
-    `SELECT count() / uniqExact(segment) AS per FROM stored_events WHERE app_id = '${appIds[0]}'`,
-  );
-  return { run, rowsPerInsert: Math.round(row?.per ?? 0) };
+  const rows = `stored_events WHERE app_id = '${appIds[0]}'`;
+  return { run, rowsPerInsert: Math.round(await numberOf(deployment, 'count() / uniqExact(segment)', rows)) };
 }

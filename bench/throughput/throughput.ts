@@ -1,4 +1,4 @@
-// One run of one way: warm-up, then as fast as it is answered for the wanted time, or at a fixed rate.
+// One run of one way: warm-up, then the load, as fast as it is answered or at a fixed rate.
 
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
@@ -7,48 +7,48 @@ import { figure } from '../figures.js';
 import { bodySource } from '../load/bodies.js';
 import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
 import type { MergedSecond } from '../load/second.js';
-import { allAnswered, type LoadResult, prepareLoad } from '../load/threads.js';
+import { allAnswered, prepareLoad } from '../load/threads.js';
 import { prepareWrk, type Wrk } from '../load/wrk.js';
 import type { Progress } from '../progress.js';
 import { type Loaded, measure, type Run, type Subject } from './measure.js';
 import type { Way } from './ways.js';
 
-export type ThroughputRun = Run & {
-  /** At a fixed rate: from when each request was due to its answer. */
-  readonly latency?: LatencyFigures;
-};
+/** `latency`: of a run at a fixed rate, since each request was due. */
+export type ThroughputRun = Run & { readonly latency?: LatencyFigures };
 
 export type ThroughputOptions = {
   readonly subject: Subject;
   readonly redis?: Redis | undefined;
   readonly way: Way;
-  /** In turn; what is stored is counted by the first. */
+  /** Requests take them in turn; stored records are counted by the first. */
   readonly appIds: readonly string[];
   readonly seconds: number;
   readonly warmUpSeconds: number;
   readonly connections: number;
   readonly threads: number;
-  /** Sends in one thread instead of the bench. */
+  /** If given, it sends instead of the bench, in one thread. */
   readonly wrk?: Wrk | undefined;
   /** Requests per second, instead of as fast as they are answered. */
   readonly rate?: number | undefined;
   readonly stallMs?: number;
   readonly progress: Progress;
-  /** Begins with the load and is told when it ended. */
+  /** Called when the load begins; the returned function is called when it has ended. */
   readonly beside?: () => () => Promise<unknown>;
 };
 
 const openConnections = 256;
-/** How fast wrk is answered is tried for this part of a second before a run. */
+/** Before a run, wrk tries for this long how fast it is answered. */
 const trialSeconds = 0.2;
-/** With wrk: a run that takes longer than expected by more than this has failed. */
+/** A run of wrk fails when it takes this many times as long as expected, and this much more. */
 const slowestSeconds = { times: 4, more: 60 };
-/** Bodies that must differ are made before the clock starts, and some more than are likely to be sent. */
+/** Bodies that never repeat are made before the clock starts, somewhat more than are likely to be sent. */
 const aheadTimes = 1.2;
+/** wrk repeats bodies after this many. */
+const wrkBodiesMax = 128_000;
 
 /**
- * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if what is
- * stored differs from what was acknowledged.
+ * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if stored
+ * and acknowledged records differ.
  */
 export async function runThroughput(
   options: ThroughputOptions,
@@ -57,26 +57,22 @@ export async function runThroughput(
   const appId = options.appIds[0] ?? '';
   const { ids: _, ...already } = await subject.stored(appId);
   let before: Records = already;
-  const warm = await sendHere(options, options.warmUpSeconds, 0).then(({ send }) => send());
-  before = plus(before, warm.acknowledged);
-  let perSecond = warm.requests / warm.seconds;
-  if (wrk !== undefined) {
-    const trial = await sendByWrk(options, wrk, perSecond * trialSeconds);
-    const tried = await trial.send();
-    before = plus(before, tried.acknowledged);
-    perSecond = tried.requests / tried.seconds;
-  }
+  /** Settles with the requests per second. */
+  const warmUp = async ({ send }: Prepared) => {
+    const sent = await send();
+    before = plus(before, sent.acknowledged);
+    return sent.requests / sent.seconds;
+  };
+  let perSecond = await warmUp(await prepareHere(options, options.warmUpSeconds, 0));
+  if (wrk !== undefined) perSecond = await warmUp(await prepareByWrk(options, wrk, perSecond * trialSeconds));
   await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
 
   const wanted = Math.ceil(perSecond * seconds);
   const prepared =
     wrk === undefined
-      ? await sendHere(options, seconds, wanted * aheadTimes)
-      : await sendByWrk(options, wrk, wanted);
-  // wrk prints nothing before its last answer.
-  const watch = progress.watch(way.name, () =>
-    wrk === undefined ? `${prepared.answers()} requests answered` : `${wanted} requests by wrk`,
-  );
+      ? await prepareHere(options, seconds, wanted * aheadTimes)
+      : await prepareByWrk(options, wrk, wanted);
+  const watch = progress.watch(way.name, prepared.progress);
   try {
     const load = async () => {
       const end = options.beside?.();
@@ -85,25 +81,22 @@ export async function runThroughput(
       return sent;
     };
     const { run, loaded } = await measure({ ...options, appId, before, load });
-    return {
-      run: { ...run, ...(rate && { latency: latencyFigures(loaded.series) }) },
-      seconds: loaded.series,
-    };
+    const latency = rate === undefined ? {} : { latency: latencyFigures(loaded.series) };
+    return { run: { ...run, ...latency }, seconds: loaded.series };
   } finally {
     watch.end();
     prepared.end();
   }
 }
 
-type Sent = Loaded & { readonly series: readonly MergedSecond[] };
 type Prepared = {
-  readonly send: () => Promise<Sent>;
-  readonly answers: () => number;
+  readonly send: () => Promise<Loaded & { readonly series: readonly MergedSecond[] }>;
+  readonly progress: () => string;
   /** Ends a generator that has not sent. */
   readonly end: () => void;
 };
 
-async function sendHere(
+async function prepareHere(
   { subject, way, appIds, connections, threads, rate }: ThroughputOptions,
   seconds: number,
   ahead: number,
@@ -126,20 +119,18 @@ async function sendHere(
     },
   );
   return {
-    answers: () => answers,
-    send: async () => loadedOf(way, await load.send()),
+    progress: () => `${answers} requests answered`,
     end: () => load.stop(),
+    send: async () => {
+      const { seconds: series, elapsedSeconds, generatorCpu, generatorShare } = await load.send();
+      const requests = allAnswered(series);
+      const acknowledged = times(way.records, requests);
+      return { requests, seconds: elapsedSeconds, generatorCpu, generatorShare, acknowledged, series };
+    },
   };
 }
 
-/** Throws BenchError unless all requests were answered as they should be. */
-export function loadedOf({ records }: Way, result: LoadResult): Sent {
-  const { seconds: series, elapsedSeconds: seconds, generatorCpu, generatorShare } = result;
-  const requests = allAnswered(series);
-  return { requests, seconds, generatorCpu, generatorShare, acknowledged: times(records, requests), series };
-}
-
-async function sendByWrk(
+async function prepareByWrk(
   { subject, way, appIds, connections, seconds }: ThroughputOptions,
   wrk: Wrk,
   wanted: number,
@@ -148,7 +139,7 @@ async function sendByWrk(
   const requests = Math.max(1, Math.round(wanted / connections)) * connections;
   const keyPrefix = randomBytes(6).toString('hex');
   const next = bodySource({ way, appIds, keyPrefix, ahead: requests });
-  const count = way.different ? requests : Math.min(requests, 128_000);
+  const count = way.different ? requests : Math.min(requests, wrkBodiesMax);
   const { send, stop } = await prepareWrk(wrk, {
     url: subject.url,
     path: way.path,
@@ -158,7 +149,8 @@ async function sendByWrk(
     secondsMax: slowestSeconds.times * Math.ceil(seconds) + slowestSeconds.more,
   });
   return {
-    answers: () => 0,
+    // wrk prints nothing before its last answer.
+    progress: () => `${requests} requests by wrk`,
     end: stop,
     send: async () => {
       const sent = await send();
@@ -176,16 +168,13 @@ function times(records: Records, factor: number): Records {
 /** One line. */
 export function describeRun(run: ThroughputRun): string {
   const cpu = Object.entries(run.cpu).map(([name, used]) => `${name} ${figure(used)}`);
-  const parts = [
+  const { p50, p99, max } = run.latency?.sinceDueMs ?? {};
+  return [
     `${figure(run.requestsPerSecond)} requests/s, ${figure(run.recordsPerSecond)} records/s`,
-    `µs a record: ${cpu.join(', ')}, sum ${figure(run.cpuSum)}`,
+    `µs per record: ${cpu.join(', ')}, sum ${figure(run.cpuSum)}`,
     `${run.generator} ${figure(run.generatorCpu)}`,
     `limit: ${run.limit}`,
-  ];
-  if (run.latency !== undefined) {
-    const { p50, p99, max } = run.latency.sinceDueMs;
-    parts.push(`since due p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`);
-  }
-  if (run.othersShare > 0.1) parts.push(`others use ${figure(100 * run.othersShare)} %: noisy`);
-  return parts.join('; ');
+    ...(p50 === undefined ? [] : [`since due p50 ${figure(p50)}, p99 ${figure(p99)}, max ${figure(max)} ms`]),
+    ...(run.othersShare > 0.1 ? [`others use ${figure(100 * run.othersShare)} %: noisy`] : []),
+  ].join('; ');
 }

@@ -1,14 +1,13 @@
-// The ways to send records, each a scenario: what a request is, how many connections send, and which records an
-// acknowledged request stands for. The same ways are sent to what the service is compared with.
+// The ways to send records, each a scenario: the requests, the number of connections, and the records that an acknowledged
+// request adds. Floors and peers get the same requests.
 
 import type { Limits } from '../deployment/deployment.js';
 import type { Records } from '../deployment/stored.js';
 import { bulkBodies, type EventOptions, singleBodies } from '../load/events.js';
 import { collectBodies, collected, identifyBodies, userPropertyBodies } from '../load/records.js';
 
-/** Where a way is sent: to Sluice, to one of the floors of HTTP, or to one of the peers. */
-export const subjectNames = ['sluice', 'uws', 'uws-synced', 'fastify', 'node-http'] as const;
-export type SubjectName = (typeof subjectNames)[number];
+/** The receiver: Sluice, a floor of HTTP, or a peer. */
+export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
 
 export type Way = {
   readonly name: string;
@@ -20,18 +19,18 @@ export type Way = {
   readonly connections: number;
   /** What one acknowledged request adds to each table. */
   readonly records: Records;
-  /** Every body is sent only once: it carries keys, or has a user of its own. */
+  /** No body is sent twice: it has keys, or a user of its own. */
   readonly different: boolean;
   /** The whole answer; null if it depends on the request. */
   readonly answer: string | null;
-  /** Measured only in the first round, since no target depends on it. */
+  /** Runs only in the first round, since no target uses it. */
   readonly once: boolean;
-  /** Sent by wrk where it is installed: the request costs so little that any other generator takes as much as the service. */
+  /** The request costs so little that the bench would use as much CPU as the service; wrk sends it where installed. */
   readonly cheap: boolean;
   readonly bodies: (count: number, options: EventOptions) => Buffer[];
 };
 
-/** So high that a limit is checked and never reached; with the default limits no bulk load runs at full speed. */
+/** A limit that is checked but never reached; the default limits would slow every bulk load down. */
 const farAway = 1_000_000_000;
 
 const common = { subject: 'sluice', path: '/api/track', answer: '{}', different: false, once: true } as const;
@@ -63,61 +62,47 @@ function bulkKeys(events: number) {
   return { ...bulk(events), different: true, bodies } as const;
 }
 
-/** Fewer connections than usual: fewer events share a commit. */
-const connectionsOf = (connections: number, once: boolean): Way[] => [
-  {
-    ...single,
-    name: `single-${connections}`,
-    what: `one event a request, ${connections} connections`,
-    connections,
-  },
-  {
-    ...singleKeys,
-    name: `single-keys-${connections}`,
-    what: `one event a request, with keys, ${connections} connections`,
-    connections,
-    once,
-  },
-];
+type Kind = Omit<Way, 'name' | 'what'>;
+const way = (name: string, what: string, kind: Kind, more: Partial<Kind> = {}): Way => ({
+  ...kind,
+  ...more,
+  name,
+  what,
+});
+const always = { once: false } as const;
 
 /** What Sluice is sent. */
 export const sluiceWays: readonly Way[] = [
-  { ...single, name: 'single', what: 'one event a request', once: false },
-  { ...singleKeys, name: 'single-keys', what: 'one event a request, with keys', once: false },
-  ...connectionsOf(64, false),
-  ...connectionsOf(16, true),
-  { ...bulk(10), name: 'bulk-10', what: 'bulk of 10' },
-  { ...bulk(100), name: 'bulk-100', what: 'bulk of 100' },
-  { ...bulk(500), name: 'bulk-500', what: 'bulk of 500', once: false },
-  { ...bulkKeys(500), name: 'bulk-500-keys', what: 'bulk of 500, with keys', once: false },
-  {
-    ...bulk(500),
-    name: 'bulk-500-limits',
-    what: 'bulk of 500, limits checked',
+  way('single', 'one event per request', single, always),
+  way('single-keys', 'one event per request, with keys', singleKeys, always),
+  // With fewer connections fewer events share a commit.
+  way('single-64', 'one event per request, 64 connections', single, { connections: 64 }),
+  way('single-keys-64', 'one event per request, with keys, 64 connections', singleKeys, {
+    ...always,
+    connections: 64,
+  }),
+  way('single-16', 'one event per request, 16 connections', single, { connections: 16 }),
+  way('single-keys-16', 'one event per request, with keys, 16 connections', singleKeys, { connections: 16 }),
+  way('bulk-10', 'bulk of 10', bulk(10)),
+  way('bulk-100', 'bulk of 100', bulk(100)),
+  way('bulk-500', 'bulk of 500', bulk(500), always),
+  way('bulk-500-keys', 'bulk of 500, with keys', bulkKeys(500), always),
+  way('bulk-500-limits', 'bulk of 500, limits checked', bulk(500), {
     limits: { bulk_app: farAway, bulk_identity: farAway },
-  },
-  { ...bulk(1000), name: 'bulk-1000', what: 'bulk of 1000' },
-  {
-    ...single,
-    name: 'user-properties',
-    what: 'properties of one user a request',
+  }),
+  way('bulk-1000', 'bulk of 1000', bulk(1000)),
+  way('user-properties', 'properties of one user per request', single, {
     path: '/api/add_user_properties',
     records: { user_properties: 1 },
     bodies: userPropertyBodies,
-  },
-  {
-    ...single,
-    name: 'identify',
-    what: 'one identification a request',
+  }),
+  way('identify', 'one identification per request', single, {
     path: '/api/v1/identify',
     records: { user_identities: 1 },
     different: true,
     bodies: identifyBodies,
-  },
-  {
-    ...single,
-    name: 'collect',
-    what: 'client library, 20 messages a request',
+  }),
+  way('collect', 'client library, 20 messages per request', single, {
     path: '/api/collect',
     connections: 16,
     records: collected,
@@ -125,47 +110,31 @@ export const sluiceWays: readonly Way[] = [
     answer: null,
     cheap: false,
     bodies: collectBodies,
-  },
+  }),
 ];
 
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
 const nodeHttp = { subject: 'node-http' } as const;
 
-/** What the floors of HTTP and the peers are sent: exactly the same bodies. */
+/** What floors and peers are sent: the very same bodies. */
 export const peerWays: readonly Way[] = [
-  { ...uws, name: 'uws', what: 'uWebSockets.js alone', once: false },
-  { ...uws, name: 'uws-64', what: 'uWebSockets.js alone, 64 connections', connections: 64, once: false },
-  { ...uws, name: 'uws-16', what: 'uWebSockets.js alone, 16 connections', connections: 16 },
-  { ...single, name: 'uws-synced', what: 'uWebSockets.js and a synced file', subject: 'uws-synced' },
-  {
-    ...single,
-    ...fastify,
-    name: 'fastify-single',
-    what: 'Fastify + BullMQ: one event a request',
-    once: false,
-  },
-  {
-    ...singleKeys,
-    ...fastify,
-    name: 'fastify-single-keys',
-    what: 'Fastify + BullMQ: one event a request, with keys',
-  },
-  { ...bulk(500), ...fastify, name: 'fastify-bulk-500', what: 'Fastify + BullMQ: bulk of 500', once: false },
-  {
-    ...bulkKeys(500),
-    ...fastify,
-    name: 'fastify-bulk-500-keys',
-    what: 'Fastify + BullMQ: bulk of 500, with keys',
-  },
-  { ...single, ...nodeHttp, name: 'node-http-single', what: 'node:http: one event a request' },
-  // ClickHouse gathers what comes within a fifth of a second, so few connections would wait most of the time.
-  { ...bulk(500), ...nodeHttp, name: 'node-http-bulk-500', what: 'node:http: bulk of 500', connections: 64 },
+  way('uws', 'uWebSockets.js alone', uws, always),
+  way('uws-64', 'uWebSockets.js alone, 64 connections', uws, { ...always, connections: 64 }),
+  way('uws-16', 'uWebSockets.js alone, 16 connections', uws, { connections: 16 }),
+  way('uws-synced', 'uWebSockets.js and a synced file', single, { subject: 'uws-synced' }),
+  way('fastify-single', 'Fastify + BullMQ: one event per request', single, { ...fastify, ...always }),
+  way('fastify-single-keys', 'Fastify + BullMQ: one event per request, with keys', singleKeys, fastify),
+  way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), { ...fastify, ...always }),
+  way('fastify-bulk-500-keys', 'Fastify + BullMQ: bulk of 500, with keys', bulkKeys(500), fastify),
+  way('node-http-single', 'node:http: one event per request', single, nodeHttp),
+  // ClickHouse collects rows for a fifth of a second, so a few connections would mostly wait.
+  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), { ...nodeHttp, connections: 64 }),
 ];
 
 /** Throws if there is none. */
 export function wayNamed(name: string): Way {
-  const way = [...sluiceWays, ...peerWays].find((candidate) => candidate.name === name);
-  if (way === undefined) throw new Error(`there is no way ${name}`);
-  return way;
+  const found = [...sluiceWays, ...peerWays].find((candidate) => candidate.name === name);
+  if (found === undefined) throw new Error(`there is no way ${name}`);
+  return found;
 }

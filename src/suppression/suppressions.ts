@@ -231,16 +231,19 @@ function scopeOf({ scopes }: OfAccount, appId: string): number {
 function viewOf(account: OfAccount, appId: string): SuppressedUsers {
   const known = account.views.get(appId);
   if (known !== undefined) return known;
-  const { names, hasher } = account;
-  const scope = scopeOf(account, appId);
-  const view: SuppressedUsers = {
+  const view = usersOfSet(account.hasher, account.names, scopeOf(account, appId));
+  account.views.set(appId, view);
+  return view;
+}
+
+/** The users whose names are in a set under this scope or under 0. */
+export function usersOfSet(hasher: NameHasher, names: NameSet, scope: number): SuppressedUsers {
+  return {
     hasIdentity: (identity) => names.has(hasher.ofIdentity(identity), scope),
     hasUserId: (userId) => names.has(hasher.ofUserId(userId), scope),
     hasIdentityBytes: (bytes, start, end) => names.has(hasher.ofIdentityBytes(bytes, start, end), scope),
     hasUserIdBytes: (bytes, start, end) => names.has(hasher.ofUserIdBytes(bytes, start, end), scope),
   };
-  account.views.set(appId, view);
-  return view;
 }
 
 function wordsOf(line: string): readonly string[] {

@@ -256,11 +256,11 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     );
   }
 
-  test('everything that is done in several tabs arrives once, for the right user and session, whatever the network does', async (t) => {
+  test('random calls in several tabs arrive once, for the right user and session, under every fault of the network', async (t) => {
     await live(t, 3, false);
   });
 
-  test('the same holds except for sessions while storage fills up or is emptied', async (t) => {
+  test('while storage fills up or is emptied, calls still arrive once for the right user', async (t) => {
     await live(t, 2, true);
   });
 });

@@ -109,7 +109,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
         await exactlyOnce(appId, numbers(4));
       });
 
-      test('what is more than a leaving page may send waits for the next page', async (t) => {
+      test('events beyond the bytes that a leaving page may send wait for the next page', async (t) => {
         const appId = rig.newAppId(t);
         const page = await rig.open({ appId, intervalMs: 60_000 });
         const url = rig.pageUrl({ appId });
@@ -298,7 +298,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
     });
 
     describe('faults of the network and the service', { concurrency: 1 }, () => {
-      test('what was recorded while nothing listens arrives once it does', async (t) => {
+      test('events recorded while no server listens arrive once a server does', async (t) => {
         const appId = rig.newAppId(t);
         // The front itself stays up for the other tests.
         const own = await startCollectFront(rig.sluice.baseUrl);

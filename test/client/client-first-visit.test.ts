@@ -37,7 +37,7 @@ function sessionsOf({ server }: World): string[] {
   return [...new Set(server.stored.map((message) => message.session_id))];
 }
 
-test('tabs that open at once on a first visit are one user in one session, including what each recorded before', async () => {
+test('tabs that open at once on a first visit are one user in one session, with the events that each recorded before', async () => {
   const world = firstVisit();
   const tabs = [world.openTab(), world.openTab(), world.openTab()] as const;
   for (const { client } of tabs) client.track('Opened');
@@ -127,7 +127,7 @@ test('tabs that identify different people before they see each other keep them a
   assert.equal(tabs[0].client.identity, tabs[1].client.identity);
 });
 
-test('after a logout in another tab, even right after a first visit, what waits still belongs to the former user', async () => {
+test('after a logout in another tab, even right after a first visit, waiting events still belong to the former user', async () => {
   const world = firstVisit();
   const tab = world.openTab();
   tab.client.identify('ada@example.com');
@@ -161,7 +161,7 @@ test('a user that begins after the storage was emptied inherits nothing', async 
   assert.deepEqual(usersOf(world), [former]);
 });
 
-test('what was already sent, or is being sent, keeps the user that it went with', async () => {
+test('a message that was sent, or is being sent, keeps its user', async () => {
   for (const sinceMs of [1, clientLimits.exitHoldMs + 1_000]) {
     const world = createWorld('first');
     const page = world.open();
@@ -194,7 +194,7 @@ test('a page that ends before it was told of another tab’s user checks for it 
   assert.deepEqual(usersOf(world), ['7']);
 });
 
-test('tabs that find the session over at the same moment begin one', async () => {
+test('tabs that notice the end of the session at the same moment begin one new session', async () => {
   const world = firstVisit();
   const tabs = [world.openTab(), world.openTab()] as const;
   for (const { client } of tabs) client.track('Before');

@@ -174,7 +174,7 @@ function createLife() {
   return { take, settle, check };
 }
 
-test('everything a visitor does in several tabs arrives once, for the right user and session, whatever the network does', async () => {
+test('all calls of a visitor in several tabs arrive once, for the right user and session, under every fault of the network', async () => {
   await fc.assert(
     fc.asyncProperty(stepsOfLife({ ...options, stepsMin: 30, hasFaultsOfStorage: false }), async (steps) => {
       const life = createLife();
@@ -186,7 +186,7 @@ test('everything a visitor does in several tabs arrives once, for the right user
   );
 });
 
-test('the same holds except for sessions while storage fills up or is emptied: only what is in a page’s memory can be lost with the page', async () => {
+test('while storage fills up or is emptied, calls still arrive once for the right user; only calls in a page’s memory can be lost with the page', async () => {
   await fc.assert(
     fc.asyncProperty(stepsOfLife({ ...options, stepsMin: 30, hasFaultsOfStorage: true }), async (steps) => {
       const life = createLife();

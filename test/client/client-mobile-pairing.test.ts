@@ -155,7 +155,7 @@ describe('a pairing', () => {
     assert.deepEqual(phone.pairings.stopped, [], 'the server knows');
   });
 
-  test('ends when the server says so in answer to what was sent as the app went to the background', async () => {
+  test('ends when the server says so in answer to the batch that the app sent on its way to the background', async () => {
     const { phone, run, sluice } = await openIos();
     sluice.startEVPairing();
     await settle();

@@ -290,7 +290,7 @@ describe('a storage that refuses writes', () => {
       await new Promise(() => {});
     };
 
-    test(`gets what it refused, once it accepts writes again (a write ${fault})`, async () => {
+    test(`gets the refused writes once it accepts writes again (a write ${fault})`, async () => {
       const phone = createPhone();
       const first = open(phone);
       first.sluice.identify('ada@example.com');
@@ -308,7 +308,7 @@ describe('a storage that refuses writes', () => {
       assert.notEqual(second.sluice.userId, former);
     });
 
-    test(`is not asked to keep what was sent meanwhile (a removal ${fault})`, async () => {
+    test(`does not keep messages that were sent meanwhile (a removal ${fault})`, async () => {
       const phone = createPhone();
       const first = open(phone);
       first.sluice.track('a');
@@ -354,7 +354,7 @@ describe('a storage that refuses writes', () => {
     assert.equal(second.sluice.identity, 'ada@example.com');
   });
 
-  test('for long does not bring back what was replaced meanwhile', async () => {
+  test('for long does not bring back values that were replaced meanwhile', async () => {
     const device = new Map<string, string>();
     const clock = createTestClock();
     const storage = createLoadedStorage(clock, () => {});

@@ -777,7 +777,7 @@ test('a choice, a logout or an identity is never one call too many before the st
   assert.ok(!server.events().includes('Never'));
 });
 
-test('a choice is kept whatever number somebody else wrote to the one before', async () => {
+test('a choice is kept, whatever number another script wrote to the choice before', async () => {
   const { clock, server, texts, open } = createWorld();
   texts.set('sluice:1:consent', 'in 999999999999999');
   const first = open();

@@ -119,7 +119,7 @@ test('properties that the contract accepts are kept, and each other one causes a
   );
 });
 
-test('lists of values become the text that is stored, and what is absent is left out without a word', () => {
+test('lists of values become the text that is stored, and absent values are skipped without a warning', () => {
   const input = {
     list: ['a', 5, true],
     empty: [],
@@ -196,7 +196,7 @@ test('a thousand properties are accepted, and not one more', () => {
   }
 });
 
-test('of 300,000 properties it reads no more than it may accept or warn of, and gives one warning for the rest', () => {
+test('it reads at most the properties that it accepts or warns about, and warns once about the rest of 300,000', () => {
   for (const [value, read] of [
     ['text', counts.propertiesMax],
     [{}, clientLimits.propertiesDroppedMax],

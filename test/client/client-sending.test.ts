@@ -365,7 +365,7 @@ test('a limited message waits as long as the server says, and delays no other ki
   });
 });
 
-test('user properties that may have arrived are not changed any more', async () => {
+test('user properties that may have arrived no longer change', async () => {
   const { client, clock, server } = started();
   server.answerWith = ({ request }) => {
     server.accept(request);
@@ -382,7 +382,7 @@ test('user properties that may have arrived are not changed any more', async () 
   );
 });
 
-test('user properties that another tab is sending are not changed either', async () => {
+test('user properties that another tab is sending do not change either', async () => {
   const world = started();
   const slow = world.open({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
@@ -400,7 +400,7 @@ test('user properties that another tab is sending are not changed either', async
   );
 });
 
-test('what was sent from a hidden page without an answer is not sent again at once', async () => {
+test('a batch from a hidden page that got no answer is not retried at once', async () => {
   const world = createWorld();
   const times: number[] = [];
   const begin = world.clock.now();
@@ -502,7 +502,7 @@ test('a hidden page sends at most 64 KB in total over all apps, oldest first; th
   assert.equal(next.client.droppedCount, 0);
 });
 
-test('what is too large to be sent from a hidden page waits, and only what must not overtake it waits with it', async () => {
+test('a message too large for a hidden page waits, and only messages that must not overtake it wait with it', async () => {
   const world = started();
   const large = (size: number) =>
     Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`k${i}`, 'x'.repeat(size)]));
@@ -629,7 +629,7 @@ test('when a visitor switches tabs, no message is sent by both', async () => {
   assert.equal(world.server.received.length, 1);
 });
 
-test('what a crashed tab leaves is sent by another one', async () => {
+test('another tab sends the messages that a crashed tab leaves', async () => {
   const world = started();
   const other = openTab(world);
   world.client.track('Event');
@@ -641,7 +641,7 @@ test('what a crashed tab leaves is sent by another one', async () => {
   assert.deepEqual(other.warnings, []);
 });
 
-test('what a tab was sending when it crashed is sent by another one, and by none before', async () => {
+test('another tab sends what a crashed tab was sending, and no tab does so before the crash', async () => {
   const world = createWorld();
   const stuck = world.open({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
@@ -729,7 +729,7 @@ test('the queue is bounded: the oldest messages are dropped first and counted', 
   assert.equal(client.droppedCount + server.stored.length, clientLimits.queueMessagesMax + 401);
 });
 
-test('what is being sent is not pushed out', async () => {
+test('a message that is being sent is not evicted', async () => {
   const world = createWorld();
   let answer: (answer: TransportAnswer) => void = () => {};
   const bodies: string[] = [];
@@ -861,7 +861,7 @@ test('adapters that fail do not reach the page, and nothing is lost', async () =
   assert.deepEqual(world.server.events(), ['Event', 'Later']);
 });
 
-test('a 400 that is not the service’s is not a refusal: nothing is dropped, and it is retried after growing pauses', async () => {
+test('a 400 from a proxy is not a refusal: the client drops nothing and retries after growing pauses', async () => {
   const world = createWorld();
   world.server.answerWith = () => ({ status: 400, body: '<html>Log in to the Wi-Fi</html>' });
   const page = openTab(world);

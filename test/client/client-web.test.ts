@@ -331,7 +331,7 @@ test('global event properties are one cookie of the whole site, for 400 days, se
   assert.equal(browser.cookies.size, 0);
 });
 
-test('the life of the cookie begins anew with each page that records', () => {
+test('each page that records renews the life of the cookie', () => {
   const browser = createTestBrowser();
   browser.cookies.set('sluice_1', 'plan=pro');
   const page = openPage(browser);
@@ -456,7 +456,7 @@ test('what stayed in memory while storage was full is stored once there is room,
   assert.equal(browser.server.stored.length, 4);
 });
 
-test('what stayed in memory is stored when what was sent makes room for it', async () => {
+test('messages that stayed in memory are stored once sent ones make room', async () => {
   const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = {};
   const page = openPage(browser, options);
@@ -531,7 +531,7 @@ test('a batch without an answer is given up after the time-out and sent again', 
   assert.deepEqual(names(browser), ['Event']);
 });
 
-test('a batch that is not answered in time is followed by half of it', async () => {
+test('after a batch without an answer in time the client sends half of it', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser, { fetch: 'never' });
   for (let n = 0; n < 60; n++) page.sluice.track(`e${n}`, { text: 'x'.repeat(900) });
@@ -595,7 +595,7 @@ test('a page that is hidden or left sends what waits by a request that outlives 
   }
 });
 
-test('requests that outlive the page have at most 64 KB in all, whoever began them', async () => {
+test('requests that outlive the page have at most 64 KB together, those already under way included', async () => {
   const browser = createTestBrowser();
   const page = openPage(browser, { fetch: 'never', beacon: 'refused' });
   const properties = { text: 'x'.repeat(1000) };

@@ -48,7 +48,7 @@ function assertSeconds(retryAfter: number | undefined): number {
 }
 
 describe('the limit of user properties', () => {
-  test('is 30 in 30 s: of 40 in one request 10 are named, and all else of it is stored', async () => {
+  test('is 30 in 30 s: of 40 in one request the answer names 10, and the rest is stored', async () => {
     const [api] = sluice.api as [ApiHandle, ApiHandle];
     const messages = repeat(40, (n) => [
       event({ user_id: '100', event: `${n}` }),

@@ -640,7 +640,7 @@ test('stores keys and tokens as hashes only, and logs none', async () => {
   }
 });
 
-test('answers a wrong key 429 after 20 failed token requests, and a right one with a token whatever came before', async () => {
+test('answers a wrong key 429 after 20 failed token requests, and always answers a right key with a token', async () => {
   const { account: own, main } = await freshAccount();
   const wrong = [['Authorization', basic(main, 'wrong')]] as const;
   const right = [['Authorization', basic(main, own.apiKey)]] as const;
@@ -679,7 +679,7 @@ test('counts failures by the address that a trusted proxy forwards, not by the p
   assert.equal((await ask(own.apiKey, attacker)).status, 200);
 });
 
-test('counts all app_ids without an API key together, so that made-up ones fill nothing in Redis', async () => {
+test('counts all app_ids without an API key together, so that made-up app_ids take no memory in Redis', async () => {
   const localAddress = '127.0.0.7';
   const counts = () => withRedis(sluice, (redis) => redis.keys(registryKeys.tokenFailures('*')));
   const before = (await counts()).length;

@@ -210,7 +210,7 @@ describe('a call', () => {
     target.stop();
   });
 
-  test('ends at its deadline when nobody answers, whether the name or the server hangs', async () => {
+  test('ends at its deadline when the name or the server does not answer', async () => {
     const receiver = await startReceiver(() => undefined);
     const where = { url: `http://hangs.example:${receiver.port}/`, secret: '' };
     const late = { error: 'no_answer_in_time' };

@@ -91,7 +91,7 @@ test('a status counts the users that were named and found, and the rows of whole
   assert.deepEqual(times, times.toSorted());
 });
 
-test('a status says what a pending request is doing or waits for', async () => {
+test('a status shows what a pending request does or waits for', async () => {
   const states = new Set<string>();
   worker.sigstop();
   await sendEvents(sluice, main, 'go', [{ identity: 'waits' }]);
@@ -204,7 +204,7 @@ test('the list has the account’s requests, the newest first, page by page, and
   for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, its, id);
 });
 
-test('the list is filtered by state and by reference, and refuses what is neither', async () => {
+test('the list takes filters for state and reference, and refuses other values', async () => {
   const { ids } = await listDeletions(sluice, token, '?reference=ticket%201&state=complete');
   assert.equal(ids.length, 1);
   assert.equal((await showDeletion(sluice, ids[0] ?? '')).reference, 'ticket 1');

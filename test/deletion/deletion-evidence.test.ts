@@ -88,7 +88,7 @@ function lookUp(requestId: string, users: readonly object[], its = token): Promi
   return callWithToken(sluice, its, `${deletionPaths.status(requestId)}/lookup`, { users });
 }
 
-test('tells what was found and what is similar, for each place of the list and for each user who is looked up', async () => {
+test('shows found and similar users, for each place of the list and for each user who is looked up', async () => {
   const alike = [
     'Bob@Example.com',
     'bob@example.com ',
@@ -284,7 +284,7 @@ test('a dry run lists the users of whom nothing is found, and those to whom othe
   assert.deepEqual([preview.users, preview.users_found], [5, 3]);
 });
 
-test('a dry run refuses what a deletion refuses, and what is neither true nor false', async () => {
+test('a dry run refuses what a deletion refuses, and a value that is neither true nor false', async () => {
   for (const body of [
     { users: [], dry_run: true },
     { users: [{}], dry_run: true },

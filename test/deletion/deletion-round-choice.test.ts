@@ -40,7 +40,7 @@ test('the oldest request that is ready is in the round, even if it alone is too 
   assert.deepEqual(roundOf([request(1, 'a', 99, false), request(2, 'b', 98), request(3, 'c', 1)], 10), [2]);
 });
 
-test('if the next request of an account is not ready, its later ones wait too, and no other account is delayed', () => {
+test('if the next request of an account is not ready, its later ones wait too, and other accounts go on', () => {
   const requests = [request(1, 'a', 1, false), request(2, 'a', 1), request(3, 'b', 1)];
   assert.deepEqual(roundOf(requests, 10), [3]);
 });

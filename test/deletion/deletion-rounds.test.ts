@@ -183,7 +183,7 @@ const returning: readonly Step[] = [
   { kind: 'delete', name: { identity: 0 } },
 ];
 
-test('an anonymous event after a deletion stays when the identity is deleted again, unless its user was identified again in between', async () => {
+test('an anonymous event after a deletion survives a second deletion of the identity, unless its user was identified in between', async () => {
   const anew: Step[] = [
     ...returning.slice(0, 3),
     { kind: 'identify', user: 0, identity: 0 },

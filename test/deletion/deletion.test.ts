@@ -321,7 +321,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
   ]);
 });
 
-test('waits for what was acknowledged before it, and is not widened by what came after the answer', async () => {
+test('waits for records acknowledged before it, and does not reach records that came after the answer', async () => {
   await sendIdentify(sluice, main, '8301', 'backlog');
   await untilStored(sluice);
   worker.sigstop();
@@ -512,7 +512,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
   }
 });
 
-test('writes nothing of what an overtaken round knows of a request that another one has verified', async () => {
+test('an overtaken round writes nothing about a request that another round has verified', async () => {
   worker.sigstop();
   try {
     const requestId = await submitNow([{ identity: 'overtaken' }]);

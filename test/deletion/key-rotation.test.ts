@@ -112,7 +112,7 @@ test('several keys with names are replaced and revoked one by one', async () => 
   assert.equal(await tokenOf(appId, apiKey), undefined);
 });
 
-test('does the same over /admin/v1, and refuses an overlap that is no time', async () => {
+test('does the same over /admin/v1, and refuses an overlap that is not a duration', async () => {
   const { appId, apiKey } = await freshKey();
   const path = `/environments/${appId}`;
   const named = await administer<Created>(sluice, 'POST', `${path}/key`, { name: 'two' });

@@ -471,7 +471,7 @@ test('breaks off visibly when ClickHouse fails in the middle, and is answered 50
   assert.equal((await readExportData(sluice, token, await completeExportOf([{ user_id: 1 }]))).status, 200);
 });
 
-test('a few downloads of an account run at once; their queries end when the readers hang up, even if ClickHouse does not notice', async () => {
+test('a few downloads per account run at once; a query ends when its reader hangs up, even if ClickHouse does not notice', async () => {
   const replies = [await beginReading(heavyExport), await beginReading(heavyExport)];
   assert.equal((await readExportData(sluice, token, heavyExport)).status, 503);
   const running = await sluice.rows<{ query_id: string }>(

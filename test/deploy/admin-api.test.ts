@@ -189,7 +189,7 @@ test('shows an API key at its creation only', async () => {
   assert.equal((await ask('GET', path)).body.created_at, null);
 });
 
-test('refuses what cannot be done with 400 and a reason, and changes nothing', async () => {
+test('refuses an impossible command with 400 and a reason, and changes nothing', async () => {
   const before = (await ask('GET', '/accounts')).text;
   const refused: [string, string, object | undefined][] = [
     ['POST', '/accounts', {}],

@@ -134,7 +134,7 @@ test('names the token and the address of an administrator over HTTP, and is read
   assert.equal(((await sluice.admin('audit', 'list', '--limit', '1')) as unknown[]).length, 1);
 });
 
-test('names the key and the address of whoever deletes users, and how many, but none of the users', async () => {
+test('names the key and the address of the caller who deletes users, and how many, but no user', async () => {
   const token = await getToken(sluice, account);
   let requestId = '';
   const made = await during(async () => {
@@ -159,7 +159,7 @@ test('names the key and the address of whoever deletes users, and how many, but 
   assert.ok(!rows.includes('gone@example.com'));
 });
 
-test('says what was refused, and what failed', async () => {
+test('records refused and failed actions', async () => {
   const made = await during(async () => {
     await assert.rejects(Promise.resolve(sluice.admin('keys', 'rotate', '1')), /there is no environment/);
     await assert.rejects(Promise.resolve(sluice.admin('deletions', 'end', 'x')), /no such deletion request/);
@@ -237,7 +237,7 @@ test("the service's own user can neither change nor remove a line", async () => 
   }
 });
 
-test('no change outlives a lost Redis without its line, and the load has a line of its own', async () => {
+test('no change survives a lost Redis without its line, and the restore has its own line', async () => {
   // Nobody but the command itself moves the lines.
   for (const worker of sluice.workers) worker.sigstop();
   await sluice.admin('accounts', 'create', 'Before the loss', '--environment', 'Main');

@@ -102,7 +102,7 @@ test('makes a backup and lists it', async () => {
   await complete('carol');
 });
 
-test('refuses what is not a name, and a restore without --yes, and changes nothing', async () => {
+test('refuses an invalid name and a restore without --yes, and changes nothing', async () => {
   for (const name of ['', "a'", 'a b', '../a', 'x'.repeat(65)]) {
     await assert.rejects(sluice.admin('backup', 'create', name), /the name of a backup/, name);
     await assert.rejects(sluice.admin('backup', 'restore', name, '--yes'), /the name of a backup/, name);

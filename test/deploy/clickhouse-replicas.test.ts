@@ -233,7 +233,7 @@ test('tables of a round are made and synced on the whole cluster', async () => {
   assert.equal(await codeOf(syncReplicas(client, ['stored_events'])), 139);
 });
 
-test('a marker that another replica has is found; while that one is away nothing is taken for absent', async () => {
+test('finds a marker on another replica, and takes no marker for absent while that replica is away', async () => {
   for (const server of [one, other])
     await run(
       server,

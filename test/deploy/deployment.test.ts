@@ -297,7 +297,7 @@ test('after a restore new records lie above the fences of deletion requests, als
   assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard is at least at its own fence');
 });
 
-test('pending deletion requests come back in the order of their fences, whatever the clocks of their callers said', async () => {
+test('pending deletion requests come back in the order of their fences, despite wrong clocks of their callers', async () => {
   const submittedAt = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString();
   await keepRequest('third', { fences: { '0': '1000' }, submitted_at: submittedAt(1) });
   await keepRequest('first', { fences: { '0': '998' }, submitted_at: submittedAt(3) });
@@ -398,7 +398,7 @@ for (const text of asked) {
     await assertRestored();
   });
 
-  test(`a restore that stood still while it asked ${text} changes nothing that another restore has loaded since`, async () => {
+  test(`a restore that stalled while it asked ${text} changes nothing that another restore has loaded since`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
     // The right to load of a process that stands still expires.

@@ -45,14 +45,14 @@ describe('packages', () => {
     assert.equal(await isInstalled({ a: one }, { a: { version: '2.0.0' } }), false);
   });
 
-  test('that are optional may be absent if they are for other machines, and are installed if they are new in the lock file', async () => {
+  test('optional ones for other machines may be absent; new ones in the lock file are installed', async () => {
     const optional = { ...one, optional: true };
     assert.equal(await isInstalled({ a: { ...optional, os: ['darwin'] } }, {}), true);
     const root = { optionalDependencies: { a: '1.0.0' } };
     assert.equal(await isInstalled({ '': root, a: optional }, {}), false);
   });
 
-  test('that are optional may be absent where only what is absent depends on them', async () => {
+  test('that are optional may be absent if only absent packages depend on them', async () => {
     const optional = { ...one, optional: true };
     const binding = { ...optional, os: ['wasm'], optionalDependencies: { b: '1.0.0' } };
     const wanted = { '': { optionalDependencies: { a: '1.0.0' } }, a: binding, b: optional };

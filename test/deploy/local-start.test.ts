@@ -168,7 +168,7 @@ test('a DATA_DIR whose path is too long for a socket is used by the port of Redi
 
 const isRoot = process.getuid?.() === 0;
 
-describe('one start after another on the same data', () => {
+describe('repeated starts on the same data', () => {
   let env: NodeJS.ProcessEnv & { DATA_DIR: string };
   let running: Start;
   let firstAppIds: string[];
@@ -266,7 +266,7 @@ describe('one start after another on the same data', () => {
     assert.match(asOtherUser('redis-cli', '-s', socket, 'PING').output, /Permission denied/);
   });
 
-  test('nothing in DATA_DIR is open to others, whoever made it', () => {
+  test('no file or folder in DATA_DIR is open to other users, whichever process made it', () => {
     for (const made of ['redis/appendonlydir', 'clickhouse/store', 'log/api.log', 'lock']) {
       assert.ok(existsSync(join(env.DATA_DIR, made)), made);
     }

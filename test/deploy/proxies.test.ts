@@ -134,7 +134,7 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.match(wrong.text, /"err":\{/);
     });
 
-    test('callers are counted by their own addresses, whatever forwarding headers they send', async () => {
+    test('callers are counted by their own addresses, despite forwarding headers that they send', async () => {
       const last = name === 'nginx' ? 10 : 20;
       const attempt = (host: number, told: string) =>
         ask(

@@ -222,7 +222,7 @@ test('shows what a device sends, also when the master that passed it on is away'
   }
 });
 
-test('notices that one master was emptied, goes on with the others, and is mended by a restore', async () => {
+test('notices an emptied master, goes on with the others, and recovers by a restore', async () => {
   const emptied = await cluster.masterOf(shardKeys.state(3));
   assert.deepEqual(await shardsOf(emptied), [3]);
   await untilDrained();

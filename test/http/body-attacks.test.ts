@@ -124,7 +124,7 @@ describe('memory stays bounded and others are answered while', () => {
     });
   });
 
-  test('60 gzip bodies inflate to 15 MiB each, within what is allowed', async () => {
+  test('60 gzip bodies inflate to 15 MiB each, within the bound', async () => {
     const filler = Array.from({ length: 1000 }, () => randomBytes(128).toString('hex').padEnd(15_000, 'x'));
     const body = gzipSync(JSON.stringify({ app_id: appId, events: filler }), { level: 9 });
     const inflated = JSON.stringify({ app_id: appId, events: filler }).length;

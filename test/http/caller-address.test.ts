@@ -20,7 +20,7 @@ function callerOf(
 const client = '203.0.113.7';
 
 describe('the address of a caller', () => {
-  test('is that of the connection if no proxy is trusted, whatever the headers say', () => {
+  test('is that of the connection if no proxy is trusted, despite any headers', () => {
     const headers = { for: '1.1.1.1', forwarded: 'for=1.1.1.1' };
     assert.equal(callerOf({ peer: client, ...headers }, []), client);
     assert.equal(callerOf({ peer: '127.0.0.1', ...headers }, []), '127.0.0.1');
@@ -73,7 +73,7 @@ describe('the address of a caller', () => {
     for (const [sent, expected] of cases) assert.equal(callerOf(sent), expected, JSON.stringify(sent));
   });
 
-  test('is counted as its network of 64 bits in IPv6, since whoever has one address has them all', () => {
+  test('counts as its /64 network in IPv6, since a caller with one of its addresses has them all', () => {
     assert.equal(networkOf(client), client);
     assert.equal(networkOf('2001:db8:1:2:3:4:5:6'), '2001:db8:1:2::/64');
     assert.equal(networkOf('2001:db8:1:2::6'), networkOf('2001:db8:1:2:3:4:5:6'));

@@ -198,7 +198,7 @@ test('serves 10,000 short connections, some of which break off', async () => {
   });
 });
 
-test('refuses what inflates to a gibibyte, at the cost of what it may inflate to', async () => {
+test('refuses a body that inflates to a gibibyte, at the cost of inflating it to the bound', async () => {
   const bomb = gzipSync(Buffer.alloc(1024 ** 3));
   const request = Buffer.concat([
     Buffer.from(`${head}Content-Encoding: gzip\r\nContent-Length: ${bomb.length}\r\n\r\n`),

@@ -740,7 +740,7 @@ describe('the allowance for imports', () => {
       body: JSON.stringify({ app_id: appId, events: Array(2).fill({ event: 'x', identity: 'ada' }) }),
     });
 
-  test('lifts the limits of bulk requests for whoever carries its token, until it ends', async () => {
+  test('lifts the limits of bulk requests for callers with its token, until it ends', async () => {
     const appId = await createEnvironment(sluice, ...limited);
     const set = (until: string) => sluice.admin('environments', 'set', appId, '--import-until', until);
     const tomorrow = new Date(Date.now() + 86_400_000).toISOString();

@@ -30,7 +30,7 @@ test('a local time is read by the offset that its zone had then', () => {
   assert.equal(instant('Europe/Berlin', '01.07.2026 12:00', 'DD.MM.YYYY HH:mm'), '2026-07-01T10:00:00.000Z');
 });
 
-test('of a time that occurs twice the first counts, and a skipped time moves to the same distance after the change', () => {
+test('of a local time that occurs twice the first counts, and a skipped one moves forward by the change', () => {
   assert.equal(instant('Europe/Berlin', '2026-10-25T02:30:00'), '2026-10-25T00:30:00.000Z');
   assert.equal(instant('Europe/Berlin', '2026-10-25T03:00:00'), '2026-10-25T02:00:00.000Z');
   assert.equal(instant('Europe/Berlin', '2026-03-29T02:30:00'), '2026-03-29T01:30:00.000Z');

@@ -136,7 +136,7 @@ test('of HTTP, endpoints, the OpenAPI document and pages know the protocol but n
   assert.deepEqual(across, []);
 });
 
-test('ingestion does not depend on how administrators see what was refused or mended', () => {
+test('ingestion does not depend on how administrators see refused or mended records', () => {
   const upward = imports().filter(
     ({ from, to }) => from.startsWith('src/ingest/') && to.startsWith('src/data-quality/'),
   );
@@ -187,7 +187,7 @@ test('the client library needs no package, except React in its part for React', 
   }
 });
 
-test('HTTP, accounts and data-quality have no bounds of their own: those that callers meet are in the contract', () => {
+test('HTTP, accounts and data-quality take all bounds that callers meet from the contract', () => {
   const bound = /^(const|\s+) *\w+(Max|Min|Seconds)\b[^=:\n]*[=:] *[\d(].*/gm;
   const found = [...new Set(imports().map(({ from }) => from))]
     .filter((file) => /^src\/(http|accounts|data-quality)\//.test(file))

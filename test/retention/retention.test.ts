@@ -285,7 +285,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   assert.ok((await storedRows()).includes(`e ${retained} next`));
 });
 
-test('a run that dies anywhere, again and again, is repeated, deletes the same and keeps its keys', async () => {
+test('a run that is killed at any step, again and again, is retried, deletes the same rows and keeps its keys', async () => {
   await emptyTables();
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_keys' });
   const [retained, , forEver] = appIds;

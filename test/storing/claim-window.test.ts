@@ -190,7 +190,7 @@ test('remembers every claim while no worker runs, however long', async () => {
   assert.equal(await world.claimsHeld(), 0);
 });
 
-test('remembers the claims of a segment that stays outstanding, and of all after it, whatever the budget', async () => {
+test('keeps the claims of a segment that stays outstanding, and of all later ones, beyond the budget', async () => {
   const world = await createWorld();
   await world.claim('before');
   await world.store();
@@ -416,7 +416,7 @@ const deeds: fc.Arbitrary<Deed> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('restart') }) },
 ) as fc.Arbitrary<Deed>;
 
-test('after random actions a claim is remembered while outstanding or younger than the window, and not for ever', async () => {
+test('after random actions a claim is kept while outstanding or younger than the window, and dropped later', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(deeds, { minLength: 5, maxLength: 60 }), async (list) => {
       await connection.flushall();

@@ -107,7 +107,7 @@ async function firstValueOf(query: string): Promise<unknown> {
   return rows[0]?.[0];
 }
 
-test('a segment that has waited takes less than a quarter, and is stored with the same rows under the same token', async () => {
+test('a waiting segment takes less than a quarter of its memory, and is stored with the same rows under the same token', async () => {
   const segment = await sealedOrders(1000);
   const rows = await storedBytes(segment);
   const before = await readBacklog(redis, 0);

@@ -30,7 +30,7 @@ test('refuses a segment that ends within a line', () => {
   for (const segment of ['', ',9,1', ',9]\n["a"']) assert.throws(() => stamped(segment), /within a line/);
 });
 
-test('returns any rows of any commits in their order, with or without some of them', () => {
+test('returns the rows of any commits in their order, complete or without some of them', () => {
   const commits = fc.array(fc.array(fc.string({ unit: 'binary' }), { maxLength: 5 }), {
     minLength: 1,
     maxLength: 6,

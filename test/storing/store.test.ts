@@ -571,7 +571,7 @@ test('a worker that stood still before it looked for failed rows brings none bac
   assert.deepEqual(await failedLines(), []);
 });
 
-test('an insert of failed rows that arrives after a deletion brings none back, and bears the name of its segment', async () => {
+test('an insert of failed rows that arrives after a deletion brings none back, and carries the name of its segment', async () => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /^INSERT INTO failed_events/);
   assert.equal(gate.held[0]?.parameters.get('log_comment'), `store events ${segment.number}`);

@@ -39,7 +39,7 @@ test('a change below 3 % does not count, however little the runs vary', () => {
   assert.equal(verdictOf([100, 100], [103, 103]), 'worse');
 });
 
-test('with one run on a side a change counts from 10 %', () => {
+test('with a single run on one side, a change counts from 10 %', () => {
   assert.equal(verdictOf([100], [109.9, 109.9]), 'same');
   assert.equal(verdictOf([100], [110, 110]), 'worse');
   assert.equal(verdictOf([100, 100], [89]), 'better');
@@ -51,7 +51,7 @@ test('a higher rate is better, a higher cost is worse', () => {
   assert.equal(changes.find(({ name }) => name === 'single, by wrk: rate')?.verdict, 'better');
 });
 
-test('compares only what both sessions have, and says how many rows only one has', () => {
+test('compares the figures that both sessions have, and counts those of only one', () => {
   const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
   const b = resultsOf({ ways: [wayOf('single', 40)], halfLoad: halfLoadOf([5, 6, 7], [1]) });
   assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single, by wrk']));

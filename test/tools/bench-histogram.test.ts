@@ -23,7 +23,7 @@ test('one slow answer of a hundred is beyond the 99th percentile, two are not', 
   assert.equal(percentileMs(histogramOf([...fast.slice(1), 2, 2]), 99), 2);
 });
 
-test('counts negative durations as zero and too long ones as the longest, and has no figures without durations', () => {
+test('counts negative durations as zero, too long ones as the longest, and has no figures when it is empty', () => {
   assert.equal(percentileMs(histogramOf([-3]), 50), 0);
   assert.ok(percentileMs(histogramOf([2 ** 40]), 50) >= 1_200_000);
   assert.ok(Number.isNaN(percentileMs(newHistogram(), 99)));

@@ -79,7 +79,7 @@ test('as fast as answered: every body is sent once, in turn, and no more at once
   assert.ok(most <= 4, `${most} at once`);
 });
 
-test('one answer with another status or body fails the run and is reported', async () => {
+test('a single answer with another status or body fails the run, which reports it', async () => {
   const url = await serve((body, response) => {
     response.writeHead(body === '3' ? 503 : 200).end(body === '5' ? '{"rejected":1}' : '{}');
   });
@@ -111,7 +111,7 @@ for (const threads of [1, 2]) {
   });
 }
 
-test('a load that is never sent is ended too', async () => {
+test('stop ends a load that was never sent', async () => {
   const url = await serve((_body, response) => response.end('{}'));
   const load = { url, way: 'single', appIds: ['1'], connections: 1, seconds: 1, threads: 1 };
   const prepared = await prepareLoad(load);
@@ -239,7 +239,7 @@ test('the CPU of a generator outside the bench does not count as that of others'
   assert.equal(await othersShare(1e12), 0);
 });
 
-test('where wrk is not installed, one line says so', () => {
+test('one line says that wrk is not installed', () => {
   assert.equal(findWrk('wrk-that-is-not-there'), undefined);
   const said: string[] = [];
   const progress = { say: (text: string) => void said.push(text) };
@@ -281,7 +281,7 @@ test('at a fixed rate: all requests are sent, no faster than they are due', asyn
   assert.ok(performance.now() - startedAt >= 495);
 });
 
-test('at a fixed rate: a pause of the service shows in the latency of requests that were due meanwhile and not sent', async () => {
+test('at a fixed rate: a pause of the service counts in the latency of requests that were due but could not be sent', async () => {
   const pauseMs = 300;
   let paused = false;
   const url = await serve((_body, response) => {
@@ -296,7 +296,7 @@ test('at a fixed rate: a pause of the service shows in the latency of requests t
   assert.ok(percentileMs(latencies, 50) > 100, 'many were late');
 });
 
-test('at a fixed rate: a run of a session sends all that was due, however late; otherwise what was never sent counts', async () => {
+test('at a fixed rate: a session sends every due request, however late; an outside load counts unsent ones', async () => {
   const url = await serve((_body, response) => setTimeout(() => response.end('{}'), 50));
   const options = { rate: 100, seconds: 0.2, connections: 1 };
   assert.equal(allAnswered(await send(url, { ...options, sendsAll: true })), 20);

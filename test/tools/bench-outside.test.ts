@@ -1,4 +1,4 @@
-// `npm run bench -- SCENARIO --url …`: measures a deployment that runs already, behind proxies that close connections and
+// `npm run bench -- SCENARIO --url …`: measures a deployment that already runs, behind proxies that close connections and
 // servers that fail.
 
 import assert from 'node:assert/strict';
@@ -263,7 +263,7 @@ test('without a server each request is an error, and the run ends in time', asyn
   assert.match(output, /errors 100 %, at most 0 %: 50 × connection/);
 });
 
-test('a broken bound fails the run, and requests that were due and never sent count', async () => {
+test('a broken bound fails the run, and requests that were due but never sent count', async () => {
   const slow = await startStub(() => ({ status: 200, afterMs: 400 }));
   try {
     const args = [
@@ -290,7 +290,7 @@ test('a broken bound fails the run, and requests that were due and never sent co
     );
     assert.equal(code, 1);
     assert.match(output, /MISSED: p50 \d+(\.\d+)? ms, at most 200/);
-    assert.match(output, /\d+ were due and not sent, for want of a free connection/);
+    assert.match(output, /\d+ were due but not sent, because no connection was free/);
   } finally {
     slow.close();
   }

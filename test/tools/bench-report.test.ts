@@ -14,7 +14,7 @@ function targetOf(results: Results, words: string) {
   return found[0];
 }
 
-test('a cost exactly at its bound is met, a little above is missed', () => {
+test('a cost exactly at its bound meets the target, a slightly higher one misses it', () => {
   const single = (cost: number) => resultsOf({ ways: [wayOf('single', cost), wayOf('uws', 4)] });
   assert.equal(targetOf(single(24), 'to uWebSockets.js')?.verdict, 'met');
   assert.equal(targetOf(single(24.1), 'to uWebSockets.js')?.verdict, 'missed');
@@ -54,7 +54,7 @@ test('with a cheap generator an event may cost six times the floor, otherwise th
   assert.equal(at('wrk', 90, 50, 40)?.value, 5);
 });
 
-test('what limits a run is the one whose core is full, and a floor that was not the limit itself is not called one', async () => {
+test('the limit is the process whose core is full, and a floor that was not the limit is not called one', async () => {
   const shares = { busiest: 0.5, generator: 0.3, machine: 0.8 };
   assert.equal(limitOf({ ...shares, busiest: 0.8 }), 'service');
   assert.equal(limitOf({ ...shares, generator: 0.8 }), 'generator');
@@ -132,7 +132,7 @@ test('a backlog must drain at five times the rate of incoming events', () => {
   assert.equal(targetOf(at(24_999), 'backlog: drains')?.verdict, 'missed');
 });
 
-test('of sealed segments above 100 kB the worst counts', () => {
+test('the worst of the sealed segments above 100 kB counts', () => {
   const at = (memoryTimesMost: number) => {
     const base = { events: 1, segments: 1, redisBytesPerEvent: 1, ratePerSecond: 1, drainSeconds: 1 };
     const backlog = {
@@ -163,7 +163,7 @@ test('flat means at most a tenth between minimum and maximum of a round, whateve
   assert.deepEqual(targetsOf(at(20)), []);
 });
 
-test('memory may grow by a tenth, or by what means nothing, in its trend after the first fifth', () => {
+test('memory may grow by a tenth, or by the floor for small processes, after the first fifth', () => {
   const at = (redisMib: (share: number) => number) =>
     targetOf(resultsOf({ halfLoad: halfLoadOf([5], [5], { redisMib }) }), 'memory of redis')?.verdict;
   assert.equal(
@@ -184,7 +184,7 @@ test('memory may grow by a tenth, or by what means nothing, in its trend after t
   );
 });
 
-test('a target is left out if one of its two figures was not measured', () => {
+test('skips a target if one of its two figures was not measured', () => {
   assert.deepEqual(targetsOf(resultsOf({ ways: [wayOf('single', 40)] })), []);
 });
 
@@ -280,7 +280,7 @@ test('a failed session says so on its page and at its end', async () => {
   assert.match(summary(results), /FAILED: single: 5 of 6/);
 });
 
-test('failed parts of a session run again with its options, and its page says so', async () => {
+test('failed scenarios of a session are repeated with its options, and its page says so', async () => {
   const session = resultsOf({
     command: 'all --flat-events 1,10',
     ways: [wayOf('single', 41)],
@@ -335,4 +335,31 @@ test('a table for the terminal is aligned: text to the left, figures to the righ
     }),
     '          µs\nsingle     5\nuws     10.5',
   );
+});
+
+test('an export must begin within two seconds, and suppressed users may cost an event 0.3 µs', () => {
+  const memory = { before: 80, firstHalf: 120, secondHalf: 121 };
+  const deskOf = (firstByteSeconds: number, added: number) => {
+    const pairs = [{ without: 1, with: 1 + added }];
+    const run = {
+      gzip: false,
+      records: 1e7,
+      bytes: 3e9,
+      firstByteSeconds,
+      seconds: 20,
+      cpu: { api: 10, clickhouse: 10 },
+      apiMib: memory,
+      clickhouseMib: memory,
+      queryMib: 45,
+    };
+    const previews = [{ what: 'a user', users: 1, rows: 10, ms: [5] }];
+    const suppressed = { suppressed: 1e6, alone: pairs, inBulk: pairs };
+    const rest = { submittedMs: [2], previews, polledMs: [1], suppressed };
+    return resultsOf({ desk: { events: 1e7, othersEvents: 1e7, exports: [run], ...rest } });
+  };
+  assert.equal(targetOf(deskOf(2, 0.1), 'first byte')?.verdict, 'met');
+  assert.equal(targetOf(deskOf(2.1, 0.1), 'first byte')?.verdict, 'missed');
+  assert.equal(targetOf(deskOf(1, 0.25), 'event alone')?.verdict, 'met');
+  assert.equal(targetOf(deskOf(1, 0.31), 'event in bulk')?.verdict, 'missed');
+  assert.match(summary(deskOf(1, 0.25)), /a preview: a user \(1, 10 rows\)/);
 });

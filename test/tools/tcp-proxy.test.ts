@@ -69,7 +69,7 @@ test('a black hole delivers nothing until it ends, then everything', async () =>
   await shows(late, '+PONG\r\n');
 });
 
-test('dropped replies: the command is executed, its caller learns nothing, and the connection is reset at the end', async () => {
+test('dropped replies: the command is executed, its caller gets no answer, and the connection is reset at the end', async () => {
   const one = client(proxy.port);
   const idle = client(proxy.port);
   for (const each of [one, idle]) {

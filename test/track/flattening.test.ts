@@ -167,7 +167,7 @@ describe('keys that flattening makes', () => {
   });
 });
 
-test('a bulk request of numbers that are stored with many more digits is refused, instead of answered 503 for ever', async () => {
+test('a bulk request of numbers that are stored with many more digits is refused, not answered 503 for ever', async () => {
   const list = `[${'1e20,'.repeat(44)}1]`;
   const properties = `{${Array.from({ length: 65 }, (_, index) => `"${index}":${list}`).join()}}`;
   const event = `{"event": "Digits", "identity": "digits", "properties": ${properties}}`;

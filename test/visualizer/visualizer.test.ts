@@ -80,7 +80,7 @@ async function forgetFailures(): Promise<void> {
   if (keys.length > 0) await redis.del(...keys);
 }
 
-test('people who may watch what arrives need no token, for devices of their own account and as long as they are signed in', async () => {
+test('people with the right to watch need no token for devices of their own account, while they are signed in', async () => {
   const other = await createTestAccount(sluice, 'Other');
   const personOf = (role: Role, accountId: string) =>
     signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);

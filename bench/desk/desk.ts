@@ -1,0 +1,109 @@
+// How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
+// and the preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
+
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { Context } from '../context.js';
+import { connectDeletionApi, type DeletionApi } from '../deletion/api.js';
+import { Population, type User } from '../deletion/population.js';
+import { mergesEnded } from '../deployment/stored.js';
+import { BenchError } from '../failure.js';
+import { figure } from '../figures.js';
+import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
+import { addedMicroseconds, measureSuppressed, type SuppressedCost } from './suppressed.js';
+
+export type DeskResult = {
+  /** Of the exported user, and of all others. */
+  readonly events: number;
+  readonly othersEvents: number;
+  /** Runs with and without gzip. */
+  readonly exports: readonly ExportRun[];
+  /** Until the answer to each submission of one user. */
+  readonly submittedMs: readonly number[];
+  readonly previews: readonly PreviewRun[];
+  /** Until each answer about a status. */
+  readonly polledMs: readonly number[];
+  readonly suppressed: SuppressedCost;
+};
+
+/** `rows`: those that the preview found. */
+export type PreviewRun = {
+  readonly what: string;
+  readonly users: number;
+  readonly rows: number;
+  readonly ms: readonly number[];
+};
+
+const submissions = 20;
+const polls = 100;
+/** Below the limit of a token. */
+const pollEveryMs = 20;
+const suppressedUsers = 1_000_000;
+const previewedUsers = 1_000;
+const eventsStep = 10_000;
+/** A set without the first customers: loners have their events. */
+const setOfPreviews = 40;
+
+export async function runDesk({ deployment, options, progress }: Context): Promise<DeskResult> {
+  const suppressed = measureSuppressed(suppressedUsers);
+  progress.say(
+    `desk: an event beside ${figure(suppressedUsers)} suppressed users costs ${figure(addedMicroseconds(suppressed.alone))} µs more alone, ${figure(addedMicroseconds(suppressed.inBulk))} in bulk`,
+  );
+  const api = await connectDeletionApi(deployment);
+  const population = new Population({ deployment, appIds: api.appIds, markers: new Map() });
+  const events = Math.ceil(options.deskEvents / eventsStep) * eventsStep;
+  await population.fill(events);
+  await fillUser(deployment, api.appIds[0], events);
+  await mergesEnded(deployment);
+  progress.say(`desk: ${figure(events)} events of one user, and as many of others`);
+  const exports: ExportRun[] = [];
+  for (let repeat = 0; repeat < options.repeats; repeat += 1) {
+    for (const gzip of [false, true]) {
+      const run = await runExport(deployment, api.accessToken, events, gzip);
+      exports.push(run);
+      progress.say(
+        `desk: export${gzip ? ' as gzip' : ''}: first byte after ${figure(run.firstByteSeconds)} s, end after ${figure(run.seconds)} s`,
+      );
+    }
+  }
+  const named = population
+    .customersOfSet(setOfPreviews, previewedUsers)
+    .map((customer) => population.nameOf(customer));
+  const previews = [
+    await preview(api, 'a user like others', named.slice(0, 1), options.repeats),
+    await preview(api, 'the exported user', [{ identity: exportedUser }], options.repeats),
+    await preview(api, 'many users', named, options.repeats),
+  ];
+  const submittedMs: number[] = [];
+  let requestId = '';
+  for (let i = 0; i < submissions; i += 1) {
+    const startedAt = performance.now();
+    requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
+    submittedMs.push(performance.now() - startedAt);
+  }
+  const polledMs: number[] = [];
+  for (let i = 0; i < polls; i += 1) {
+    await pause(pollEveryMs);
+    const startedAt = performance.now();
+    await api.isComplete(requestId);
+    polledMs.push(performance.now() - startedAt);
+  }
+  return { events, othersEvents: population.events, exports, submittedMs, previews, polledMs, suppressed };
+}
+
+async function preview(
+  api: DeletionApi,
+  what: string,
+  users: readonly User[],
+  repeats: number,
+): Promise<PreviewRun> {
+  const ms: number[] = [];
+  let rows = 0;
+  for (let repeat = 0; repeat < repeats; repeat += 1) {
+    const startedAt = performance.now();
+    rows = await api.preview(users);
+    ms.push(performance.now() - startedAt);
+  }
+  if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
+  return { what, users: users.length, rows, ms };
+}

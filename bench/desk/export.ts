@@ -1,0 +1,163 @@
+// One user with millions of events among as many of others: how long until the first byte of the user's export, how long until
+// its end, and what the API and ClickHouse need in memory meanwhile.
+
+import { get, type IncomingMessage } from 'node:http';
+import { createGunzip } from 'node:zlib';
+import { exportPath, submitExport, untilExportComplete } from '../../harness/user-export.js';
+import { columns } from '../../src/clickhouse/tables.js';
+import type { Deployment } from '../deployment/deployment.js';
+import { startMeter } from '../deployment/meter.js';
+import { BenchError } from '../failure.js';
+
+export type ExportRun = {
+  readonly gzip: boolean;
+  readonly records: number;
+  /** As received: compressed with gzip. */
+  readonly bytes: number;
+  /** From the request for the data on. */
+  readonly firstByteSeconds: number;
+  readonly seconds: number;
+  /** In s. */
+  readonly cpu: { readonly api: number; readonly clickhouse: number };
+  /** Resident memory before the download, and the highest in each half of it. */
+  readonly apiMib: Memory;
+  readonly clickhouseMib: Memory;
+  /** The highest memory of the download's queries, by ClickHouse's count. */
+  readonly queryMib: number;
+};
+
+export type Memory = { readonly before: number; readonly firstHalf: number; readonly secondHalf: number };
+
+export const exportedUser = 'gateway@example.com';
+const rowsPerInsert = 500_000;
+const firstSegment = BigInt(Date.UTC(2025, 0, 12)) * 1000n;
+const insertEveryUs = 14n * 86_400_000_000n;
+const sampleEveryMs = 100;
+const mib = 1024 ** 2;
+
+/** Gives the user this many events, spread over months by their inserts like those of the others. */
+export async function fillUser({ rows }: Deployment, appId: string, events: number): Promise<void> {
+  for (let from = 0, insert = 0n; from < events; from += rowsPerInsert, insert += 1n) {
+    const segment = firstSegment + insert * insertEveryUs;
+    const received = `fromUnixTimestamp64Milli(intDiv(${segment}, 1000) + intDiv(number, 100), 'UTC')`;
+    await rows(`INSERT INTO stored_events (${columns.events.join(', ')})
+      WITH number + ${from} AS n, cityHash64(n) AS random
+      SELECT '${appId}', generateUUIDv4(), ['Page Viewed', 'Product Viewed', 'Order Completed'][1 + random % 3], NULL,
+        '${exportedUser}', hex(intDiv(n, 20)), ${received} - toIntervalMillisecond(random % 86400000),
+        map('order_id', concat('order-', toString(n)), 'amount', toString((random % 100000) / 100), 'currency', 'EUR'),
+        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), ${received}
+      FROM numbers(${Math.min(rowsPerInsert, events - from)})
+      UNION ALL
+      SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', fromUnixTimestamp64Milli(0, 'UTC'),
+        CAST(map(), 'Map(String, String)'), 0, ${segment}, 0, fromUnixTimestamp64Milli(0, 'UTC')
+      SETTINGS max_insert_threads = 1, max_threads = 1`);
+  }
+}
+
+/** Requests the export of the user and reads all of it. Rejects unless it has this many records. */
+export async function runExport(
+  deployment: Deployment,
+  accessToken: string,
+  records: number,
+  gzip: boolean,
+): Promise<ExportRun> {
+  const sluice = { baseUrl: deployment.url };
+  const id = await submitExport(sluice, accessToken, [{ identity: exportedUser }]);
+  await untilExportComplete(sluice, accessToken, id);
+  const samples = sampleMemory(deployment);
+  const readCpu = startMeter(() => deployment.cpu());
+  try {
+    const startedAt = performance.now();
+    const read = await download(`${deployment.url}${exportPath}/${id}/data`, accessToken, gzip, startedAt);
+    const seconds = (performance.now() - startedAt) / 1000;
+    if (read.lastLine !== `{"kind":"end","records":${records}}`) {
+      throw new BenchError(
+        `the export ended with ${read.lastLine.slice(0, 200)} instead of ${records} records`,
+      );
+    }
+    const { used } = readCpu();
+    const { api, clickhouse, queryMib } = await samples.stop();
+    return {
+      gzip,
+      records,
+      bytes: read.bytes,
+      firstByteSeconds: read.firstByteSeconds,
+      seconds,
+      cpu: { api: (used.api ?? 0) / 1e6, clickhouse: (used.clickhouse ?? 0) / 1e6 },
+      apiMib: halvesOf(api),
+      clickhouseMib: halvesOf(clickhouse),
+      queryMib,
+    };
+  } finally {
+    await samples.stop();
+  }
+}
+
+/** Reads an answer as fast as it comes, and keeps only its last line. */
+async function download(url: string, accessToken: string, gzip: boolean, startedAt: number) {
+  const headers = { authorization: `Bearer ${accessToken}`, ...(gzip && { 'accept-encoding': 'gzip' }) };
+  const answer = await new Promise<IncomingMessage>((settle, reject) => {
+    get(url, { headers }, settle).once('error', reject);
+  });
+  if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
+  if ((answer.headers['content-encoding'] === 'gzip') !== gzip)
+    throw new BenchError(`the export came as ${answer.headers['content-encoding']}`);
+  let bytes = 0;
+  let firstByteSeconds = 0;
+  answer.on('data', (piece: Buffer) => {
+    if (bytes === 0) firstByteSeconds = (performance.now() - startedAt) / 1000;
+    bytes += piece.length;
+  });
+  let end: Buffer = Buffer.alloc(0);
+  for await (const piece of gzip ? answer.pipe(createGunzip()) : answer) {
+    end = piece.length >= endBytesMax ? piece.subarray(-endBytesMax) : Buffer.concat([end, piece]);
+    if (end.length > endBytesMax) end = end.subarray(-endBytesMax);
+  }
+  const lastLine = end.toString().trimEnd().split('\n').at(-1) ?? '';
+  return { bytes, firstByteSeconds, lastLine };
+}
+
+/** More than the length of the last line. */
+const endBytesMax = 1_000;
+
+/** Samples the memory of the API and ClickHouse, in MiB, until it is stopped. */
+function sampleMemory({ own, rows }: Deployment) {
+  const api: number[] = [];
+  const clickhouse: number[] = [];
+  let queryMib = 0;
+  const note = () => {
+    const memory = own.memory();
+    api.push(memory.api / mib);
+    clickhouse.push(memory.clickhouse / mib);
+  };
+  note();
+  const timer = setInterval(note, sampleEveryMs);
+  let isOver = false;
+  const queries = (async () => {
+    while (!isOver) {
+      const [row] = await rows<{ bytes: number }>(
+        `SELECT toFloat64(max(peak_memory_usage)) AS bytes FROM system.processes WHERE startsWith(query_id, 'user_export')`,
+      );
+      queryMib = Math.max(queryMib, (row?.bytes ?? 0) / mib);
+      await new Promise((go) => setTimeout(go, 5 * sampleEveryMs));
+    }
+  })();
+  return {
+    stop: async () => {
+      isOver = true;
+      clearInterval(timer);
+      await queries;
+      return { api, clickhouse, queryMib };
+    },
+  };
+}
+
+function halvesOf(samples: readonly number[]): Memory {
+  const [before = 0, ...later] = samples;
+  const half = Math.ceil(later.length / 2);
+  return {
+    before,
+    firstHalf: Math.max(before, ...later.slice(0, half)),
+    secondHalf: Math.max(...later.slice(half), 0),
+  };
+}

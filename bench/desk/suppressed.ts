@@ -1,0 +1,107 @@
+// How much more does an event of another user cost before its commit when users of its account are suppressed? This process
+// reads and prepares the events of requests, in turns without and with suppressed users.
+
+import { randomBytes } from 'node:crypto';
+import type { LiveEnvironment } from '../../src/accounts/environments.js';
+import { eventKind } from '../../src/ingest/event.js';
+import { createLimitKeys } from '../../src/ingest/limit-key.js';
+import { readPlainEvents } from '../../src/ingest/plain-events.js';
+import { type PrepareContext, preparePlain } from '../../src/ingest/prepare.js';
+import { createNameSet } from '../../src/suppression/name-set.js';
+import { createNameHasher, readName } from '../../src/suppression/names.js';
+import { usersOfSet } from '../../src/suppression/suppressions.js';
+import { BenchError } from '../failure.js';
+import { median } from '../figures.js';
+
+export type SuppressedCost = {
+  readonly suppressed: number;
+  /** µs per event, for each pair of runs. */
+  readonly alone: readonly Pair[];
+  readonly inBulk: readonly Pair[];
+};
+
+export type Pair = { readonly without: number; readonly with: number };
+
+const appId = '1000000001';
+const events = 20_000;
+const eventsEach = 500;
+const warmUps = 8;
+const pairs = 20;
+
+export function measureSuppressed(suppressed: number): SuppressedCost {
+  const hasher = createNameHasher(randomBytes(32).toString('hex'), '1');
+  const names = createNameSet(suppressed);
+  for (let user = 0; user < suppressed; user += 1) {
+    names.add(readName(hasher.textOf({ identity: `suppressed${user}@example.com` })).hash, 0);
+  }
+  const users = usersOfSet(hasher, names, 1);
+  const none = contextOf(() => undefined);
+  const many = contextOf(() => users);
+  const alone = Array.from({ length: events }, (_, i) => bodyOf(eventOf(i)));
+  const bulk = Array.from({ length: events / eventsEach }, (_, at) =>
+    bodyOf({ events: Array.from({ length: eventsEach }, (_, i) => eventOf(at * eventsEach + i)) }),
+  );
+  const measure = (bodies: readonly Buffer[]): Pair[] => {
+    const found = Array.from({ length: warmUps + pairs }, () => ({
+      without: costOf(bodies, none),
+      with: costOf(bodies, many),
+    }));
+    return found.slice(warmUps);
+  };
+  // Both kinds of requests first, since V8 has seen both in service too.
+  for (let i = 0; i < warmUps; i += 1) for (const bodies of [alone, bulk]) costOf(bodies, many);
+  return { suppressed, alone: measure(alone), inBulk: measure(bulk) };
+}
+
+/** The median of the differences. */
+export function addedMicroseconds(found: readonly Pair[]): number {
+  return median(found.map((pair) => pair.with - pair.without));
+}
+
+function costOf(bodies: readonly Buffer[], context: PrepareContext): number {
+  const startedAt = performance.now();
+  let count = 0;
+  for (const body of bodies) {
+    const read = readPlainEvents(body, true, context.nowMs);
+    const ready = read && preparePlain(eventKind, read, context);
+    if (ready === undefined) throw new BenchError('an event of the bench is not plain');
+    if (ready.submission.leftOut() !== undefined) throw new BenchError('another user was suppressed');
+    count += ready.records;
+  }
+  return ((performance.now() - startedAt) / count) * 1000;
+}
+
+function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
+  const off = undefined;
+  const environment: LiveEnvironment = {
+    appId,
+    accountId: '1',
+    lenient: false,
+    needsWriteKey: false,
+    origins: undefined,
+    shard: 0,
+    allowedIdentities: new Set(),
+    limits: {
+      track: off,
+      user_properties: off,
+      bulk_identity: off,
+      bulk_app: off,
+      collect_user: off,
+      collect_app: off,
+    },
+  };
+  const unused = () => Promise.resolve();
+  const suppressions = { version: () => 1, of, reach: unused, join: unused, close: () => undefined };
+  const limitKeys = createLimitKeys('bench');
+  return { environment, limitKeys, suppressions, nowMs: Date.now(), strictBulk: false };
+}
+
+function eventOf(number: number) {
+  const identity = `user${number * 7919}@shop.example.com`;
+  const properties = { amount: 12.5, currency: 'EUR', plan: 'pro' };
+  return { event: 'Order Completed', identity, properties };
+}
+
+function bodyOf(request: object): Buffer {
+  return Buffer.from(JSON.stringify({ app_id: appId, ...request }));
+}
