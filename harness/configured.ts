@@ -1,4 +1,4 @@
-// Checks that a process understands the environment that a file of deploy/ gives it.
+// Checks that a process accepts the environment that a file of deploy/ gives it.
 
 import assert from 'node:assert/strict';
 import { type Config, readConfig } from '../src/config.js';

@@ -1,5 +1,5 @@
 // The environment of the processes that tests start. From the surrounding one it keeps only what any program needs, so
-// that no setting of whoever runs the tests changes what is tested.
+// that no setting of the caller's shell changes what is tested.
 
 import type { TableKind } from '../src/config.js';
 

@@ -67,6 +67,8 @@ function Shell({ person: self }: { readonly person: Person }) {
   const page = shown.find((each) => each.path === path.value) ?? shown[0];
   useEffect(() => {
     document.title = `${page?.title} · Sluice`;
+    // On narrow screens the links are wider than the screen.
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
   const signOut = async () => {
     await call('DELETE', '/session').catch((error: unknown) => {

@@ -51,7 +51,7 @@ export const outcomes = {
   too_many_records: never(400, 'A bulk request has more elements than the contract allows.'),
   unknown_app_id: never(400, 'No environment has this app_id.'),
   invalid_parameter: never(400, 'A parameter of the query has a value that it cannot have.'),
-  reference_taken: never(409, 'The reference names an earlier request with other users; nothing was stored.'),
+  reference_taken: never(409, 'The reference names an earlier request with other users; nothing is deleted.'),
   still_pending: later(409, 'The deletion is not complete yet; ask again when it is.'),
   no_longer_kept: never(410, 'What was asked for was kept for a limited time, which is over.'),
   too_large_for_limit: never(400, 'The bulk request alone exceeds its rate limit and could never fit.'),

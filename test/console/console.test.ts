@@ -216,7 +216,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('axe finds nothing on any page, wide and narrow, light and dark, and nothing scrolls sideways', async () => {
+  test('axe finds nothing on any page, wide and narrow, light and dark, and neither pages nor tables scroll sideways', async () => {
     const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
     const page = await newPage();
     await enter(page, sluice, 'axe@example.com', 'operator');
@@ -240,6 +240,18 @@ describe('the console', { skip }, () => {
         assert.deepEqual(found, [], `${name} at ${width}`);
         const sideways = Number(await page.evaluate('document.documentElement.scrollWidth - innerWidth'));
         assert.ok(sideways <= 0, `${name} at ${width} scrolls ${sideways}`);
+        if (width > 600) continue;
+        const tables = "Array.from(document.querySelectorAll('.scroll'))";
+        const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
+        assert.deepEqual(await page.evaluate(wide), [], `tables on ${name} scroll`);
+        const link = await page
+          .getByRole('navigation')
+          .getByRole('link', { name, exact: true })
+          .boundingBox();
+        assert.ok(
+          link !== null && link.x >= 0 && link.x + link.width <= width,
+          `the link ${name} is in sight`,
+        );
       }
     }
     assert.deepEqual(faults, []);

@@ -1,4 +1,5 @@
-// What a compliance caller learns about single users, after a deletion and before one. No name of a user is kept for it.
+// What a compliance caller learns about single users, after a deletion and before one. The service keeps no name of a
+// user for it.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

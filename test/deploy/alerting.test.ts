@@ -1,4 +1,4 @@
-// deploy/prometheus with a real Prometheus and a real Alertmanager: what happens to a deployment reaches whoever is on call.
+// deploy/prometheus with a real Prometheus and a real Alertmanager: faults of a deployment reach the person on call.
 
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';

@@ -1,4 +1,4 @@
-// The audit log: every action leaves its line, whoever does it, and nothing is done without one.
+// The audit log: every action writes its line, whoever takes it, and no action happens without one.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

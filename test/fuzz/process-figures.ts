@@ -1,4 +1,4 @@
-// What the kernel knows of a process: memory and open file descriptors.
+// Reads a process's memory and open file descriptors from the kernel.
 
 import { readdirSync, readFileSync } from 'node:fs';
 

@@ -1,6 +1,6 @@
-// Bodies of callers who know an app_id and mean harm: many, slow, in pieces, compressed too well, dear to read. Beside
-// them a neighbour sends one event after another; the process stays small and answers the neighbour before it has worked for
-// long on others.
+// Bodies of callers who know an app_id and mean harm: many, slow, in pieces, highly compressed, expensive to parse.
+// Beside them a neighbour sends one event after another; the process stays small and answers the neighbour before it
+// has worked for long on others.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

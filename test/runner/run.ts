@@ -10,7 +10,8 @@ import { type FileResult, removeDir, runFile } from './test-file.js';
 
 export { isQuick } from './lanes.js';
 
-const secondsOfUnknown = 60;
+/** Of a file without a record. */
+const unknown: Recorded = { seconds: 60, cpuSeconds: 15 };
 const stillRunningEveryMs = 60_000;
 
 export type RunOptions = {
@@ -93,26 +94,29 @@ function printRunning(running: ReadonlyMap<Planned, { readonly since: number }>)
 }
 
 function planned(root: string, files: readonly string[]): Planned[] {
-  const seconds = readSeconds(root);
-  return files.map((path) => ({
-    path,
-    lane: laneOf(path),
-    seconds: seconds[nameOf(path)] ?? secondsOfUnknown,
-  }));
+  const recorded = readRecords(root);
+  return files.map((path) => ({ path, lane: laneOf(path), ...(recorded[nameOf(path)] ?? unknown) }));
 }
 
-/** How long each file took when it was recorded, by name. */
-function readSeconds(root: string): Record<string, number> {
-  return JSON.parse(readFileSync(secondsFile(root), 'utf8')) as Record<string, number>;
+/** How long a file took when it was recorded, and how much of the CPU. */
+type Recorded = { readonly seconds: number; readonly cpuSeconds: number };
+
+/** By name. */
+function readRecords(root: string): Record<string, Recorded> {
+  return JSON.parse(readFileSync(secondsFile(root), 'utf8')) as Record<string, Recorded>;
 }
 
 function record(root: string, results: readonly FileResult[]): void {
-  const seconds = {
-    ...readSeconds(root),
-    ...Object.fromEntries(results.map((result) => [nameOf(result.path), Math.ceil(result.seconds)])),
-  };
-  const names = Object.keys(seconds).sort();
-  writeFileSync(secondsFile(root), `${JSON.stringify(seconds, names, 2)}\n`);
+  const recorded = { ...readRecords(root) };
+  for (const { path, seconds, cpuSeconds = seconds / 4 } of results)
+    recorded[nameOf(path)] = { seconds: Math.ceil(seconds), cpuSeconds: Math.ceil(cpuSeconds) };
+  const lines = Object.keys(recorded)
+    .sort()
+    .map((name) => {
+      const { seconds, cpuSeconds } = recorded[name] as Recorded;
+      return `  ${JSON.stringify(name)}: { "seconds": ${seconds}, "cpuSeconds": ${cpuSeconds} }`;
+    });
+  writeFileSync(secondsFile(root), `{\n${lines.join(',\n')}\n}\n`);
 }
 
 function secondsFile(root: string): string {

@@ -7,7 +7,15 @@ export type Planned = {
   readonly lane: Lane;
   /** As recorded; a file without a record counts as long. */
   readonly seconds: number;
+  /** Of the CPU, likewise. */
+  readonly cpuSeconds: number;
 };
+
+/**
+ * Files that run side by side want at most this many cores together, by their records. With more of them each would only
+ * take longer, and reach its deadlines more easily.
+ */
+const coresMax = 2;
 
 /**
  * Wide lanes first, so that narrow ones don't wait for a gap. Within a lane the longest file first, so that no long one
@@ -17,9 +25,14 @@ export function inOrder(files: readonly Planned[]): Planned[] {
   return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || b.seconds - a.seconds);
 }
 
-/** The first file that may start beside those that are running. */
+/** The first file that may start beside those that are running, as their lanes and the CPU that they take allow. */
 export function nextFile(waiting: readonly Planned[], running: readonly Planned[]): Planned | undefined {
-  return waiting.find((file) =>
-    [file, ...running].every(({ lane }) => running.length + 1 <= filesAtOnce[lane]),
-  );
+  return waiting.find((file) => {
+    const together = [file, ...running];
+    const cores = together.reduce((sum, { cpuSeconds, seconds }) => sum + cpuSeconds / seconds, 0);
+    return (
+      (running.length === 0 || cores <= coresMax) &&
+      together.every(({ lane }) => together.length <= filesAtOnce[lane])
+    );
+  });
 }

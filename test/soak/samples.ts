@@ -1,4 +1,4 @@
-// What a soak measures, and how: each series by its name, with the growth that means nothing.
+// What a soak measures, and how: each series by its name, with the growth that does not count.
 
 import { memoryFloorMib, type Point } from '../../bench/report/trend.js';
 import type { Child, SluiceHandle } from '../../harness/services.js';

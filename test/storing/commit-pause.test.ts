@@ -1,4 +1,4 @@
-// A process that stands still while Redis answers its commit.
+// A process that stalls while Redis answers its commit.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-// Results of a bench session for tests: as small as possible, with the parts that a test is about on top.
+// Results of a bench session for tests: as small as possible; each test adds the parts that it needs.
 
 import type { HalfLoadResult } from '../../bench/latency/half-load.js';
 import type { LatencyFigures } from '../../bench/load/histogram.js';

@@ -76,8 +76,10 @@ test('reports all files as one run, which fails when one test does', async () =>
 test('passes when all tests do, and notes how long each file took', async () => {
   const one = run({ 'a.test.mjs': "test('holds', () => {});", 'b.test.mjs': "test('holds', () => {});" });
   assert.equal(await one.ended, 0, one.text());
-  const seconds = JSON.parse(readFileSync(join(one.dir, 'test/runner/seconds.json'), 'utf8')) as object;
-  assert.deepEqual(Object.keys(seconds), ['a.test.mjs', 'b.test.mjs']);
+  const recorded = JSON.parse(readFileSync(join(one.dir, 'test/runner/seconds.json'), 'utf8')) as object;
+  assert.deepEqual(Object.keys(recorded), ['a.test.mjs', 'b.test.mjs']);
+  for (const taken of Object.values(recorded))
+    assert.deepEqual(Object.keys(taken), ['seconds', 'cpuSeconds']);
 });
 
 test('fails for a file that ends before its tests, whatever its exit code', async () => {
@@ -160,21 +162,32 @@ function assertGone(pidFile: string): void {
   assert.match(state ?? '', /[XZ]/);
 }
 
-function planned(lane: Planned['lane'], seconds: number): Planned {
-  return { path: `${lane} ${seconds}`, lane, seconds };
+function planned(lane: Planned['lane'], seconds: number, cpuSeconds = 0): Planned {
+  return { path: `${lane} ${seconds}`, lane, seconds, cpuSeconds };
 }
 
-test('runs five files at a time, three where one loads the machine, and one that measures alone', () => {
+test('runs files side by side as far as two cores last, but at least one', () => {
+  const [half, most] = [planned('usual', 10, 5), planned('usual', 10, 19)];
+  const times = (count: number) => Array<Planned>(count).fill(half);
+  assert.equal(nextFile([half], times(3)), half);
+  assert.equal(nextFile([half], times(4)), undefined);
+  assert.equal(nextFile([most, half], times(3)), half, 'a smaller one goes first if only that fits');
+  const greedy = planned('usual', 10, 30);
+  assert.equal(nextFile([greedy], []), greedy);
+});
+
+test('runs seven files at a time, four where one loads the machine, and one that measures alone', () => {
   const [usual, heavy, alone] = [planned('usual', 5), planned('heavy', 5), planned('alone', 5)];
   const times = (count: number, file: Planned) => Array<Planned>(count).fill(file);
   const fits = (file: Planned, running: Planned[]) => nextFile([file], running) === file;
   assert.deepEqual(
-    [fits(usual, []), fits(usual, times(4, usual)), fits(usual, times(5, usual))],
+    [fits(usual, []), fits(usual, times(6, usual)), fits(usual, times(7, usual))],
     [true, true, false],
   );
-  assert.deepEqual([fits(heavy, times(2, usual)), fits(heavy, times(3, usual))], [true, false]);
-  assert.deepEqual([fits(usual, [usual, heavy]), fits(usual, [usual, usual, heavy])], [true, false]);
-  assert.deepEqual([fits(heavy, times(2, heavy)), fits(heavy, times(3, heavy))], [true, false]);
+  assert.deepEqual([fits(heavy, times(3, usual)), fits(heavy, times(4, usual))], [true, false]);
+  const besideOne = (count: number) => [heavy, ...times(count, usual)];
+  assert.deepEqual([fits(usual, besideOne(2)), fits(usual, besideOne(3))], [true, false]);
+  assert.deepEqual([fits(heavy, times(3, heavy)), fits(heavy, times(4, heavy))], [true, false]);
   assert.deepEqual([fits(alone, []), fits(alone, [usual]), fits(usual, [alone])], [true, false, false]);
 });
 

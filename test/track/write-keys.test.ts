@@ -1,4 +1,4 @@
-// Write keys: without one, nobody can do anything to an environment that requires it.
+// Write keys: on server endpoints, an environment that requires one refuses every request without it.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

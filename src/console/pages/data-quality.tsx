@@ -61,6 +61,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
               <Table
                 caption="The last records that were refused"
                 rows={data}
+                first={10}
                 keyOf={({ time, endpoint, index, code, field }) =>
                   `${time} ${endpoint} ${index} ${code} ${field}`
                 }
@@ -83,7 +84,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
                     title: 'Place in the request',
                     text: (each) => (each.index === null ? '' : String(each.index)),
                   },
-                  { title: 'Bytes', text: (each) => each.bytes.toLocaleString() },
+                  { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
                 ]}
               />
             </>
@@ -141,7 +142,11 @@ function Counts({ stats }: { readonly stats: Stats }) {
       empty="Nothing: all records were as they should be."
       columns={[
         { title: 'What', text: ([what]) => what },
-        { title: 'Since the environment was created', text: ([, count]) => count.toLocaleString() },
+        {
+          title: 'Since the environment was created',
+          text: ([, count]) => count.toLocaleString(),
+          number: true,
+        },
       ]}
     />
   );
@@ -175,7 +180,7 @@ function FailedRows() {
                 { title: 'Table', text: (each) => each.table_name },
                 { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
                 { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },
-                { title: 'Bytes', text: (each) => each.bytes.toLocaleString() },
+                { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
               ]}
             />
             {data.length > 0 && (

@@ -102,7 +102,7 @@ export function RowsByTable({
       columns={[
         { title: 'Environment', text: ([key]) => key.split('\n')[0] ?? '' },
         { title: 'What', text: ([key]) => key.split('\n')[1] ?? '' },
-        { title: 'Rows', text: ([, rows]) => rows.toLocaleString() },
+        { title: 'Rows', text: ([, rows]) => rows.toLocaleString(), number: true },
       ]}
     />
   );
@@ -134,7 +134,11 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
               empty="Nothing is kept of single users."
               columns={[
                 { title: 'Place in the list', text: ({ place }) => String(place + 1) },
-                { title: 'Rows', text: ({ found, rows }) => (found ? rows.toLocaleString() : 'not found') },
+                {
+                  title: 'Rows',
+                  text: ({ found, rows }) => (found ? rows.toLocaleString() : 'not found'),
+                  number: true,
+                },
                 { title: 'Similar users', text: ({ similar }) => (similar === 0 ? '' : String(similar)) },
               ]}
             />

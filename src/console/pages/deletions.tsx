@@ -57,7 +57,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                   text: (each) => each.submitted_at,
                   cell: (each) => <Time at={each.submitted_at} />,
                 },
-                { title: 'Users', text: (each) => each.targets.toLocaleString() },
+                { title: 'Users', text: (each) => each.targets.toLocaleString(), number: true },
                 {
                   title: 'State',
                   text: (each) => states[each.state] ?? each.state,
@@ -79,6 +79,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                 },
                 {
                   title: 'Rows found',
+                  number: true,
                   text: (each) =>
                     each.found === undefined
                       ? ''

@@ -62,7 +62,7 @@ export function Deployment() {
                   text: (each) => each.started_at,
                   cell: (each) => <Time at={each.started_at} />,
                 },
-                { title: 'Memory', text: (each) => bytesText(each.memory_bytes) },
+                { title: 'Memory', text: (each) => bytesText(each.memory_bytes), number: true },
               ]}
             />
             <Servers parts={data} />
@@ -94,9 +94,9 @@ function Backlog({ parts }: { readonly parts: Parts }) {
         columns={[
           { title: 'Shard', text: (each) => String(each.shard) },
           { title: 'Oldest', text: (each) => `${each.oldest_seconds.toFixed(1)} s` },
-          { title: 'Rows', text: (each) => each.rows.toLocaleString() },
-          { title: 'Segments', text: (each) => each.segments.toLocaleString() },
-          { title: 'Bytes', text: (each) => bytesText(each.bytes) },
+          { title: 'Rows', text: (each) => each.rows.toLocaleString(), number: true },
+          { title: 'Segments', text: (each) => each.segments.toLocaleString(), number: true },
+          { title: 'Bytes', text: (each) => bytesText(each.bytes), number: true },
           {
             title: 'Worker',
             text: (each) => (each.has_worker ? 'works' : 'none'),

@@ -49,7 +49,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
             empty="No event was stored in this time."
             columns={[
               { title: 'Event', text: (each) => each.event },
-              { title: 'Count', text: (each) => each.count.toLocaleString() },
+              { title: 'Count', text: (each) => each.count.toLocaleString(), number: true },
               {
                 title: 'First',
                 text: (each) => each.first_seen,
@@ -97,7 +97,7 @@ function Properties({ path }: { readonly path: string }) {
             empty="These events have no properties."
             columns={[
               { title: 'Property', text: (each) => each.property },
-              { title: 'Events', text: (each) => each.count.toLocaleString() },
+              { title: 'Events', text: (each) => each.count.toLocaleString(), number: true },
               { title: 'Values look like', text: typesOf },
             ]}
           />

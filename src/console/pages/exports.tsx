@@ -43,7 +43,7 @@ export function Exports({ account }: { readonly account: Account }) {
                 text: (each) => each.submitted_at,
                 cell: (each) => <Time at={each.submitted_at} />,
               },
-              { title: 'Users', text: (each) => each.users.toLocaleString() },
+              { title: 'Users', text: (each) => each.users.toLocaleString(), number: true },
               {
                 title: 'State',
                 text: (each) => each.status,

@@ -193,7 +193,11 @@ function Found(props: {
           empty=""
           columns={[
             { title: 'User', text: ({ place }) => list.users[place]?.[kind] ?? '' },
-            { title: 'Rows', text: ({ found, rows }) => (found ? rows.toLocaleString() : 'not found') },
+            {
+              title: 'Rows',
+              text: ({ found, rows }) => (found ? rows.toLocaleString() : 'not found'),
+              number: true,
+            },
             {
               title: 'Similar',
               text: ({ similar }) => (similar === 0 ? '' : `${similar} in another case or with blanks`),

@@ -34,7 +34,7 @@ export function Security({ account }: { readonly account: Account }) {
           {account.environments.map(({ app_id, name, main: isMain }) => (
             <li key={app_id}>
               <span class="name">
-                {name} {isMain && <span class="chip accent">Main Production</span>}
+                {name} {isMain && <span class="chip accent">main</span>}
               </span>
               <code class="value">{app_id}</code>
               <Copy text={app_id} what={`app ID of ${name}`} />

@@ -42,7 +42,7 @@ function Environments({ account }: { readonly account: Account }) {
             text: (each) => each.name,
             cell: (each) => (
               <>
-                {each.name} {each.main && <span class="chip accent">Main Production</span>}
+                {each.name} {each.main && <span class="chip accent">main</span>}
               </>
             ),
           },
@@ -349,6 +349,19 @@ type SessionOfList = {
   readonly this_one: boolean;
 };
 
+/** Whose name another one has in it stands first. */
+const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
+const systems = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'];
+const fullNames: Readonly<Record<string, string>> = { Edg: 'Edge', OPR: 'Opera' };
+
+/** `Chrome on Linux`, as far as the header User-Agent says it. */
+function browserOf(agent: string): string {
+  const browser = browsers.find((name) => agent.includes(`${name}/`));
+  const system = systems.find((name) => agent.includes(name));
+  if (browser === undefined || system === undefined) return agent;
+  return `${fullNames[browser] ?? browser} on ${system}`;
+}
+
 function OwnAccess() {
   const sessions = useResource<SessionOfList[]>('/sessions');
   const signsOn = person.value?.signs_on === true;
@@ -381,7 +394,7 @@ function OwnAccess() {
                 text: (each) => each.agent,
                 cell: (each) => (
                   <span class="agent" title={each.agent}>
-                    {each.agent}
+                    {browserOf(each.agent)}
                   </span>
                 ),
               },
@@ -577,6 +590,7 @@ function AuditLog({ account }: { readonly account: Account | undefined }) {
           <Table
             caption="Audit log"
             rows={data}
+            first={20}
             keyOf={({ id }) => id}
             empty="Nothing was done yet."
             columns={[

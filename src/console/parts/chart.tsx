@@ -1,7 +1,7 @@
 // A chart of the records of an hour or a week. It is drawn on a canvas, so what it shows is also said in words and can be
 // copied as a table.
 
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { Copy } from './parts.js';
 
@@ -25,13 +25,14 @@ const heightPx = 240;
 
 export function Chart({ traffic }: { readonly traffic: Traffic }) {
   const place = useRef<HTMLDivElement>(null);
+  const [pointed, setPointed] = useState<number | undefined>(undefined);
   useEffect(() => {
     const { current } = place;
     if (current === null) return;
-    let plot = draw(current, traffic);
+    let plot = draw(current, traffic, setPointed);
     const again = () => {
       plot.destroy();
-      plot = draw(current, traffic);
+      plot = draw(current, traffic, setPointed);
     };
     const resized = new ResizeObserver(() => plot.setSize(sizeOf(current)));
     resized.observe(current);
@@ -46,6 +47,11 @@ export function Chart({ traffic }: { readonly traffic: Traffic }) {
   const sums = series.map(
     ([name]) => `${traffic[name].reduce((sum, count) => sum + count, 0).toLocaleString()} ${name}`,
   );
+  const at = pointed === undefined ? undefined : traffic.at[pointed];
+  const shown =
+    pointed === undefined || at === undefined
+      ? sums
+      : series.map(([name]) => `${(traffic[name][pointed] ?? 0).toLocaleString()} ${name}`);
   const rows = traffic.at.map((at, index) =>
     [new Date(at * 1000).toISOString(), ...series.map(([name]) => traffic[name][index])].join(','),
   );
@@ -57,9 +63,12 @@ export function Chart({ traffic }: { readonly traffic: Traffic }) {
         <ul class="legend">
           {series.map(([name], index) => (
             <li key={name} class={name}>
-              {sums[index]}
+              {shown[index]}
             </li>
           ))}
+          <li class="at muted">
+            {at === undefined ? 'in all' : `from ${pointedText(at, traffic.step_seconds)}`}
+          </li>
         </ul>
         <Copy text={csv} label="Copy as CSV:" what="Records over time" />
       </figcaption>
@@ -78,7 +87,14 @@ function timeText(at: number, stepSeconds: number): string {
   return new Date(at * 1000).toLocaleString(undefined, form);
 }
 
-function draw(place: HTMLElement, traffic: Traffic): uPlot {
+/** When the pointed minute or hour began: in the reader's zone, and in UTC. */
+function pointedText(at: number, stepSeconds: number): string {
+  const utc = new Date(at * 1000).toISOString();
+  return `${timeText(at, stepSeconds)} (${utc.slice(11, 16)} UTC)`;
+}
+
+/** Calls `point` with the index of the minute or hour under the pointer, and without one when it leaves. */
+function draw(place: HTMLElement, traffic: Traffic, point: (index?: number) => void): uPlot {
   const style = getComputedStyle(place);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const axis = {
@@ -92,9 +108,11 @@ function draw(place: HTMLElement, traffic: Traffic): uPlot {
       ...sizeOf(place),
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
+      hooks: { setCursor: [({ cursor }) => point(cursor.idx ?? undefined)] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((at) => timeText(at, traffic.step_seconds)) },
+        // Wide enough for the longest text.
+        { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, traffic.step_seconds)) },
         {
           ...axis,
           size: 64,

@@ -88,9 +88,11 @@ export type Column<Row> = {
   readonly text: (row: Row) => string;
   /** Instead of the text. */
   readonly cell?: (row: Row) => ComponentChildren;
+  /** Numbers stand with their last digits below each other. */
+  readonly number?: true;
 };
 
-/** A table that can be copied as CSV. */
+/** A table that can be copied as CSV. Narrow screens show each row as a list of titles and cells. */
 export function Table<Row>(props: {
   readonly caption: string;
   readonly columns: readonly Column<Row>[];
@@ -98,8 +100,12 @@ export function Table<Row>(props: {
   readonly keyOf: (row: Row) => string;
   readonly empty: ComponentChildren;
   readonly actions?: (row: Row) => ComponentChildren;
+  /** Only so many rows until the reader asks for all. */
+  readonly first?: number;
 }) {
-  const { caption, columns, rows, keyOf, empty, actions } = props;
+  const { caption, columns, rows, keyOf, empty, actions, first = rows.length } = props;
+  const [wantsAll, setWantsAll] = useState(false);
+  const shown = wantsAll ? rows : rows.slice(0, first);
   if (rows.length === 0) return <p class="empty">{empty}</p>;
   const csv = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ text }) => text(row)))]
     .map((cells) => cells.map(csvCell).join(','))
@@ -112,8 +118,8 @@ export function Table<Row>(props: {
           <caption class="sr">{caption}</caption>
           <thead>
             <tr>
-              {columns.map(({ title }) => (
-                <th key={title} scope="col">
+              {columns.map(({ title, number }) => (
+                <th key={title} scope="col" class={number && 'number'}>
                   {title}
                 </th>
               ))}
@@ -125,10 +131,12 @@ export function Table<Row>(props: {
             </tr>
           </thead>
           <tbody>
-            {rows.map((row) => (
+            {shown.map((row) => (
               <tr key={keyOf(row)}>
-                {columns.map(({ title, text, cell }) => (
-                  <td key={title}>{cell === undefined ? text(row) : cell(row)}</td>
+                {columns.map(({ title, text, cell, number }) => (
+                  <td key={title} data-title={title} class={number && 'number'}>
+                    <div>{cell === undefined ? text(row) : cell(row)}</div>
+                  </td>
                 ))}
                 {actions !== undefined && (
                   <td class="actions">
@@ -142,8 +150,19 @@ export function Table<Row>(props: {
       </section>
       <p class="below">
         <span class="muted">
+          {shown.length < rows.length && `${shown.length} of `}
           {rows.length} {rows.length === 1 ? 'row' : 'rows'}
         </span>
+        {shown.length < rows.length && (
+          <button
+            type="button"
+            class="small"
+            aria-label={`Show all of ${caption}`}
+            onClick={() => setWantsAll(true)}
+          >
+            Show all
+          </button>
+        )}
         <Copy text={csv} label="Copy as CSV:" what={caption} />
       </p>
     </div>

@@ -86,7 +86,7 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: 'Delete users',
         description:
-          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice.',
+          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503).',
         security: [{ accessToken: [] }],
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Deletion')) },
