@@ -2,7 +2,7 @@
 // Redis, and no log contains what was sent.
 
 import assert from 'node:assert/strict';
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import { shardKeys } from '../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './exactly-once.js';
 import {
@@ -29,16 +29,25 @@ export async function newProducer(sluice: SluiceHandle): Promise<Producer> {
 }
 
 /** Settles when ClickHouse has everything that Redis accepted, and both Redis and the metrics say so. */
-export async function untilDrained(sluice: SluiceHandle, redis: Redis, deadlineMs = 120_000): Promise<void> {
-  await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-    deadlineMs,
-    what: 'no segment is outstanding',
-  });
-  const [bytes, rows] = await redis.hmget(shardKeys.state(0), 'bytes', 'rows');
-  assert.deepEqual([Number(bytes), Number(rows)], [0, 0], 'the backlog counts what is outstanding');
-  assert.deepEqual(await redis.hgetall(shardKeys.segmentRows(0)), {});
-  assert.deepEqual(await redis.hgetall(shardKeys.burntTokens(0)), {});
-  assert.deepEqual(await redis.keys('{s0}:segment:*'), [], 'a segment outlived its place in the set');
+export async function untilDrained(
+  sluice: SluiceHandle,
+  redis: Redis | Cluster,
+  deadlineMs = 120_000,
+  shards = 1,
+): Promise<void> {
+  for (let shard = 0; shard < shards; shard += 1) {
+    await until(async () => (await redis.zcard(shardKeys.segments(shard))) === 0, {
+      deadlineMs,
+      what: `no segment of shard ${shard} is outstanding`,
+    });
+    const [bytes, rows] = await redis.hmget(shardKeys.state(shard), 'bytes', 'rows');
+    assert.deepEqual([Number(bytes), Number(rows)], [0, 0], 'the backlog counts what is outstanding');
+    assert.deepEqual(await redis.hgetall(shardKeys.segmentRows(shard)), {});
+    assert.deepEqual(await redis.hgetall(shardKeys.burntTokens(shard)), {});
+  }
+  const nodes = 'nodes' in redis ? redis.nodes('master') : [redis];
+  const left = await Promise.all(nodes.map((node) => node.keys('{s*}:segment:*')));
+  assert.deepEqual(left.flat(), [], 'a segment outlived its place in the set');
   for (const api of sluice.api.filter(({ running }) => running)) {
     await until(async () => (await readMetric(api, 'sluice_backlog_segments')) === 0, {
       deadlineMs: 30_000,

@@ -1,6 +1,8 @@
 // A private Redis Cluster for tests: three masters on loopback without replicas, each configured like the embedded Redis.
 
 import { execFile } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Cluster } from '../src/packages/ioredis.js';
 import { freePort } from './free-port.js';
@@ -10,21 +12,29 @@ import { until } from './wait.js';
 const slotCount = 16_384;
 
 export type RedisClusterHandle = {
-  /** All masters, as `REDIS_URL` names them. */
+  /** All masters, as `REDIS_URL` names them, by their proxies if they have some. */
   readonly url: string;
   /** In the order of their slots; each has a third. */
   readonly masters: readonly RedisHandle[];
   /** The master that holds a key. */
   masterOf(key: string): Promise<RedisHandle>;
-  /** The test's own connection, which waits for a master without a limit. */
+  /** The test's own connection, without a proxy, which waits for a master without a limit. */
   readonly redis: Cluster;
   /** Settles when every running master serves its slots. */
   untilOk(): Promise<void>;
   remove(): Promise<void>;
 };
 
+export type RedisClusterOptions = {
+  /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
+  readonly announced?: (port: number) => number | Promise<number>;
+  /** Further lines of each redis.conf. */
+  readonly more?: readonly string[];
+};
+
 /** Starts three masters and makes them a cluster; settles when all slots are served. */
-export async function startRedisCluster(): Promise<RedisClusterHandle> {
+export async function startRedisCluster(options: RedisClusterOptions = {}): Promise<RedisClusterHandle> {
+  const { announced = (port) => port } = options;
   const masters: RedisHandle[] = [];
   try {
     for (let number = 1; number <= 3; number += 1) {
@@ -34,6 +44,7 @@ export async function startRedisCluster(): Promise<RedisClusterHandle> {
         'cluster-node-timeout 2000',
         // A master that is away stops only its own shards.
         'cluster-require-full-coverage no',
+        ...(options.more ?? []),
       ];
       // The tests are about processes, not disks.
       masters.push(await startRedis({ appendfsync: 'no', more }));
@@ -44,10 +55,18 @@ export async function startRedisCluster(): Promise<RedisClusterHandle> {
     await Promise.all(masters.map((master) => master.remove()));
     throw error;
   }
+  const ports = await announce(masters, announced);
   const redis = new Cluster(
     masters.map(({ port }) => ({ host: '127.0.0.1', port })),
-    // A master may be away for the whole test.
-    { maxRedirections: 1_000, retryDelayOnFailover: 100, clusterRetryStrategy: () => 50 },
+    {
+      // A master may be away for the whole test.
+      maxRedirections: 1_000,
+      retryDelayOnFailover: 100,
+      clusterRetryStrategy: () => 50,
+      natMap: Object.fromEntries(
+        masters.map(({ port }, index) => [`127.0.0.1:${ports[index]}`, { host: '127.0.0.1', port }]),
+      ),
+    },
   );
   redis.on('error', () => {
     // The client reconnects by itself; a test that waits too long fails by its own deadline.
@@ -55,7 +74,7 @@ export async function startRedisCluster(): Promise<RedisClusterHandle> {
   redis.on('node error', () => undefined);
 
   const cluster: RedisClusterHandle = {
-    url: masters.map(({ url }) => url).join(','),
+    url: ports.map((port) => `redis://127.0.0.1:${port}`).join(','),
     masters,
     redis,
     masterOf: async (key) => {
@@ -77,6 +96,21 @@ export async function startRedisCluster(): Promise<RedisClusterHandle> {
   };
   await cluster.untilOk();
   return cluster;
+}
+
+/** Lets each master announce a port, also after it was restarted; settles with these ports. */
+async function announce(
+  masters: readonly RedisHandle[],
+  announced: (port: number) => number | Promise<number>,
+): Promise<readonly number[]> {
+  const ports = await Promise.all(masters.map(({ port }) => announced(port)));
+  for (const [index, { port, dir }] of masters.entries()) {
+    const setting = ['cluster-announce-port', String(ports[index])] as const;
+    if (ports[index] === port) continue;
+    appendFileSync(join(dir, 'redis.conf'), `${setting.join(' ')}\n`);
+    await ask(port, 'config', 'set', ...setting);
+  }
+  return ports;
 }
 
 /** What `redis-cli` prints for a command to one server. */

@@ -32,6 +32,8 @@ export type SluiceOptions = {
   readonly clickhouse?: ClickHouseHandle;
   /** 1 by default. Several are one cluster, each of them with some of the shards. */
   readonly clickhouseServers?: number;
+  /** Environment of the API processes and workers that depends on the servers, for example URLs of proxies before them. */
+  readonly ways?: (clickhouses: readonly ClickHouseHandle[]) => Promise<NodeJS.ProcessEnv>;
 };
 
 export type ApiHandle = Child & { readonly baseUrl: string; readonly adminUrl: string };
@@ -106,12 +108,13 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     COLLECT_ADDRESS_BYTES_MAX: String(1024 ** 4),
     ...options.env,
   };
+  const ours = { ...shared, ...(await options.ways?.(clickhouses)) };
   await runMigrations(shared);
   const bootstrap = (await runAdmin(['bootstrap'], shared)) as Bootstrap;
 
   const workers: Child[] = [];
   const beginWorker = (number: number, env: NodeJS.ProcessEnv = {}) =>
-    startWorker(`worker-${number}`, { ...shared, ...options.workerEnv, ...env });
+    startWorker(`worker-${number}`, { ...ours, ...options.workerEnv, ...env });
   const addWorker = async (env: NodeJS.ProcessEnv = {}) => {
     const worker = await beginWorker(workers.length + 1, env);
     workers.push(worker);
@@ -126,7 +129,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     Promise.all(
       ports.map(({ number, port, adminPort }) =>
         startApi(`api-${number}`, port, adminPort, {
-          ...shared,
+          ...ours,
           ...(number > 1 ? { PUBLIC_BASE_URL: `http://127.0.0.1:${publicPort}` } : {}),
           ...options.apiEnv,
         }),

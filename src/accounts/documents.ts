@@ -24,8 +24,11 @@ export type ShardMove = {
   readonly shard: number;
   readonly from: number;
   readonly to: number;
-  /** `copy`: the rows are at `from`. `remove`: they are at `to`, and those at `from` have to go. */
-  readonly stage: 'copy' | 'remove';
+  /**
+   * `copy`: the rows are at `from`. `remove`: they are at `to`, and those at `from` have to go. `back`: the move is taken back;
+   * the rows are at `from`, and what was copied has to go.
+   */
+  readonly stage: 'copy' | 'remove' | 'back';
   /** Whose statements count: the process that began the move, or went on with it. */
   readonly owner: string;
   readonly began_at: string;

@@ -17,10 +17,10 @@ export function spreadEvenly(shards: number, servers: number): ShardServers {
 }
 
 export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
-  const copied = moves.filter(({ stage }) => stage === 'copy');
+  const closed = moves.filter(({ stage }) => stage !== 'remove');
   return {
     servers,
-    moving: copied.map(({ shard }) => shard),
+    moving: closed.map(({ shard }) => shard),
     unsettled: moves.map(({ shard }) => shard),
   };
 }

@@ -1,6 +1,7 @@
 // Moving a shard to another ClickHouse server. Its records wait in Redis while its rows are copied and compared; then the
 // registry names the other server, its records are stored there, and the former server's rows are removed. Whatever is cut
-// off is gone on with by the same command: the registry says how far the move is. Nobody sees rows twice: the local views of
+// off is gone on with by the same command: the registry says how far the move is. Until the other server has the shard, the move
+// can be taken back. Nobody sees rows twice: the local views of
 // a server hide the rows of a shard that is stored elsewhere. Deletions of the shard's accounts wait until the end.
 
 import { randomBytes } from 'node:crypto';
@@ -52,7 +53,10 @@ type Moving = {
   readonly say: Say;
 };
 
-/** Moves a shard to a server, given by its place from 0, or goes on with its move. Settles when nothing is left to do. */
+/**
+ * Moves a shard to a server, given by its place from 0, goes on with its move, or takes the move back if that is where it comes
+ * from. Settles when nothing is left to do.
+ */
 export async function moveShard(
   context: AdminContext,
   shard: number,
@@ -72,6 +76,25 @@ export async function moveShard(
   const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
   const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
   const moving: Moving = { context, move, owned, source, target, crash, say };
+  const work = move.stage === 'back' ? takeBack(moving) : carryOver(moving);
+  await work.catch(async (error: unknown) => {
+    // Whoever takes a move over lets ClickHouse refuse the statements of the one before.
+    throw (await isOwner(context, owned).catch(() => true)) ? error : new MoveTakenOver(shard);
+  });
+  crash('move_ended');
+  await showWhereTheyAre(moving);
+  await copyRegistry(context);
+  return 'moved';
+}
+
+/** Where a move leads. */
+export function goalOf({ stage, from, to }: ShardMove): number {
+  return stage === 'back' ? from : to;
+}
+
+async function carryOver(moving: Moving): Promise<void> {
+  const { context, move, owned, source, target, crash, say } = moving;
+  const { shard, to } = move;
   if (move.stage === 'copy') {
     await endRounds(context);
     await close(moving);
@@ -91,15 +114,30 @@ export async function moveShard(
   await openShard(target, shard);
   crash('shard_opened');
   say(`shard ${shard}: stored by server ${to}`);
-  await removeAll(moving);
+  await removeAll(moving, source);
+  await endMove(moving);
+}
+
+/** Removes what was copied; then the shard is stored where it always was. */
+async function takeBack(moving: Moving): Promise<void> {
+  const { context, move, source, target, crash, say } = moving;
+  const { shard } = move;
+  await showWhereTheyAreOn(context, target, move.to);
+  // The copies of whoever moved it are refused from here on, and none is under way.
+  await closeShard(target, shard);
+  await untilTrue(async () => !(await isCopyRunning(target, shard)), insertRuns);
+  await removeAll(moving, target);
+  await openShard(source, shard);
+  crash('shard_opened');
+  await endMove(moving);
+  say(`shard ${shard}: stored by server ${move.from} again`);
+}
+
+async function endMove({ context, move, owned }: Moving): Promise<void> {
   await change(context, owned, ({ moves: noted = [], ...rest }) => {
-    const others = noted.filter((each) => each.shard !== shard);
+    const others = noted.filter((each) => each.shard !== move.shard);
     return others.length === 0 ? rest : { ...rest, moves: others };
   });
-  crash('move_ended');
-  await showWhereTheyAre(moving);
-  await copyRegistry(context);
-  return 'moved';
 }
 
 /** Notes the move with a new owner. Undefined if the shard is where it is to be. */
@@ -114,13 +152,18 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
     if (from === undefined) throw new AdministrationError(`there is no shard ${shard}`);
     if (servers.all[to] === undefined) throw new AdministrationError(`there is no server ${to}`);
     const begun = shardServers.moves?.find((move) => move.shard === shard);
-    if (begun !== undefined && begun.to !== to)
+    const isTakenBack = begun?.stage === 'copy' && begun.from === to;
+    if (begun !== undefined && goalOf(begun) !== to && !isTakenBack)
       throw new AdministrationError(
-        `shard ${shard} is on its way to server ${begun.to}: let that be done first, by "shards move ${shard} --to ${begun.to}"`,
+        `shard ${shard} is on its way to server ${goalOf(begun)}: let that be done first, by "shards move ${shard} --to ${goalOf(begun)}"`,
       );
     if (begun === undefined && from === to) return { changes: [], result: undefined };
     const began_at = new Date().toISOString();
-    const move: ShardMove = { ...(begun ?? { shard, from, to, stage: 'copy', began_at }), owner };
+    const move: ShardMove = {
+      ...(begun ?? { shard, from, to, stage: 'copy', began_at }),
+      ...(isTakenBack ? { stage: 'back' } : {}),
+      owner,
+    };
     const moved = [...(shardServers.moves ?? []).filter((each) => each.shard !== shard), move];
     const document: ShardServers = { ...shardServers, moves: moved };
     servers.setTable(tableOf(document));
@@ -130,10 +173,13 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
   return result;
 }
 
-async function checkOwner({ redis }: AdminContext, { shard, owner }: OwnedMove): Promise<void> {
+async function isOwner({ redis }: AdminContext, { shard, owner }: OwnedMove): Promise<boolean> {
   const { shardServers } = await readRegistry(redis);
-  if (shardServers?.moves?.find((each) => each.shard === shard)?.owner !== owner)
-    throw new MoveTakenOver(shard);
+  return shardServers?.moves?.find((each) => each.shard === shard)?.owner === owner;
+}
+
+async function checkOwner(context: AdminContext, owned: OwnedMove): Promise<void> {
+  if (!(await isOwner(context, owned))) throw new MoveTakenOver(owned.shard);
 }
 
 class MoveTakenOver extends AdministrationError {
@@ -197,16 +243,19 @@ async function close({ context, move, owned, source, target }: Moving): Promise<
   await checkOwner(context, owned);
   await closeShard(source, shard);
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
-  const busy = 'an insert still runs in ClickHouse; try again when it has ended';
+  // Whoever takes the move over from here on closes the server after this, and so refuses these copies.
+  await checkOwner(context, owned);
   for (const client of [source, target])
-    await untilTrue(async () => !(await isInsertOfShardRunning(client, shard)), busy);
-  await untilTrue(async () => !(await isCopyRunning(target, shard)), busy);
+    await untilTrue(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
+  await untilTrue(async () => !(await isCopyRunning(target, shard)), insertRuns);
   const { deployment } = await readRegistry(redis);
   const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment?.epoch ?? '']);
   if (fence === null) throw new StateNotLoaded();
   // The copies bring no tokens with them. So whoever has a segment of before asks Redis again and looks for its marker.
   await refuseSegments(target, shard, String(fence));
 }
+
+const insertRuns = 'an insert still runs in ClickHouse; try again when it has ended';
 
 /** Copies what the other server lacks. Settles when every table has the same rows on both. */
 async function copyAll(moving: Moving): Promise<void> {
@@ -247,14 +296,17 @@ async function copyPartition(
     );
 }
 
-/** Removes the former server's rows. It stays closed for the shard. */
-async function removeAll({ context, move, owned, source, target, crash, say }: Moving): Promise<void> {
-  await takeOver(source, owned);
+/** Removes the rows of one of the two servers. It stays closed for the shard. */
+async function removeAll(
+  { context, move, owned, source, target, crash, say }: Moving,
+  from: ClickHouseClient,
+) {
+  await takeOver(from, owned);
   await checkOwner(context, owned);
   for (const table of movedTables) {
-    if ((await readPartitions(source, table, move.shard)).size > 0) await removeRows(source, table, owned);
+    if ((await readPartitions(from, table, move.shard)).size > 0) await removeRows(from, table, owned);
     crash('rows_removed');
-    say(`shard ${move.shard}: ${table} removed from server ${move.from}`);
+    say(`shard ${move.shard}: ${table} removed from server ${from === source ? move.from : move.to}`);
   }
   for (const client of [source, target]) await endOwnership(client, move.shard);
 }

@@ -6,7 +6,7 @@ import { readSizes } from '../clickhouse/move-rows.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { readBacklog } from '../redis/backlog.js';
 import type { AdminContext } from './context.js';
-import { moveShard } from './move-shard.js';
+import { goalOf, moveShard } from './move-shard.js';
 
 export type ShardView = {
   readonly shard: number;
@@ -46,7 +46,7 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
         bytes: size?.bytes ?? null,
         backlog_rows: backlog.rows,
         backlog_bytes: backlog.bytes,
-        moving_to: move?.to ?? null,
+        moving_to: move === undefined ? null : goalOf(move),
       };
     }),
   );

@@ -1,11 +1,12 @@
 // The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers, and a proxy
 // on every connection between them.
 
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import { atPort } from '../../harness/clickhouse.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import {
+  type Child,
   type ClickHouseHandle,
   type RedisHandle,
   type SluiceHandle,
@@ -16,28 +17,39 @@ import {
   type TcpProxy,
 } from '../../harness/services.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
 
-/** The connections between processes, each with a proxy. */
-export type Link = 'api-redis' | 'worker-redis' | 'worker-clickhouse';
+/** One Redis and one ClickHouse, or three of each (deployment-of-three.ts). */
+export type Layout = 'one' | 'three';
 
-export type Deployment = {
+/** What both layouts have. */
+export type AnyDeployment = {
+  readonly layout: Layout;
   readonly sluice: SluiceHandle;
+  readonly processes: ReadonlyMap<ProcessPart, Child>;
+  readonly links: ReadonlyMap<Link, TcpProxy>;
+  /** The harness's own connection, without a proxy. */
+  readonly redis: Redis | Cluster;
+  readonly shards: number;
+  /** Settles when Redis serves all keys; all of its servers run. */
+  untilRedisServes(): Promise<void>;
+  /** Ends every fault: connections open, processes run as usual, Redis holds the deployment's state. */
+  heal(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+export type Deployment = AnyDeployment & {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
   /** The clock of Redis, if it can be set. A fault that moves it may leave it so. */
   readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
-  readonly links: Readonly<Record<Link, TcpProxy>>;
-  /** The harness's own connection, without a proxy. */
   readonly redis: Redis;
-  /** Ends every fault: connections open, processes run as usual, Redis holds the deployment's state. */
-  heal(): Promise<void>;
   /** Names a process that `heal` has to restart although it runs, since its environment is not the usual one. */
   readonly altered: Set<string>;
-  stop(): Promise<void>;
 };
 
 /** ClickHouse's code for data that it cannot parse. */
@@ -68,11 +80,14 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     startClickHouse(),
   ]);
   const gate = await startClickHouseGate(clickhouse.testerUrl, { choice: isPoison, code: cannotParse });
-  const links = {
-    'api-redis': await startTcpProxy({ port: server.port }),
-    'worker-redis': await startTcpProxy({ port: server.port }),
-    'worker-clickhouse': await startTcpProxy({ port: Number(new URL(gate.url).port) }),
-  };
+  const apiRedis = await startTcpProxy({ port: server.port });
+  const workerRedis = await startTcpProxy({ port: server.port });
+  const workerClickHouse = await startTcpProxy({ port: Number(new URL(gate.url).port) });
+  const links = new Map<Link, TcpProxy>([
+    ['api-redis', apiRedis],
+    ['worker-redis', workerRedis],
+    ['worker-clickhouse', workerClickHouse],
+  ]);
   const sluice = await startSluice({
     redis: server,
     clickhouse,
@@ -84,18 +99,23 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       BACKLOG_BYTES_MAX: String(backlogBytesMax),
       CLAIM_BYTES_MAX: String(claimBytesMax),
     },
-    apiEnv: { REDIS_URL: `redis://127.0.0.1:${links['api-redis'].port}` },
+    apiEnv: { REDIS_URL: `redis://127.0.0.1:${apiRedis.port}` },
     workerEnv: {
-      REDIS_URL: `redis://127.0.0.1:${links['worker-redis'].port}`,
-      CLICKHOUSE_URL: atPort(gate.url, links['worker-clickhouse'].port),
+      REDIS_URL: `redis://127.0.0.1:${workerRedis.port}`,
+      CLICKHOUSE_URL: atPort(gate.url, workerClickHouse.port),
     },
   });
   const redis = connectTestRedis(server.url);
   const altered = new Set<string>();
-  const children = [server, clickhouse, ...sluice.api, ...sluice.workers];
+  const processes = new Map<ProcessPart, Child>([
+    ...oursByPart(sluice),
+    ['redis', server],
+    ['clickhouse', clickhouse],
+  ]);
+  const children = [...processes.values()];
 
   async function heal(): Promise<void> {
-    for (const proxy of Object.values(links)) proxy.pass();
+    for (const proxy of links.values()) proxy.pass();
     gate.pass();
     disk.free();
     for (const child of children) child.sigcont();
@@ -113,6 +133,10 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   }
 
   return {
+    layout: 'one',
+    processes,
+    shards: 1,
+    untilRedisServes: async () => undefined,
     sluice,
     server,
     clickhouse,
@@ -126,10 +150,15 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     stop: async () => {
       redis.disconnect();
       await sluice.stop();
-      await Promise.all([...Object.values(links), gate].map((way) => way.close()));
+      await Promise.all([...links.values(), gate].map((way) => way.close()));
       await Promise.all([server.stop(), clickhouse.remove()]);
       disk.remove();
       clock?.remove();
     },
   };
+}
+
+/** The processes of ours by the names that faults use. */
+export function oursByPart({ api, workers }: SluiceHandle): [ProcessPart, Child][] {
+  return [...api, ...workers].map((child) => [child.name as ProcessPart, child]);
 }

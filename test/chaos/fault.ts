@@ -2,22 +2,13 @@
 
 import type { TestAccount } from '../../harness/accounts.js';
 import type { Producer } from '../../harness/load.js';
-import type { Deployment } from './deployment.js';
+import type { AnyDeployment, Deployment } from './deployment.js';
+import type { Link, ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 import type { Tool } from './tools.js';
 
 /** The parts that a fault affects. Faults at the same time never share a part. */
-export type Part =
-  | 'api-1'
-  | 'api-2'
-  | 'worker-1'
-  | 'worker-2'
-  | 'redis'
-  | 'clickhouse'
-  | 'gate'
-  | 'api-redis'
-  | 'worker-redis'
-  | 'worker-clickhouse';
+export type Part = ProcessPart | Link | 'gate' | 'shards';
 
 /** What only Redis held when it was emptied: all of it may be lost. */
 export type Emptied = {
@@ -30,7 +21,8 @@ export type Emptied = {
   readonly keptDeletions: ReadonlySet<string>;
 };
 
-export type World = Deployment & {
+/** What a round adds to its deployment. */
+type Scene = {
   /** Sends to the account's main environment; faults that need special records send them through this producer. */
   readonly producer: Producer;
   /** The account that owns the environments. */
@@ -44,12 +36,15 @@ export type World = Deployment & {
   readonly disturbedApis: Set<string>;
 };
 
-export type Fault = {
+export type AnyWorld = AnyDeployment & Scene;
+export type World = Deployment & Scene;
+
+export type Fault<W extends AnyWorld = World> = {
   readonly name: string;
   readonly touches: readonly Part[];
   readonly needs?: Tool;
   /** Causes the fault, holds it and ends it. Settles with whether it took effect. */
-  readonly run: (world: World, random: Random) => Promise<boolean>;
+  readonly run: (world: W, random: Random) => Promise<boolean>;
 };
 
 /** How long a fault is held. */

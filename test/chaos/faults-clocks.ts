@@ -8,9 +8,10 @@ import type { Request } from '../../harness/load.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser } from './clients.js';
-import type { Fault, Part, World } from './fault.js';
+import type { Fault, World } from './fault.js';
 import { hold } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
+import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 import { faketimeLibrary } from './tools.js';
 
@@ -19,7 +20,7 @@ const hour = 3_600;
 /** Offsets in seconds. */
 const offsets = [-hour, -90, 90, hour];
 
-const clocks: readonly (readonly [name: string, parts: readonly Part[]])[] = [
+const clocks: readonly (readonly [name: string, parts: readonly ProcessPart[]])[] = [
   ['clock of api', ['api-1', 'api-2']],
   ['clock of worker', ['worker-1', 'worker-2']],
 ];

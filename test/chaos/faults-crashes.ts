@@ -9,10 +9,11 @@ import { within } from '../../harness/wait.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
-import { type Fault, hold, type Part, type World } from './fault.js';
+import { type Fault, hold, type World } from './fault.js';
 import { tooManyQueries } from './faults-clickhouse.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty, restore } from './faults-redis.js';
+import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
 const passings = [1, 2, 3];
@@ -69,7 +70,7 @@ const pointsOfDeletions: readonly CrashPointName[] = [
 ];
 
 /** A crash of one process at a passing of a point. It stays dead until the next fault or the healing starts it. */
-function crashOf(part: Part, point: CrashPointName, passing: number): Fault {
+function crashOf(part: ProcessPart, point: CrashPointName, passing: number): Fault {
   return {
     name: crashName(point, passing),
     touches: [part],

@@ -2,8 +2,8 @@
 
 import type { TcpProxy } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
-import type { Link } from './deployment.js';
-import { type Fault, hold } from './fault.js';
+import { type AnyWorld, type Fault, hold } from './fault.js';
+import type { Link } from './parts.js';
 import type { Random } from './random.js';
 
 type Mode = {
@@ -62,22 +62,33 @@ const modes: readonly Mode[] = [
   },
 ];
 
-const links: readonly Link[] = ['api-redis', 'worker-redis', 'worker-clickhouse'];
+const between = ['api-redis', 'worker-redis', 'worker-clickhouse'] as const;
 
-export const networkFaults: readonly Fault[] = links.flatMap((link) =>
-  modes.map(({ name, run }) => ({
-    name: `${name} between ${link.replace('-', ' and ')}`,
+export const networkFaults: readonly Fault<AnyWorld>[] = between.flatMap((link) =>
+  faultsOf(link, `between ${link.replace('-', ' and ')}`),
+);
+
+/** The same of the connections to each of three servers. */
+export const networkFaultsOfThree: readonly Fault<AnyWorld>[] = (['redis', 'clickhouse'] as const).flatMap(
+  (kind) => ([1, 2, 3] as const).flatMap((number) => faultsOf(`to-${kind}-${number}`, `to ${kind}`)),
+);
+
+function faultsOf(link: Link, where: string): Fault<AnyWorld>[] {
+  return modes.map(({ name, run }) => ({
+    name: `${name} ${where}`,
     touches: [link],
-    run: async (world, random) => {
-      await until(() => world.links[link].connections > 0, {
+    run: async ({ links }, random) => {
+      const proxy = links.get(link);
+      if (proxy === undefined) throw new Error(`there is no proxy ${link}`);
+      await until(() => proxy.connections > 0, {
         deadlineMs: 3_000,
         what: 'something is connected',
       }).catch(() => undefined);
       try {
-        return await run(world.links[link], random);
+        return await run(proxy, random);
       } finally {
-        world.links[link].pass();
+        proxy.pass();
       }
     },
-  })),
-);
+  }));
+}

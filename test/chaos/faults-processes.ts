@@ -1,31 +1,32 @@
 // Processes that are killed, asked to end, or paused for long enough that others take over their work.
 
 import type { Child } from '../../harness/services.js';
-import { type Fault, hold, type Part, type World } from './fault.js';
+import { type AnyWorld, type Fault, hold } from './fault.js';
+import type { ProcessPart } from './parts.js';
 
-/** The processes by part, under the names that the faults use. */
-const targets: readonly (readonly [kind: string, parts: readonly Part[]])[] = [
-  ['api', ['api-1', 'api-2']],
-  ['worker', ['worker-1', 'worker-2']],
-  ['redis', ['redis']],
-  ['clickhouse', ['clickhouse']],
-];
+const ours = ['api-1', 'api-2', 'worker-1', 'worker-2'] as const;
+const stores = ['redis', 'clickhouse'] as const;
+const storesOfThree = [
+  'redis-1',
+  'redis-2',
+  'redis-3',
+  'clickhouse-1',
+  'clickhouse-2',
+  'clickhouse-3',
+] as const;
 
-export function childOf(world: World, part: Part): Child {
-  const [kind, number] = part.split('-');
-  const children = kind === 'api' ? world.sluice.api : world.sluice.workers;
-  const child =
-    part === 'redis' ? world.server : part === 'clickhouse' ? world.clickhouse : children[Number(number) - 1];
+export function childOf({ processes }: Pick<AnyWorld, 'processes'>, part: ProcessPart): Child {
+  const child = processes.get(part);
   if (child === undefined) throw new Error(`there is no process ${part}`);
   return child;
 }
 
 /** Notes that callers of this process may get no answer. */
-export function disturb(world: World, part: Part): void {
+export function disturb(world: AnyWorld, part: ProcessPart): void {
   if (part.startsWith('api-')) world.disturbedApis.add(part);
 }
 
-function kill(name: string, part: Part): Fault {
+function kill(name: string, part: ProcessPart): Fault<AnyWorld> {
   return {
     name,
     touches: [part],
@@ -40,7 +41,7 @@ function kill(name: string, part: Part): Fault {
   };
 }
 
-function terminate(name: string, part: Part): Fault {
+function terminate(name: string, part: ProcessPart): Fault<AnyWorld> {
   return {
     name,
     touches: [part],
@@ -58,7 +59,7 @@ function terminate(name: string, part: Part): Fault {
  * Longer than a job's lock plus the interval of the check for silent workers, so that a paused worker continues as a
  * zombie.
  */
-function stop(name: string, part: Part): Fault {
+function stop(name: string, part: ProcessPart): Fault<AnyWorld> {
   const [min, max] = part.startsWith('worker') ? [2_200, 3_500] : [400, 2_500];
   return {
     name,
@@ -75,28 +76,31 @@ function stop(name: string, part: Part): Fault {
 }
 
 /** All processes at once: ours, Redis and ClickHouse. */
-const killEverything: Fault = {
-  name: 'kill everything',
-  touches: ['api-1', 'api-2', 'worker-1', 'worker-2', 'redis', 'clickhouse'],
-  run: async (world) => {
-    const { server, clickhouse, sluice } = world;
-    const ours = [...sluice.api, ...sluice.workers];
-    disturb(world, 'api-1');
-    disturb(world, 'api-2');
-    const exits = await Promise.all([server, clickhouse, ...ours].map((child) => child.kill9()));
-    await Promise.all([server.restart(), clickhouse.restart()]);
-    await Promise.all(ours.map((child) => child.restart()));
-    return exits.every(({ signal }) => signal === 'SIGKILL');
-  },
-};
+function killEverything(parts: readonly ProcessPart[]): Fault<AnyWorld> {
+  return {
+    name: 'kill everything',
+    touches: parts,
+    run: async (world) => {
+      for (const part of parts) disturb(world, part);
+      const [own, others] = [true, false].map((isOwn) =>
+        parts.filter((part) => /^(api|worker)-/.test(part) === isOwn).map((part) => childOf(world, part)),
+      ) as [Child[], Child[]];
+      const exits = await Promise.all([...others, ...own].map((child) => child.kill9()));
+      await Promise.all(others.map((child) => child.restart()));
+      await world.untilRedisServes();
+      await Promise.all(own.map((child) => child.restart()));
+      return exits.every(({ signal }) => signal === 'SIGKILL');
+    },
+  };
+}
 
-export const processFaults: readonly Fault[] = [
-  ...targets.flatMap(([kind, parts]) =>
-    parts.flatMap((part) => [
-      kill(`kill ${kind}`, part),
-      terminate(`terminate ${kind}`, part),
-      stop(`stop ${kind}`, part),
-    ]),
-  ),
-  killEverything,
-];
+function faultsOf(parts: readonly ProcessPart[]): Fault<AnyWorld>[] {
+  const ofEach = parts.flatMap((part) => {
+    const kind = part.replace(/-\d$/, '');
+    return [kill(`kill ${kind}`, part), terminate(`terminate ${kind}`, part), stop(`stop ${kind}`, part)];
+  });
+  return [...ofEach, killEverything(parts)];
+}
+
+export const processFaults = faultsOf([...ours, ...stores]);
+export const processFaultsOfThree = faultsOf([...ours, ...storesOfThree]);

@@ -93,7 +93,8 @@ const backlogFull: Fault = {
   name: 'full backlog',
   touches: ['worker-clickhouse'],
   run: async ({ links, producer, sluice }, random) => {
-    links['worker-clickhouse'].blackHole();
+    const link = links.get('worker-clickhouse');
+    link?.blackHole();
     const refused = () =>
       producer.settled.some(({ outcome, settledMs }) => outcome === 'overloaded' && settledMs > from);
     const from = performance.now();
@@ -102,7 +103,7 @@ const backlogFull: Fault = {
       await producer.sendTo('bulk', baseUrl, fatEvents(producer));
     }
     await hold(random.int(200, 1_000));
-    links['worker-clickhouse'].pass();
+    link?.pass();
     return refused();
   },
 };

@@ -1,15 +1,17 @@
 // Every fault that a schedule may contain. Faults of one kind share a name, whichever process they affect.
 
+import type { Layout } from './deployment.js';
 import type { Fault } from './fault.js';
 import { clickHouseFaults } from './faults-clickhouse.js';
 import { clockFaults } from './faults-clocks.js';
 import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
-import { networkFaults } from './faults-network.js';
-import { processFaults } from './faults-processes.js';
+import { moveOfShard } from './faults-moves.js';
+import { networkFaults, networkFaultsOfThree } from './faults-network.js';
+import { processFaults, processFaultsOfThree } from './faults-processes.js';
 import { redisFaults } from './faults-redis.js';
 import type { Tool } from './tools.js';
 
-const randomFaults: readonly Fault[] = [
+const faultsOfOne: readonly Fault[] = [
   ...processFaults,
   ...networkFaults,
   ...redisFaults,
@@ -18,22 +20,30 @@ const randomFaults: readonly Fault[] = [
   emptiedAfterAnyCrash,
 ];
 
-const all = [...randomFaults, ...crashFaults];
+/** Faults by layout. None but these are for three of each: the others are about what one server does. */
+const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
+  one: faultsOfOne,
+  three: [...processFaultsOfThree, ...networkFaultsOfThree, moveOfShard],
+};
+const all: Readonly<Record<Layout, readonly Fault[]>> = {
+  one: [...faultsOfOne, ...crashFaults],
+  three: randomFaults.three,
+};
 
 function namesOf(faults: readonly Fault[]): string[] {
   return [...new Set(faults.map(({ name }) => name))];
 }
 
 /** The kinds of faults that rounds draw from, as far as this machine has the tools. */
-export function faultKinds(tools: ReadonlySet<Tool>): string[] {
-  return namesOf(randomFaults.filter(({ needs }) => needs === undefined || tools.has(needs)));
+export function faultKinds(tools: ReadonlySet<Tool>, layout: Layout = 'one'): string[] {
+  return namesOf(randomFaults[layout].filter(({ needs }) => needs === undefined || tools.has(needs)));
 }
 
 export const crashKinds: readonly string[] = namesOf(crashFaults);
 
 /** The faults of one kind: one for each process that it can affect. */
-export function faultsNamed(name: string): readonly Fault[] {
-  const found = all.filter((fault) => fault.name === name);
+export function faultsNamed(name: string, layout: Layout = 'one'): readonly Fault[] {
+  const found = all[layout].filter((fault) => fault.name === name);
   if (found.length === 0) throw new Error(`there is no fault ${JSON.stringify(name)}`);
   return found;
 }

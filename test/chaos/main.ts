@@ -8,6 +8,7 @@
 //   npm run chaos -- --mutants          services that break a promise; the checker must catch each
 //   npm run chaos -- --mutant NAME      one of them, without writing its result
 //   npm run chaos -- --faults a,b       one round with these faults
+//   npm run chaos -- --three            three Redis masters and three ClickHouse servers; with --rounds, --fresh, --faults, SEED
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
@@ -16,7 +17,7 @@ import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
 import { describeFailure, describeRound } from './report.js';
-import { missingFaults, readCommit, writeMutants, writeResults } from './results.js';
+import { missingFaults, readCommit, writeMutants, writeResults, writeResultsOfThree } from './results.js';
 import type { RoundResult } from './round.js';
 import { openRun } from './run-file.js';
 import { createRunner, type Runner } from './runner.js';
@@ -32,7 +33,9 @@ const values = readOptions('chaos', {
   mutants: { type: 'boolean', default: false },
   mutant: { type: 'string' },
   faults: { type: 'string' },
+  three: { type: 'boolean', default: false },
 });
+const layout = values.three ? 'three' : 'one';
 const roundsWanted = Number(values.rounds);
 const parallel = Number(values.parallel);
 const seedGiven =
@@ -61,29 +64,31 @@ else process.exitCode = await runAll();
 process.exit();
 
 async function runAll(): Promise<number> {
-  const { run, results, add } = openRun(randomInt(2 ** 31), values.fresh);
-  const crashes = crashSchedules();
+  const { run, results, add } = openRun(randomInt(2 ** 31), values.fresh, layout);
+  // Crash points are about one process; three of each pass the same.
+  const crashes = layout === 'one' ? crashSchedules() : [];
   const random = Array.from({ length: roundsWanted }, (_, round) =>
-    randomSchedule(seedOf(run.seed, 1_000 + round), tools),
+    randomSchedule(seedOf(run.seed, 1_000 + round), tools, layout),
   );
   const schedules = values['crash-points'] ? crashes : [...random, ...crashes];
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));
   say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
   const lane = async () => {
-    const runner = createRunner();
+    const runner = createRunner(layout);
     for (let schedule = left.shift(); schedule !== undefined; schedule = left.shift()) {
       const result = await runner.run(schedule);
       add(result);
       results.push(result);
       say(describeRound(result));
       if (result.broken.length > 0) await explain(runner, result);
-      if (!values['crash-points']) writeResults(run, results);
+      if (layout === 'three') writeResultsOfThree(run, results);
+      else if (!values['crash-points']) writeResults(run, results);
     }
     await runner.close();
   };
   await Promise.all(Array.from({ length: parallel }, lane));
-  const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results);
+  const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results, layout);
   if (missing.length > 0)
     say(`These never took effect, so the run shows nothing of them: ${missing.join(', ')}`);
   const broken = results.filter((result) => result.broken.length > 0).length;
@@ -98,7 +103,7 @@ function missingCrashes(results: readonly RoundResult[]): string[] {
 
 /** One round, without the search for a shorter schedule. */
 async function runOnce(schedule: Schedule): Promise<number> {
-  const runner = createRunner();
+  const runner = createRunner(layout);
   const result = await runner.run(schedule);
   await runner.close();
   say(describeRound(result));
@@ -108,7 +113,8 @@ async function runOnce(schedule: Schedule): Promise<number> {
 
 /** The schedule of a round by its seed: one of the crash points', otherwise a random one. */
 function replayOf(seed: number): Schedule {
-  return crashSchedules().find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools);
+  const crashes = layout === 'one' ? crashSchedules() : [];
+  return crashes.find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools, layout);
 }
 
 async function explain(runner: Runner, failing: RoundResult): Promise<void> {

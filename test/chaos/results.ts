@@ -5,6 +5,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Layout } from './deployment.js';
 import { crashKinds, faultKinds } from './faults.js';
 import { countFaults, countKinds } from './report.js';
 import type { RoundResult } from './round.js';
@@ -29,9 +30,10 @@ export function readCommit(): string {
 const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'cc', 'mount']);
 
 /** The fault kinds and crash points that never took effect. */
-export function missingFaults(results: readonly RoundResult[]): string[] {
+export function missingFaults(results: readonly RoundResult[], layout: Layout = 'one'): string[] {
   const counts = countFaults(results);
-  return [...faultKinds(allTools), ...crashKinds].filter((name) => (counts.get(name) ?? 0) === 0);
+  const crashes = layout === 'one' ? crashKinds : [];
+  return [...faultKinds(allTools, layout), ...crashes].filter((name) => (counts.get(name) ?? 0) === 0);
 }
 
 /** Kinds of broken promises that the table names even if there is none. */
@@ -40,14 +42,16 @@ const namedKinds = ['lost', 'doubled', 'resurrected', 'over-deleted'];
 /** The part about mutants, which another run writes. */
 const mutantsHeading = '## The check itself';
 
-export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+/** The part about three of each, which another run writes too. */
+const threeHeading = '## Three of each';
+
+/** The rows of the first table. */
+function totalsOf(results: readonly RoundResult[]): string[] {
   const sum = (count: (result: RoundResult) => number) =>
     results.reduce((total, result) => total + count(result), 0);
   const kinds = countKinds(results);
-  const missing = missingFaults(results).length;
   const faults = countFaults(results);
   const others = Object.entries(kinds).filter(([kind]) => !namedKinds.includes(kind));
-  const broken = results.filter((result) => result.broken.length > 0);
   const rows: [string, string | number][] = [
     ['rounds', results.length],
     ['faults that took effect', [...faults.values()].reduce((total, count) => total + count, 0)],
@@ -62,15 +66,20 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     ['of these stored', sum(({ unknownStored }) => unknownStored)],
     ['time in rounds', `${Math.round(sum(({ tookMs }) => tookMs) / 60_000)} min`],
   ];
+  return ['| | |', '|---|---|', ...rows.map(([name, value]) => `| ${name} | ${value} |`)];
+}
+
+export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+  const missing = missingFaults(results).length;
+  const faults = countFaults(results);
+  const broken = results.filter((result) => result.broken.length > 0);
   const text = [
     '# What the fault harness found',
     '',
     'Written by `npm run chaos`; do not edit. A round is 10 to 30 s of clients and faults on two API processes, two',
     'workers, Redis and ClickHouse; then every answer is compared with what is stored.',
     '',
-    '| | |',
-    '|---|---|',
-    ...rows.map(([name, value]) => `| ${name} | ${value} |`),
+    ...totalsOf(results),
     '',
     `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
     versions(),
@@ -101,18 +110,63 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     wrapped(results.map(({ schedule }) => String(schedule.seed))),
     '',
   ].join('\n');
-  const earlier = existsSync(file) ? readFileSync(file, 'utf8') : '';
-  const at = earlier.indexOf(mutantsHeading);
-  writeFileSync(file, at === -1 ? text : `${text}\n${earlier.slice(at)}`);
+  const kept = [mutantsHeading, threeHeading].map(sectionOf).filter((section) => section !== '');
+  writeFileSync(file, [text, ...kept].join('\n'));
+}
+
+/** Writes the section about three of each and keeps the rest of the file. */
+export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+  const faults = countFaults(results);
+  const broken = results.filter((result) => result.broken.length > 0);
+  writeSection(threeHeading, [
+    threeHeading,
+    '',
+    'A Redis Cluster of three masters, three ClickHouse servers, two API processes and two workers, six shards; each master and',
+    'each server behind a proxy (`npm run chaos -- --three`).',
+    '',
+    ...totalsOf(results),
+    '',
+    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
+    versions(),
+    '',
+    ...(broken.length === 0
+      ? []
+      : [
+          `Seeds of rounds with a broken promise: ${broken.map(({ schedule }) => schedule.seed).join(', ')}`,
+          '',
+        ]),
+    '| fault | took effect |',
+    '|---|---|',
+    ...faultKinds(allTools, 'three').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    '',
+  ]);
+}
+
+function read(): string {
+  return existsSync(file) ? readFileSync(file, 'utf8') : '';
+}
+
+/** A section with its heading, up to the next one; empty if there is none. */
+function sectionOf(heading: string): string {
+  const text = read();
+  const from = text.indexOf(`${heading}\n`);
+  if (from === -1) return '';
+  const to = text.indexOf('\n## ', from);
+  return `${text.slice(from, to === -1 ? undefined : to).trimEnd()}\n`;
+}
+
+/** Replaces a section, or adds it at the end. */
+function writeSection(heading: string, lines: readonly string[]): void {
+  const [text, former, next] = [read(), sectionOf(heading), lines.join('\n')];
+  const added = `${text.trimEnd()}${text === '' ? '' : '\n\n'}${next}`;
+  writeFileSync(file, former === '' ? added : text.replace(former, () => next));
 }
 
 /** Writes the table of mutants and keeps what the file says about rounds. */
 export function writeMutants(
   rows: readonly { readonly name: string; readonly kinds: readonly string[]; readonly caught: boolean }[],
 ): void {
-  const earlier = existsSync(file) ? readFileSync(file, 'utf8') : '';
-  const at = earlier.indexOf(mutantsHeading);
-  const text = [
+  writeSection(mutantsHeading, [
     mutantsHeading,
     '',
     `Services that break one promise each, by a patch in a copy (\`npm run chaos -- --mutants\`, commit ${readCommit()}).`,
@@ -121,9 +175,7 @@ export function writeMutants(
     '|---|---|---|',
     ...rows.map(({ name, kinds, caught }) => `| ${name} | ${caught ? 'yes' : 'NO'} | ${kinds.join(', ')} |`),
     '',
-  ].join('\n');
-  const before = at === -1 ? earlier : earlier.slice(0, at);
-  writeFileSync(file, `${before.trimEnd()}${before === '' ? '' : '\n\n'}${text}`);
+  ]);
 }
 
 function versions(): string {

@@ -8,16 +8,16 @@ import { createMark, createProducer, type Load, type Producer, startLoad } from 
 import type { Child } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { observePending } from '../../src/deletion/request.js';
-import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import type { Broken } from './broken.js';
 import { findUncalled, startCallReceiver } from './callbacks.js';
 import { type Counts, countEvidence, type Evidence, findBroken } from './check.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
-import type { Deployment } from './deployment.js';
+import type { AnyDeployment } from './deployment.js';
 import { startExportedUsers } from './exported-users.js';
-import { hold, type Part, type World } from './fault.js';
+import { type AnyWorld, hold, type Part, type World } from './fault.js';
 import { crashKinds, faultsNamed } from './faults.js';
 import { childOf } from './faults-processes.js';
 import { bulkIdentityMax } from './limit-windows.js';
@@ -87,7 +87,7 @@ const crashPace: Pace = {
 const recoveryMsMax = 120_000;
 
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
-export async function runRound(deployment: Deployment, schedule: Schedule): Promise<RoundResult> {
+export async function runRound(deployment: AnyDeployment, schedule: Schedule): Promise<RoundResult> {
   const startedMs = performance.now();
   const scene = await setScene(deployment, schedule);
   const { world, loads, clients, evidence, pace } = scene;
@@ -125,9 +125,11 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
   await Promise.all([...loads.map((load) => load.stop()), scene.stopOthers()]);
   await clients.stopSubmitting();
   await whileDraining(deployment);
-  await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax).catch(async (error: Error) => {
-    note('not drained')(`${messageOf(error)} ${await describeBacklog(deployment)}`);
-  });
+  await untilDrained(deployment.sluice, deployment.redis, recoveryMsMax, deployment.shards).catch(
+    async (error: Error) => {
+      note('not drained')(`${messageOf(error)} ${await describeBacklog(deployment)}`);
+    },
+  );
   endPhase('drain');
   await untilDeleted(scene).catch(async (error: Error) => {
     note('not deleted')(`${messageOf(error)} ${await describeDeletions(deployment)}`);
@@ -152,7 +154,7 @@ export async function runRound(deployment: Deployment, schedule: Schedule): Prom
 }
 
 type Scene = {
-  readonly world: World;
+  readonly world: AnyWorld;
   readonly pace: Pace;
   readonly account: TestAccount;
   readonly producers: readonly Producer[];
@@ -166,19 +168,36 @@ type Scene = {
   readonly evidence: () => Promise<Evidence>;
 };
 
+/** Environments are in random shards, so of so many there are some on each of three servers. */
+const spreadNames = ['Main Production', ...Array.from({ length: 15 }, (_, index) => `Environment ${index}`)];
+
+/** Two environments of the account and one of the stranger, each on another ClickHouse server at first if there are such. */
+function onAllServers(account: TestAccount, stranger: TestAccount, shards: number): string[] {
+  const serverOf = (appId: string) => shardOf(appId, shards) % 3;
+  const [main = ''] = account.appIds;
+  const second = account.appIds.find((id) => serverOf(id) !== serverOf(main)) ?? account.appIds[1] ?? '';
+  const taken = [serverOf(main), serverOf(second)];
+  const third = stranger.appIds.find((id) => !taken.includes(serverOf(id))) ?? stranger.appIds[0] ?? '';
+  return [main, second, third];
+}
+
 /** An account with two environments, and a stranger whose users have the same names; clients of all three. */
-async function setScene(deployment: Deployment, { seed, steps }: Schedule): Promise<Scene> {
+async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): Promise<Scene> {
   const { sluice } = deployment;
   const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
   const pace = crashes ? crashPace : usualPace;
+  const { layout, shards } = deployment;
+  const names = layout === 'one' ? ['Main Production', 'Staging'] : spreadNames;
   // The round before may have left dead connections, which only their next use reveals.
-  const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`), {
+  const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`, names), {
     deadlineMs: 30_000,
     what: 'the administration answers',
     everyMs: 200,
   });
-  const stranger = await createTestAccount(sluice, `Stranger ${seed}`, ['Main Production']);
-  const appIds = [...account.appIds, ...stranger.appIds];
+  const others = layout === 'one' ? ['Main Production'] : spreadNames;
+  const stranger = await createTestAccount(sluice, `Stranger ${seed}`, others);
+  const appIds =
+    layout === 'one' ? [...account.appIds, ...stranger.appIds] : onAllServers(account, stranger, shards);
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
   for (const appId of appIds) {
     await administer(sluice, 'PATCH', `/environments/${appId}`, { limits });
@@ -240,7 +259,7 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
       random: createRandom(seedOf(seed, 4)),
       everyMs: pace.desk.suppressEveryMs,
     });
-  const world: World = {
+  const world: AnyWorld = {
     ...deployment,
     producer: main,
     account,
@@ -294,22 +313,23 @@ async function setScene(deployment: Deployment, { seed, steps }: Schedule): Prom
  * Carries out faults one after another. Dead API processes are started again at once, since clients wait for them. Dead workers are
  * started when the other tracks are done too, so that a worker that has to die in a round of deletions gets every round.
  */
-async function runTrack(world: World, track: readonly Planned[], done: Done[]): Promise<void> {
+async function runTrack(world: AnyWorld, track: readonly Planned[], done: Done[]): Promise<void> {
   const touched = new Set<Part>();
   for (const { fault, variant, seed } of track) {
-    const found = faultsNamed(fault)[variant];
+    const found = faultsNamed(fault, world.layout)[variant];
     if (found === undefined) throw new Error(`there is no variant ${variant} of ${fault}`);
     for (const part of found.touches) touched.add(part);
     const fromMs = performance.now();
     const end = (more: Pick<Done, 'took' | 'error'>) =>
       done.push({ fault, fromMs, toMs: performance.now(), ...more });
     try {
-      end({ took: await found.run(world, createRandom(seed)) });
+      end({ took: await found.run(world as World, createRandom(seed)) });
     } catch (error) {
       end({ took: false, error: messageOf(error as Error) });
     }
   }
-  await startDead([...touched].filter((part) => /^api-\d$/.test(part)).map((part) => childOf(world, part)));
+  const isApi = (part: Part): part is 'api-1' | 'api-2' => /^api-\d$/.test(part);
+  await startDead([...touched].filter(isApi).map((part) => childOf(world, part)));
 }
 
 function startDead(children: readonly Child[]): Promise<unknown> {
@@ -337,24 +357,37 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
   );
 }
 
+const allShards = (shards: number) => Array.from({ length: shards }, (_, shard) => shard);
+
 /** Settles when nothing is outstanding, or when the backlog has not shrunk for a while. */
-async function whileDraining({ redis }: Deployment): Promise<void> {
+async function whileDraining({ redis, shards }: AnyDeployment): Promise<void> {
   let least = Number.POSITIVE_INFINITY;
   let progressMs = performance.now();
   while (least > 0 && performance.now() < progressMs + recoveryMsMax) {
-    const outstanding = await redis.zcard(shardKeys.segments(0));
+    const counts = await Promise.all(
+      allShards(shards).map((shard) => redis.zcard(shardKeys.segments(shard))),
+    );
+    const outstanding = counts.reduce((sum, count) => sum + count, 0);
     if (outstanding < least) [least, progressMs] = [outstanding, performance.now()];
     await hold(100);
   }
 }
 
 /** What waits for ClickHouse, what its jobs do, and what the workers said last. */
-async function describeBacklog({ redis, sluice }: Deployment): Promise<string> {
-  const members = await redis.zrange(shardKeys.segments(0), '0', '-1');
+async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promise<string> {
+  const listed = allShards(shards).map(async (shard) =>
+    (await redis.zrange(shardKeys.segments(shard), '0', '-1')).map((member) => ({ shard, member })),
+  );
+  const members = (await Promise.all(listed)).flat();
   const jobs = await Promise.all(
-    members.slice(0, 3).map(async (member) => {
+    members.slice(0, 3).map(async ({ shard, member }) => {
       const id = storeJobId(segmentOfMember(member));
-      return { member, ...(await redis.hgetall(`{s0}:${storeQueueName}:${id}`)), data: undefined };
+      return {
+        shard,
+        member,
+        ...(await redis.hgetall(`{s${shard}}:${storeQueueName}:${id}`)),
+        data: undefined,
+      };
     }),
   );
   const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
@@ -362,7 +395,7 @@ async function describeBacklog({ redis, sluice }: Deployment): Promise<string> {
 }
 
 /** The requests that are not complete, what their job does, and what the workers said last. */
-async function describeDeletions({ redis, sluice }: Deployment): Promise<string> {
+async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
   const { pending } = await observePending(redis);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
   const lists = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized'];
@@ -381,7 +414,7 @@ async function describeDeletions({ redis, sluice }: Deployment): Promise<string>
 
 function findLogged({ world, producers }: Scene): Broken[] {
   const mark = producers[0]?.mark ?? '';
-  return [...world.sluice.api, ...world.sluice.workers, world.server, world.clickhouse]
+  return [...world.processes.values()]
     .filter((child) => child.output().includes(mark))
     .map(({ name }) => ({ kind: 'logged', what: name, detail: 'the log holds what was sent' }));
 }

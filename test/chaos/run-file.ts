@@ -3,10 +3,12 @@
 import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Layout } from './deployment.js';
 import type { RoundResult } from './round.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
-const file = join(root, '.data', 'chaos', 'run.jsonl');
+const fileOf = (layout: Layout) =>
+  join(root, '.data', 'chaos', layout === 'one' ? 'run.jsonl' : 'run-three.jsonl');
 
 /** The seed from which all seeds of the run follow. */
 export type Run = { readonly seed: number; readonly startedAt: string };
@@ -14,7 +16,9 @@ export type Run = { readonly seed: number; readonly startedAt: string };
 export type RunFile = { readonly run: Run; readonly results: RoundResult[]; add(result: RoundResult): void };
 
 /** The run that was begun; a new one if there is none or if `fresh` asks for it. */
-export function openRun(seed: number, fresh: boolean): RunFile {
+export function openRun(seed: number, fresh: boolean, layout: Layout): RunFile {
+  const file = fileOf(layout);
+  const append = (line: object) => appendFileSync(file, `${JSON.stringify(line)}\n`);
   if (fresh) rmSync(file, { force: true });
   mkdirSync(dirname(file), { recursive: true });
   if (!existsSync(file)) append({ seed, startedAt: new Date().toISOString() });
@@ -23,8 +27,4 @@ export function openRun(seed: number, fresh: boolean): RunFile {
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as object);
   return { run: run as Run, results: results as RoundResult[], add: append };
-}
-
-function append(line: object): void {
-  appendFileSync(file, `${JSON.stringify(line)}\n`);
 }

@@ -1,7 +1,8 @@
 // Runs schedules one after another on one deployment. Starts a new deployment now and then, and after every round that
 // broke a promise.
 
-import { type Deployment, startDeployment } from './deployment.js';
+import { type AnyDeployment, type Layout, startDeployment } from './deployment.js';
+import { startDeploymentOfThree } from './deployment-of-three.js';
 import { type RoundResult, runRound } from './round.js';
 import type { Schedule } from './schedule.js';
 
@@ -13,8 +14,9 @@ export type Runner = {
   close(): Promise<void>;
 };
 
-export function createRunner(): Runner {
-  let deployment: Deployment | undefined;
+export function createRunner(layout: Layout = 'one'): Runner {
+  const start = layout === 'one' ? startDeployment : startDeploymentOfThree;
+  let deployment: AnyDeployment | undefined;
   let rounds = 0;
 
   async function close(): Promise<void> {
@@ -28,7 +30,7 @@ export function createRunner(): Runner {
       if (rounds === roundsPerDeployment) await close();
       if (deployment === undefined) {
         // Another process may take a port between the check and the bind.
-        deployment = await startDeployment().catch(() => startDeployment());
+        deployment = await start().catch(() => start());
         rounds = 0;
       }
       rounds += 1;
@@ -44,7 +46,7 @@ export function createRunner(): Runner {
 }
 
 /** A round that could not be run or checked does not count as one in which promises were kept. */
-function failed(schedule: Schedule, error: Error, { sluice }: Deployment): RoundResult {
+function failed(schedule: Schedule, error: Error, { sluice }: AnyDeployment): RoundResult {
   const outputs = sluice.api.map(({ name, output }) => `${name}: ${output().slice(-1_500)}`);
   const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${outputs.join('\n')}`;
   return {

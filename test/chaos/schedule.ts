@@ -1,6 +1,7 @@
 // What happens in a round, decided by its seed alone: steps one after another; in each step, tracks at the same time; in
 // each track, faults one after another.
 
+import type { Layout } from './deployment.js';
 import type { Part } from './fault.js';
 import { crashKinds, faultKinds, faultsNamed } from './faults.js';
 import { excludingCrashes } from './faults-crashes.js';
@@ -18,15 +19,16 @@ export type Planned = {
 export type Track = readonly Planned[];
 export type Schedule = { readonly seed: number; readonly steps: readonly (readonly Track[])[] };
 
-/** Two or three steps of one to three faults. The same seed and tools give the same schedule. */
-export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, kinds = faultKinds(tools)): Schedule {
+/** Two or three steps of one to three faults. The same seed, tools and layout give the same schedule. */
+export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: Layout = 'one'): Schedule {
+  const kinds = faultKinds(tools, layout);
   const random = createRandom(seed);
   const steps = Array.from({ length: random.int(2, 3) }, () => {
     const taken = new Set<Part>();
     const tracks: Track[] = [];
     for (let left = random.int(1, 3); left > 0; left -= 1) {
       const fault = random.pick(kinds);
-      const variants = faultsNamed(fault);
+      const variants = faultsNamed(fault, layout);
       const free = random
         .shuffle(variants.map((_, index) => index))
         .find((index) => !variants[index]?.touches.some((part) => taken.has(part)));

@@ -260,6 +260,60 @@ test('a server that hangs holds up neither the deletions of others nor a look at
   }
 });
 
+test('a move is taken back while it copies, also after that was killed, and two at once lose and double nothing', async () => {
+  const [appId = ''] = wide.appIds;
+  const shard = shardOf(appId, shards);
+  const next = sluice.clickhouses[1] as ClickHouseHandle;
+  const its = `app_id = '${appId}' AND identity = 'back'`;
+  const send = () => sendEvents(sluice, appId, 'stay', [{ identity: 'back' }]);
+  const moveTo = (server: number) => ['shards', 'move', String(shard), '--to', String(server)];
+  const killed = (server: number, point: string) =>
+    assert.rejects(
+      runProgram('src/admin/main.js', moveTo(server), { ...sluice.env, CRASH_AT: point }),
+      /SIGKILL/,
+      point,
+    );
+  const seen = async (rows: number) => {
+    for (const server of sluice.clickhouses)
+      assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), String(rows));
+  };
+  await send();
+  await untilAllStored();
+  await killed(1, 'partition_copied');
+  assert.equal(await ask(next, `SELECT count() FROM stored_events WHERE ${its}`, next.tester), '1');
+  await send();
+  await killed(0, 'rows_removed');
+  await seen(1);
+  await assert.rejects(sluice.admin(...moveTo(1)), /on its way to server 0/);
+  const moving = ((await sluice.admin('shards', 'list')) as ShardView[]).find((each) => each.shard === shard);
+  assert.deepEqual([moving?.server, moving?.moving_to], [0, 0]);
+  assert.deepEqual(await sluice.admin(...moveTo(0)), { server: 0, moved: [shard] });
+  await untilAllStored();
+  await seen(2);
+  assert.deepEqual(await counts(`stored_events WHERE ${its}`), [2, 0, 0]);
+  await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
+  await assert.rejects(sluice.admin(...moveTo(9)), /there is no server 9/);
+
+  // The one that began first ends when the other goes on with the move, or the other finds nothing to do.
+  const other = wide.appIds[2] ?? '';
+  const moveOther = (server: number) =>
+    sluice.admin('shards', 'move', String(shardOf(other, shards)), '--to', String(server));
+  for (const [rows, server] of [1, 2].entries()) {
+    await sendEvents(sluice, other, 'stay', [{ identity: 'two' }]);
+    const ended = await Promise.allSettled([moveOther(server), moveOther(server)]);
+    for (const each of ended)
+      if (each.status === 'rejected')
+        assert.match(String(each.reason), /somebody else has gone on with the move|an insert still runs/);
+    await moveOther(server);
+    await untilAllStored();
+    const its = `stored_events WHERE app_id = '${other}' AND identity = 'two'`;
+    assert.deepEqual(
+      await counts(its),
+      [0, 1, 2].map((number) => (number === server ? rows + 1 : 0)),
+    );
+  }
+});
+
 test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);

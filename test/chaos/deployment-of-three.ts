@@ -1,0 +1,87 @@
+// The other layout: a Redis Cluster of three masters and three ClickHouse servers, each behind a proxy that everybody but the
+// harness goes through, two API processes and two workers. Its shards are on all of them.
+
+import { atPort } from '../../harness/clickhouse.js';
+import { startRedisCluster } from '../../harness/redis-cluster.js';
+import {
+  type Child,
+  type RedisHandle,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../../harness/services.js';
+import type { ShardView } from '../../src/admin/shards.js';
+import { type AnyDeployment, backlogBytesMax, jobLockMs, oursByPart } from './deployment.js';
+import type { Link, ProcessPart } from './parts.js';
+
+const numbers = [1, 2, 3] as const;
+export const shardsOfThree = 6;
+
+export async function startDeploymentOfThree(): Promise<AnyDeployment> {
+  const links = new Map<Link, TcpProxy>();
+  const cluster = await startRedisCluster({
+    announced: async (port) => {
+      const proxy = await startTcpProxy({ port });
+      links.set(`to-redis-${numbers[links.size] ?? 1}`, proxy);
+      return proxy.port;
+    },
+  });
+  const { masters, redis } = cluster;
+  // The proxies of the ClickHouse servers come after their ports are known, and the processes of ours after these.
+  const proxied: string[] = [];
+  const sluice = await startSluice({
+    redis: masters[0] as RedisHandle,
+    clickhouseServers: numbers.length,
+    apiProcesses: 2,
+    workers: 2,
+    env: {
+      REDIS_URL: cluster.url,
+      SHARDS: String(shardsOfThree),
+      JOB_LOCK_MS: String(jobLockMs),
+      CALLBACK_ALLOW: '127.0.0.1',
+      BACKLOG_BYTES_MAX: String(backlogBytesMax),
+    },
+    ways: async (clickhouses) => {
+      for (const [index, { url, port }] of clickhouses.entries()) {
+        const proxy = await startTcpProxy({ port });
+        links.set(`to-clickhouse-${numbers[index] ?? 1}`, proxy);
+        proxied.push(atPort(url, proxy.port));
+      }
+      return { CLICKHOUSE_URL: proxied.join(',') };
+    },
+  });
+  const stores: [ProcessPart, Child][] = numbers.flatMap((number, index) => [
+    [`redis-${number}`, masters[index] as Child],
+    [`clickhouse-${number}`, sluice.clickhouses[index] as Child],
+  ]);
+  const processes = new Map<ProcessPart, Child>([...oursByPart(sluice), ...stores]);
+
+  async function heal(): Promise<void> {
+    for (const proxy of links.values()) proxy.pass();
+    for (const child of processes.values()) child.sigcont();
+    const startDead = (children: readonly Child[]) =>
+      Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
+    await startDead(stores.map(([, child]) => child));
+    await cluster.untilOk();
+    await startDead([...sluice.api, ...sluice.workers]);
+    for (const { shard, moving_to } of (await sluice.admin('shards', 'list')) as ShardView[])
+      if (moving_to !== null) await sluice.admin('shards', 'move', String(shard), '--to', String(moving_to));
+  }
+
+  return {
+    layout: 'three',
+    sluice,
+    processes,
+    links,
+    redis,
+    shards: shardsOfThree,
+    untilRedisServes: cluster.untilOk,
+    heal,
+    stop: async () => {
+      redis.disconnect();
+      await sluice.stop();
+      await Promise.all([...links.values()].map((proxy) => proxy.close()));
+      await cluster.remove();
+    },
+  };
+}
