@@ -7,6 +7,7 @@
 // A marker says how far the index of a shard reaches. It is written after the keys, which are synced, and read together
 // with them, so an index that was lost or set back is noticed before anything is decided by it.
 
+import { randomUUID } from 'node:crypto';
 import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
@@ -108,7 +109,11 @@ export async function writeMarker(client: ClickHouseClient, shard: number, to: s
   await client.command({
     query: 'INSERT INTO stored_keys VALUES (0, {shard:UInt64}, {to:UInt64})',
     query_params: { shard, to },
-    clickhouse_settings: { async_insert: 0, insert_deduplicate: 0, ...(await settingsOfAll(client)) },
+    clickhouse_settings: {
+      async_insert: 0,
+      insert_deduplication_token: randomUUID(),
+      ...(await settingsOfAll(client)),
+    },
   });
 }
 

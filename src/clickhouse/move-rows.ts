@@ -2,6 +2,7 @@
 // on with it is another owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the
 // shard takes copies of the present owner only (`closeShard`), and rows are removed only while a table names the owner.
 
+import { randomUUID } from 'node:crypto';
 import { tables } from '../contract/records.js';
 import { type ClickHouseClient, drain } from './client.js';
 import { deleteRows, killMutations } from './mutate.js';
@@ -67,8 +68,9 @@ export async function readFingerprint(
   const { from, where } = rowsOf(table, shard);
   const columns = await columnsOf(client, table);
   const result = await client.query({
+    // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
     query: `SELECT toString(count()) AS rows, toString(sum(hash)) AS sum, toString(groupBitXor(hash)) AS xor
-      FROM (SELECT sipHash64(${columns}) AS hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
+      FROM (SELECT sipHash64((${columns})) AS hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
     query_params: { partition },
     format: 'JSONEachRow',
     clickhouse_settings: { max_execution_time: 0 },
@@ -109,8 +111,9 @@ export async function copyRows(
     values: stream,
     clickhouse_settings: {
       async_insert: 0,
-      // Rows that were copied before and removed since are rows like others.
-      insert_deduplicate: 0,
+      // Rows that were copied before and removed since are rows like others. From 26.2 on ClickHouse heeds no
+      // `insert_deduplicate` of 0 here.
+      insert_deduplication_token: randomUUID(),
       max_execution_time: 0,
       log_comment: copyNameOf(shard, owner),
     },

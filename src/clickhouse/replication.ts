@@ -44,6 +44,8 @@ type Settings = Readonly<Record<string, string | number>>;
 export function settingsFor(tables: TableKind): Settings {
   if (tables === 'plain') return {};
   return {
+    // From 26.2 on ClickHouse heeds the second only with the first.
+    deduplicate_insert: 'backward_compatible_choice',
     insert_deduplicate: 0,
     // A replica that has lost its keeper answers nothing rather than something old. With SharedMergeTree it reads what all
     // others have written.

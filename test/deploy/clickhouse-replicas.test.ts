@@ -30,7 +30,7 @@ import { type ClickHouseClient, codeOfFault, connectClickHouse } from '../../src
 import { deleteRows } from '../../src/clickhouse/mutate.js';
 import { engineOf, settingsFor, settingsOfAll, syncReplicas } from '../../src/clickhouse/replication.js';
 import { createScratch } from '../../src/clickhouse/scratch.js';
-import { insertNameOf, isInsertRunning, isStored } from '../../src/clickhouse/store.js';
+import { insertNameOf, insertSettings, isInsertRunning, isStored } from '../../src/clickhouse/store.js';
 import { readDeployFile } from '../support/deploy-file.js';
 import { startKeeper } from '../support/keeper.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';
@@ -223,6 +223,35 @@ test('an insert that all replicas must have names their number, and a majority i
   const client = connectTo(one, sluice.database);
   assert.deepEqual(await settingsOfAll(client), { insert_quorum: '2' });
   assert.equal(settingsFor('replicated').insert_quorum, 'auto');
+});
+
+test('rows are stored as often as they are sent, but with a token once', async () => {
+  const { testerUrl: url, query } = sluice.clickhouse;
+  const table = `${sluice.database}.sent_again`;
+  await query(
+    `CREATE TABLE ${table} (a UInt8) ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 10`,
+  );
+  const client = connectClickHouse({
+    url,
+    database: sluice.database,
+    tables: 'rehearsed',
+    cluster: undefined,
+  });
+  clients.push(client);
+  const store = (settings: object) =>
+    client.command({
+      query: `INSERT INTO ${table} VALUES (1)`,
+      clickhouse_settings: { async_insert: 0, ...settings },
+    });
+  const stored = async () => (await query(`SELECT count() FROM ${table}`)).trim();
+  for (const count of ['1', '2']) {
+    await store({});
+    assert.equal(await stored(), count);
+  }
+  for (const _ of [1, 2]) {
+    await store({ ...insertSettings, insert_deduplication_token: 'once' });
+    assert.equal(await stored(), '3');
+  }
 });
 
 test('tables of a round are made and synced on the whole cluster', async () => {
