@@ -35,7 +35,7 @@ type HalfLoadRun = {
 export type HalfLoadResult = {
   readonly minutes: number;
   readonly ratePerSecond: number;
-  /** The service first, then the floors. */
+  /** The service first, then with probes, then the floors. */
   readonly runs: readonly HalfLoadRun[];
   readonly queryable: Freshness;
   readonly samples: readonly MemorySample[];
@@ -43,17 +43,18 @@ export type HalfLoadResult = {
 
 const warmUpSeconds = 5;
 const sampleEveryMs = 2_000;
-const floorMinutesMax = 1;
+/** Of the floors, and of the run with probes. */
+const shortMinutesMax = 1;
 
 /** Rejects if an event is not stored at the end. */
 export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfLoadResult> {
   const { deployment, redis, options, progress } = context;
   const { minutes, threads } = options;
   const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
-  const [appId = '', probeAppId = ''] = await deployment.addEnvironments(2, 'default');
+  const [appId = '', besideProbes = '', probeAppId = ''] = await deployment.addEnvironments(3, 'default');
   const samples: MemorySample[] = [];
   let queryable: Freshness | undefined;
-  const beside = () => {
+  const sampling = () => {
     const startedAt = performance.now();
     const sample = async () => {
       const redisUsed = await usedMemory(redis);
@@ -61,10 +62,12 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
       samples.push({ seconds, memory: deployment.own.memory(), redisUsed });
     };
     const timer = setInterval(() => void sample().catch(() => undefined), sampleEveryMs);
-    const probing = startProbing(deployment, probeAppId);
+    return async () => clearInterval(timer);
+  };
+  const probing = () => {
+    const probes = startProbing(deployment, probeAppId);
     return async () => {
-      clearInterval(timer);
-      queryable = await probing.stop();
+      queryable = await probes.stop();
     };
   };
   const one = async (
@@ -91,11 +94,15 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
     );
     return { subject: name, run, seconds: figuresOf(found), p99OfMinutes: p99s };
   };
+  const service = deploymentSubject(deployment);
   const runs = [
-    await one('sluice', deploymentSubject(deployment), minutes * 60, { redis, appIds: [appId], beside }),
+    await one('sluice', service, minutes * 60, { redis, appIds: [appId], beside: sampling }),
   ];
+  // In a minute of their own: a dozen questions a second to ClickHouse take CPU from everything else.
+  const probed = { redis, appIds: [besideProbes], beside: probing };
+  runs.push(await one('sluice-probed', service, Math.min(minutes, shortMinutesMax) * 60, probed));
   for (const name of ['uws-synced', 'uws'] as const) {
-    runs.push(await one(name, await peers.subject(name), Math.min(minutes, floorMinutesMax) * 60));
+    runs.push(await one(name, await peers.subject(name), Math.min(minutes, shortMinutesMax) * 60));
   }
   if (queryable === undefined) throw new Error('there were no probes');
   return { minutes, ratePerSecond: rate, runs, queryable, samples };

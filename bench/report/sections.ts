@@ -169,6 +169,7 @@ function halfLoadSection({ halfLoad }: Results): Section[] {
   const { runs, minutes, ratePerSecond, queryable, samples } = halfLoad;
   const names: Readonly<Record<string, string>> = {
     sluice: 'Sluice',
+    'sluice-probed': 'Sluice, with probes',
     uws: 'uWebSockets.js alone',
     'uws-synced': 'uWebSockets.js and a synced file',
   };
@@ -213,7 +214,8 @@ function halfLoadSection({ halfLoad }: Results): Section[] {
 }
 
 const halfLoadNote = `Each request is sent when it is due, whether or not earlier ones were answered. Its latency counts from then, so it includes
-delays of the generator. Floors at the same rate follow, for a minute each, with nothing else running: a server that only answers,
+delays of the generator. A minute with probes follows, which ask ClickHouse all the time, and then floors at the same rate, for a
+minute each, with nothing else running: a server that only answers,
 and one that appends the bodies to a file and answers after \`fdatasync\`. The second shows what the disk adds to any durable
 acknowledgement. "Queryable" counts from a probe's acknowledgement to the first answer of ClickHouse that shows it. The trend of
 memory is the median of the slopes between all pairs of samples after the first fifth.`;
