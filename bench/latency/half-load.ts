@@ -95,9 +95,7 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
     return { subject: name, run, seconds: figuresOf(found), p99OfMinutes: p99s };
   };
   const service = deploymentSubject(deployment);
-  const runs = [
-    await one('sluice', service, minutes * 60, { redis, appIds: [appId], beside: sampling }),
-  ];
+  const runs = [await one('sluice', service, minutes * 60, { redis, appIds: [appId], beside: sampling })];
   // In a minute of their own: a dozen questions a second to ClickHouse take CPU from everything else.
   const probed = { redis, appIds: [besideProbes], beside: probing };
   runs.push(await one('sluice-probed', service, Math.min(minutes, shortMinutesMax) * 60, probed));
