@@ -122,8 +122,9 @@ export class Population {
     const { rows } = this.#options.deployment;
     const found = new Map<string, Fingerprint>();
     for (const table of tables) {
+      // Of a tuple: the hash of several values is null if one of them is null, and the sum leaves it out.
       const [row] = await rows<{ count: string; hash: string }>(
-        `SELECT toString(count()) AS count, toString(sum(cityHash64(*))) AS hash FROM ${table}
+        `SELECT toString(count()) AS count, toString(sum(cityHash64(tuple(*)))) AS hash FROM ${table}
           WHERE segment <= ${this.lastSegment} ${condition}`,
       );
       found.set(table, { rows: Number(row?.count), hash: BigInt(row?.hash ?? 0) });

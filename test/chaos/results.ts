@@ -69,10 +69,18 @@ function totalsOf(results: readonly RoundResult[]): string[] {
   return ['| | |', '|---|---|', ...rows.map(([name, value]) => `| ${name} | ${value} |`)];
 }
 
+function brokenRounds(results: readonly RoundResult[]): string[] {
+  const broken = results.filter((result) => result.broken.length > 0);
+  if (broken.length === 0) return [];
+  return [
+    `Seeds of rounds with a broken promise: ${broken.map(({ schedule }) => schedule.seed).join(', ')}`,
+    '',
+  ];
+}
+
 export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
   const missing = missingFaults(results).length;
   const faults = countFaults(results);
-  const broken = results.filter((result) => result.broken.length > 0);
   const text = [
     '# What the fault harness found',
     '',
@@ -90,12 +98,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
           `This run is not complete: ${missing} kinds of faults and crash points did not take effect yet.`,
           '',
         ]),
-    ...(broken.length === 0
-      ? []
-      : [
-          `Seeds of rounds with a broken promise: ${broken.map(({ schedule }) => schedule.seed).join(', ')}`,
-          '',
-        ]),
+    ...brokenRounds(results),
     '## Faults by kind',
     '',
     '| fault | took effect |',
@@ -117,7 +120,6 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
 /** Writes the section about three of each and keeps the rest of the file. */
 export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
   const faults = countFaults(results);
-  const broken = results.filter((result) => result.broken.length > 0);
   writeSection(threeHeading, [
     threeHeading,
     '',
@@ -129,12 +131,7 @@ export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly 
     `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
     versions(),
     '',
-    ...(broken.length === 0
-      ? []
-      : [
-          `Seeds of rounds with a broken promise: ${broken.map(({ schedule }) => schedule.seed).join(', ')}`,
-          '',
-        ]),
+    ...brokenRounds(results),
     '| fault | took effect |',
     '|---|---|',
     ...faultKinds(allTools, 'three').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
