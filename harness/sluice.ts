@@ -104,6 +104,8 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     CLICKHOUSE_DATABASE: options.clickhouse === undefined ? 'sluice' : `sluice_${process.pid}_${deployments}`,
     ...(clickhouses.length === 1 ? {} : { CLICKHOUSE_CLUSTER: 'sluice' }),
     ADMIN_TOKEN: adminToken,
+    // Tests wait for storing hundreds of times.
+    SEGMENT_AGE_MS_MAX: '100',
     // All tests call from one address, so limits per address must not stop them.
     COLLECT_ADDRESS_BYTES_MAX: String(1024 ** 4),
     ...options.env,

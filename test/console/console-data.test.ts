@@ -407,6 +407,7 @@ describe('the console', { skip }, () => {
     await page.getByText('No deletion is pending.').waitFor();
     const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
     await page.getByRole('img', { name: drawn }).waitFor();
+    await page.locator('.plot canvas').first().waitFor();
     assert.equal(await page.locator('.plot canvas').count(), 1);
     await page.getByLabel('Over', { exact: true }).selectOption('week');
     await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();

@@ -1,9 +1,9 @@
 // Which test files run side by side, and which belong to the quick run. This is the only place that says it. Most files
 // wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts also looks at the
-// CPU that each takes.
+// CPU.
 
 /** How many files run at most while one of the lane does, itself included. */
-export const filesAtOnce = { usual: 7, heavy: 4, alone: 1 } as const;
+export const filesAtOnce = { usual: 9, heavy: 5, alone: 1 } as const;
 
 export type Lane = keyof typeof filesAtOnce;
 
@@ -28,12 +28,13 @@ const lanes: Readonly<Record<Exclude<Lane, 'usual'>, readonly string[]>> = {
     'faults-redis-silence',
     'faults-shards',
     'faults-traces',
+    'http-clients',
     'packages',
     'redis-cluster',
     'visualizer-page',
   ],
   // These measure a latency or a rate.
-  alone: ['bench-load', 'body-attacks', 'http-clients', 'http-fuzz'],
+  alone: ['bench-load', 'body-attacks', 'http-fuzz'],
 };
 
 /** These need no deployment, and take half a minute together. */

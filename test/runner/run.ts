@@ -2,6 +2,7 @@
 
 import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { watchIdleCores } from './idle-cores.js';
 import { laneOf, nameOf, secondsMaxOf } from './lanes.js';
 import { createReport } from './report.js';
 import { inOrder, nextFile, type Planned } from './schedule.js';
@@ -11,8 +12,10 @@ import { type FileResult, removeDir, runFile } from './test-file.js';
 export { isQuick } from './lanes.js';
 
 /** Of a file without a record. */
-const unknown: Recorded = { seconds: 60, cpuSeconds: 15 };
+const unknown: Recorded = { seconds: 60, cpuSeconds: 12 };
 const stillRunningEveryMs = 60_000;
+/** A file that has just started takes its share of the CPU within this time. */
+const idleMeasuredEveryMs = 1_500;
 
 export type RunOptions = {
   readonly root: string;
@@ -70,19 +73,29 @@ async function inLanes(
   const waiting = inOrder(files);
   const running = new Map<Planned, { readonly since: number; readonly ended: Promise<void> }>();
   const progress = setInterval(() => printRunning(running), stillRunningEveryMs);
+  const idleSinceLast = watchIdleCores();
+  let number = 0;
+  const startThoseThatMay = (idleCores: number) => {
+    // What is idle is for one file.
+    for (let left = idleCores; ; left = 0) {
+      const file = stopping.aborted ? undefined : nextFile(waiting, [...running.keys()], left);
+      if (file === undefined) return;
+      waiting.splice(waiting.indexOf(file), 1);
+      number += 1;
+      const ended = run(file, number).finally(() => running.delete(file));
+      running.set(file, { since: performance.now(), ended });
+    }
+  };
+  const measure = setInterval(() => startThoseThatMay(idleSinceLast()), idleMeasuredEveryMs);
   try {
-    for (let number = 1; ; ) {
-      const file = stopping.aborted ? undefined : nextFile(waiting, [...running.keys()]);
-      if (file !== undefined) {
-        waiting.splice(waiting.indexOf(file), 1);
-        const ended = run(file, number).finally(() => running.delete(file));
-        running.set(file, { since: performance.now(), ended });
-        number += 1;
-      } else if (running.size > 0) await Promise.race([...running.values()].map(({ ended }) => ended));
-      else return;
+    startThoseThatMay(0);
+    while (running.size > 0) {
+      await Promise.race([...running.values()].map(({ ended }) => ended));
+      startThoseThatMay(0);
     }
   } finally {
     clearInterval(progress);
+    clearInterval(measure);
   }
 }
 

@@ -16,6 +16,8 @@ export type Planned = {
  * take longer, and reach its deadlines more easily.
  */
 const coresMax = 2;
+/** While so much of the machine is idle, whatever the records say, one more may start. */
+const idleCoresMin = 0.4;
 
 /**
  * Wide lanes first, so that narrow ones don't wait for a gap. Within a lane the longest file first, so that no long one
@@ -25,13 +27,17 @@ export function inOrder(files: readonly Planned[]): Planned[] {
   return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || b.seconds - a.seconds);
 }
 
-/** The first file that may start beside those that are running, as their lanes and the CPU that they take allow. */
-export function nextFile(waiting: readonly Planned[], running: readonly Planned[]): Planned | undefined {
+/** The first file that may start beside those that are running, as their lanes and the CPU allow. */
+export function nextFile(
+  waiting: readonly Planned[],
+  running: readonly Planned[],
+  idleCores: number,
+): Planned | undefined {
   return waiting.find((file) => {
     const together = [file, ...running];
     const cores = together.reduce((sum, { cpuSeconds, seconds }) => sum + cpuSeconds / seconds, 0);
     return (
-      (running.length === 0 || cores <= coresMax) &&
+      (running.length === 0 || cores <= coresMax || idleCores >= idleCoresMin) &&
       together.every(({ lane }) => together.length <= filesAtOnce[lane])
     );
   });

@@ -468,6 +468,9 @@ test('is not answered if Redis was emptied before the change was copied, and was
       },
     });
     const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
+    await untilStored(sluice);
+    // A worker copies changes too, perhaps before Redis is emptied.
+    for (const worker of sluice.workers) worker.sigstop();
     try {
       for (const work of [suppressUsers, freeUsers]) {
         isDue = true;
@@ -476,6 +479,7 @@ test('is not answered if Redis was emptied before the change was copied, and was
         await work({ ...options, redis }, account.accountId, [`i${identity}`]);
       }
     } finally {
+      for (const worker of sluice.workers) worker.sigcont();
       await clickhouse.close();
     }
   });

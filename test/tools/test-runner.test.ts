@@ -9,6 +9,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
+import { watchIdleCores } from '../runner/idle-cores.js';
 import { filesAtOnce, isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
 
@@ -169,25 +170,44 @@ function planned(lane: Planned['lane'], seconds: number, cpuSeconds = 0): Planne
 test('runs files side by side as far as two cores last, but at least one', () => {
   const [half, most] = [planned('usual', 10, 5), planned('usual', 10, 19)];
   const times = (count: number) => Array<Planned>(count).fill(half);
-  assert.equal(nextFile([half], times(3)), half);
-  assert.equal(nextFile([half], times(4)), undefined);
-  assert.equal(nextFile([most, half], times(3)), half, 'a smaller one goes first if only that fits');
+  assert.equal(nextFile([half], times(3), 0), half);
+  assert.equal(nextFile([half], times(4), 0), undefined);
+  assert.equal(nextFile([most, half], times(3), 0), half, 'a smaller one goes first if only that fits');
   const greedy = planned('usual', 10, 30);
-  assert.equal(nextFile([greedy], []), greedy);
+  assert.equal(nextFile([greedy], [], 0), greedy);
+  assert.equal(nextFile([greedy], times(4), 0.3), undefined);
+  assert.equal(nextFile([greedy], times(4), 0.5), greedy, 'or while half a core is idle');
 });
 
-test('runs seven files at a time, four where one loads the machine, and one that measures alone', () => {
+test('tells how many cores were idle since it was asked last', () => {
+  let idle = 0;
+  const core = (times: object) => ({
+    model: '',
+    speed: 0,
+    times: { user: 0, nice: 0, sys: 0, irq: 0, idle: 0, ...times },
+  });
+  const idleSinceLast = watchIdleCores(() => [
+    core({ user: 1_000 + 3 * idle, idle }),
+    core({ sys: 700, idle: 3 * idle }),
+  ]);
+  idle = 100;
+  // The first was idle for 100 of 400 ms, the second for 300 of 300.
+  assert.equal(idleSinceLast(), (2 * 400) / 700);
+  assert.equal(idleSinceLast(), 0, 'no time has passed');
+});
+
+test('runs nine files at a time, five where one loads the machine, and one that measures alone', () => {
   const [usual, heavy, alone] = [planned('usual', 5), planned('heavy', 5), planned('alone', 5)];
   const times = (count: number, file: Planned) => Array<Planned>(count).fill(file);
-  const fits = (file: Planned, running: Planned[]) => nextFile([file], running) === file;
+  const fits = (file: Planned, running: Planned[]) => nextFile([file], running, 0) === file;
   assert.deepEqual(
-    [fits(usual, []), fits(usual, times(6, usual)), fits(usual, times(7, usual))],
+    [fits(usual, []), fits(usual, times(8, usual)), fits(usual, times(9, usual))],
     [true, true, false],
   );
-  assert.deepEqual([fits(heavy, times(3, usual)), fits(heavy, times(4, usual))], [true, false]);
+  assert.deepEqual([fits(heavy, times(4, usual)), fits(heavy, times(5, usual))], [true, false]);
   const besideOne = (count: number) => [heavy, ...times(count, usual)];
-  assert.deepEqual([fits(usual, besideOne(2)), fits(usual, besideOne(3))], [true, false]);
-  assert.deepEqual([fits(heavy, times(3, heavy)), fits(heavy, times(4, heavy))], [true, false]);
+  assert.deepEqual([fits(usual, besideOne(3)), fits(usual, besideOne(4))], [true, false]);
+  assert.deepEqual([fits(heavy, times(4, heavy)), fits(heavy, times(5, heavy))], [true, false]);
   assert.deepEqual([fits(alone, []), fits(alone, [usual]), fits(usual, [alone])], [true, false, false]);
 });
 
