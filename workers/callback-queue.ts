@@ -30,14 +30,14 @@ export type CallbackWork = {
 class NotTaken extends Error {}
 
 /** Starts to make the calls. */
-export function serveCallbacks({ redis, queueRedis, config, log }: WorkerContext): CallbackWork {
+export function serveCallbacks({ redis, queueRedis, config, log, crash }: WorkerContext): CallbackWork {
   const queue = openRegistryQueue(callbackQueueName, queueRedis);
   const isAllowed = createAddressCheck(config.callbackAllow);
   const options = workerOptions(0, queueRedis, config);
   const worker = new Worker<{ requestId: string }>(
     callbackQueueName,
     asJob(async (job) => {
-      const outcome = await tryCallback(redis, job.data.requestId, { isAllowed });
+      const outcome = await tryCallback(redis, job.data.requestId, { isAllowed }, crash);
       if (outcome === 'due') throw new NotTaken('the callback was not taken');
     }),
     {

@@ -170,6 +170,7 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
   await endExportsOf(redis, clickhouse, requests);
+  crash('exports_ended');
   await purgeTargets(clickhouse, ids);
   await dropTablesEverywhere(clickhouse);
   await emptySlowLogs(mastersOf(redis), log);

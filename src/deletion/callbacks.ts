@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { readCallback } from '../accounts/callbacks.js';
 import { callbacks } from '../contract/limits.js';
+import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -34,6 +35,7 @@ export async function tryCallback(
   redis: Redis,
   requestId: string,
   options: CallOptions,
+  crash: CrashPoint = noCrash,
 ): Promise<'ended' | 'due'> {
   const text = await redis.hget(registryKeys.deletions, requestId);
   if (text === null) return 'ended';
@@ -44,6 +46,7 @@ export async function tryCallback(
   const target = await readCallback(redis, account_id);
   const result: CallResult | { readonly error: 'callback_removed' } =
     target === undefined ? { error: 'callback_removed' } : await call(target, messageOf(request), options);
+  crash('call_answered');
   const isOver = target === undefined || nowMs - Date.parse(completed_at) >= callbacks.triedForMs;
   const state = 'answer' in result && isTaken(result) ? 'delivered' : isOver ? 'failed' : 'pending';
   const tries = [...callback.tries, { at: new Date(nowMs).toISOString(), ...result }];

@@ -53,7 +53,9 @@ export type Verification =
 
 /** Checks the text of a certificate. Any text may be given. */
 export function verifyCertificate(text: string, publicKey: KeyObject): Verification {
-  const { certificate, signature } = fieldsOf(parse(text));
+  const document = parse(text);
+  if (document === undefined || isDeep(text)) return { genuine: false, reason: 'this is not a certificate' };
+  const { certificate, signature } = fieldsOf(document);
   const { algorithm, key_id, value } = fieldsOf(signature);
   if (typeof certificate !== 'object' || certificate === null || typeof value !== 'string') {
     return { genuine: false, reason: 'this is not a certificate' };
@@ -69,6 +71,8 @@ export function verifyCertificate(text: string, publicKey: KeyObject): Verificat
     Buffer.from(value, 'base64'),
   );
   if (!isSigned) return { genuine: false, reason: 'the signature is not that of this certificate' };
+  // Of two values under one name only the last is checked, and somebody may read the other one.
+  if (countNames(text) !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
   return { genuine: true, key_id: known, certificate };
 }
 
@@ -93,6 +97,37 @@ export function canonicalJson(value: unknown): string {
   const entries = Object.entries(value).filter(([, field]) => field !== undefined);
   const sorted = entries.sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${sorted.map(([name, field]) => `${JSON.stringify(name)}:${canonicalJson(field)}`).join(',')}}`;
+}
+
+/** More than a certificate has, and few enough to go down by recursion. */
+const levelsMax = 16;
+
+/** Strings as a whole, and what structures a document otherwise. For texts that are JSON. */
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]/g;
+
+function isDeep(text: string): boolean {
+  let level = 0;
+  for (const [token] of text.matchAll(tokens)) {
+    if (token === '{' || token === '[') level += 1;
+    else if (token === '}' || token === ']') level -= 1;
+    if (level > levelsMax) return true;
+  }
+  return false;
+}
+
+/** How many names the objects of a text have, repeats included. */
+function countNames(text: string): number {
+  let count = 0;
+  for (const [token] of text.matchAll(tokens)) if (token === ':') count += 1;
+  return count;
+}
+
+/** How many fields the objects of a document have. */
+function countFields(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  const fields: unknown[] = Object.values(value);
+  const own = Array.isArray(value) ? 0 : fields.length;
+  return fields.reduce((sum: number, field) => sum + countFields(field), own);
 }
 
 function parse(text: string): unknown {

@@ -2,10 +2,11 @@
 // Every table is read once, and its rows are counted by the user that stands in them. All else is computed from that.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { hasPlainForm, plainForm } from '../clickhouse/plain-form.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import { placesInOrder, targetTable } from './places.js';
 import type { FoundRows } from './request.js';
-import { environmentOf, inEnvironments, rowsReached } from './round-keys.js';
+import { environmentOf, hasFewUsers, inEnvironments, rowsReached } from './round-keys.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
 import type { Target } from './targets.js';
 
@@ -22,23 +23,22 @@ export async function countReachedRows(client: ClickHouseClient, tables: RoundTa
 
 /** Finds the identities that look like a named one. Each is kept with the first segment in which it stands, by shard. */
 export async function findAlike(client: ClickHouseClient, tables: RoundTables): Promise<void> {
-  const named = `SELECT ${plainForm('identity')} FROM ${tables.users} WHERE app_id = '' AND user_id IS NULL`;
   const found = placesInOrder.map(
     (place) => `SELECT account_id, shard, identity, min(segment) FROM (
         SELECT ${environmentOf(tables)}, identity, segment FROM ${place}
-        WHERE ${inEnvironments(tables)} AND identity != '' AND ${plainForm('identity')} IN (${named})
+        WHERE ${inEnvironments(tables)} AND ${isAlike(tables)}
       ) GROUP BY account_id, shard, identity`,
   );
   await fillScratch(client, tables.alike, found.join(' UNION ALL '));
   await noteSizes(client, tables, [tables.alike]);
 }
 
-/**
- * Two identities are similar if this expression gives the same for both: lower case as in ClickHouse's lowerUTF8, letter by
- * letter, without the blanks around it.
- */
-function plainForm(identity: string): string {
-  return `lowerUTF8(trim(BOTH ' \\t\\n\\v\\f\\r' FROM ${identity}))`;
+/** Whether a row's identity looks like a named one. Few of them are looked up in the indexes. */
+export function isAlike(tables: RoundTables): string {
+  const named = `SELECT ${plainForm('identity')} FROM ${tables.users} WHERE app_id = '' AND user_id IS NULL`;
+  return hasFewUsers(tables)
+    ? hasPlainForm(named)
+    : `identity != '' AND ${plainForm('identity')} IN (${named})`;
 }
 
 /** Frees the memory of what was counted. */

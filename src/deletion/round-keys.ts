@@ -108,13 +108,19 @@ function isReached(tables: RoundTables): string {
 /** A Bloom filter of a granule is asked about each user; for more of them than this, reading the granule is cheaper. */
 const indexedUsersMax = 1_000;
 
+/** Whether the indexes are asked about the round's users. */
+export function hasFewUsers({ sizes, users }: RoundTables): boolean {
+  return (sizes.get(users) ?? Number.POSITIVE_INFINITY) <= indexedUsersMax;
+}
+
 /**
  * A first filter: passes all rows that the round reaches, and perhaps others. Making keys for every row and looking up
  * their fences takes twice as long. In this form few users are looked up in the indexes by_identity and by_user_id, which do
  * not know what a table of the engine Set holds.
  */
-function isNamed({ database, users, identities, userIds, sizes }: RoundTables): string {
-  if ((sizes.get(users) ?? Number.POSITIVE_INFINITY) > indexedUsersMax)
+function isNamed(tables: RoundTables): string {
+  const { database, users, identities, userIds } = tables;
+  if (!hasFewUsers(tables))
     return `(identity IN ${database}.${identities} OR assumeNotNull(user_id) IN ${database}.${userIds})`;
   const named = `FROM ${database}.${users} WHERE user_id IS`;
   return `(identity IN (SELECT identity ${named} NULL)

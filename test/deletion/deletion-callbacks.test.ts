@@ -362,6 +362,20 @@ describe('a complete deletion', () => {
     assert.equal(callsFor(requestId).length, 1);
   });
 
+  test('calls again if the worker is killed between an answer and its note', async () => {
+    const killed = await sluice.addWorker({ CRASH_AT: 'call_answered:1' });
+    worker.sigstop();
+    const requestId = await submitNow('answered');
+    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has called' });
+    assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
+    worker.sigcont();
+    const { tries } = await untilState(requestId, 'delivered');
+    assert.equal(tries.length, 1);
+    const bodies = callsFor(requestId).map(({ body }) => body);
+    assert.equal(bodies.length, 2);
+    assert.equal(bodies[0], bodies[1]);
+  });
+
   test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
     const requestId = await submitNow('again');

@@ -217,6 +217,8 @@ test('the list takes filters for state and reference, and refuses other values',
     ['?state=toString', 'state'],
     ['?cursor=x', 'cursor'],
     ['?cursor=', 'cursor'],
+    ['?reference=', 'reference'],
+    ['?reference=j%FCrgen', undefined],
   ]) {
     const reply = await callWithToken(sluice, token, `${deletionPaths.list}${query}`);
     assert.equal(reply.status, 400, query);

@@ -97,6 +97,8 @@ test('shows found and similar users, for each place of the list and for each use
     'STRASSE',
     'Ünsal',
     'bob @example.com',
+    'carol@example.com',
+    '\t',
   ];
   await sendEvents(
     sluice,
@@ -119,6 +121,8 @@ test('shows found and similar users, for each place of the list and for each use
     { anonymous_id: anonymousId },
     { identity: 'stra\u00dfe' },
     { identity: '\u00fcnsal' },
+    { identity: 'Carol@Example.com ' },
+    { identity: ' ' },
   ];
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   const submitted = parse(await submitWith(sluice, token, { users }));
@@ -134,13 +138,15 @@ test('shows found and similar users, for each place of the list and for each use
     { found: true, rows: 1, similar: 0 },
     { found: false, rows: 0, similar: 0 },
     { found: false, rows: 0, similar: 1 },
+    { found: false, rows: 0, similar: 1 },
+    { found: false, rows: 0, similar: 1 },
   ];
-  const places = [0, 1, 3, 4, 5, 6];
+  const places = [0, 1, 3, 4, 5, 6, 7, 8];
   assert.deepEqual(await usersOf(requestId), {
     users: counts.map((each, at) => ({ place: places[at], ...each })),
   });
   assert.deepEqual(parse(await readStatus(sluice, token, requestId)).users_found, 3);
-  const order = [6, 0, 2, 1, 4, 3];
+  const order = [6, 0, 2, 8, 1, 7, 4, 3];
   const again = await lookUp(requestId, [
     ...order.map((at) => users[at] ?? {}),
     { identity: 'never named' },
@@ -152,21 +158,28 @@ test('shows found and similar users, for each place of the list and for each use
   });
 });
 
-test('pages the users of a long list', async () => {
+test('pages the users of a long list, whose similar users are found too', async () => {
+  await sendEvents(sluice, main, 'stay', [{ identity: 'Long 1' }, { identity: ' long 1' }]);
   const users = Array.from({ length: evidence.usersPerPage + 2 }, (_, n) => ({ identity: `long ${n}` }));
   const requestId = await deleteNow(sluice, token, [...users, { identity: 'long 0' }]);
   const { users: first, cursor } = (await usersOf(requestId)) as {
-    users: { place: number }[];
+    users: { place: number; similar: number }[];
     cursor: string;
   };
   const second = (await usersOf(requestId, `?cursor=${cursor}`)) as {
-    users: { place: number }[];
+    users: { place: number; similar: number }[];
     cursor?: string;
   };
   assert.deepEqual([first.length, second.users.length, second.cursor], [evidence.usersPerPage, 2, undefined]);
   assert.deepEqual(
     [...first, ...second.users].map(({ place }) => place),
     users.map((_, n) => n),
+  );
+  assert.deepEqual(
+    [...first, ...second.users]
+      .filter(({ similar }) => similar > 0)
+      .map(({ place, similar }) => [place, similar]),
+    [[1, 2]],
   );
   for (const query of ['?cursor=x', '?cursor=-1', '?cursor=9999999999']) {
     const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
@@ -433,7 +446,10 @@ test('a certificate is checked with the service and without, and nothing in it c
   ]) {
     assert.equal(isGenuine(bad), false, JSON.stringify(bad));
   }
-  assert.equal(verifyCertificate('no JSON', publicKey).genuine, false);
+  const twice = certified.replace('"rows_deleted":1', '"rows_deleted":9,"rows_deleted":1');
+  const deep = `{"certificate":${'['.repeat(100_000)}${']'.repeat(100_000)},"signature":${JSON.stringify(signature)}}`;
+  for (const text of ['no JSON', '', twice, deep, '['.repeat(100_000)])
+    assert.equal(verifyCertificate(text, publicKey).genuine, false, text.slice(0, 80));
 });
 
 test('the private half of the key is in no answer, no log and no output of the administration', async () => {

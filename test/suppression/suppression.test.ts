@@ -15,7 +15,7 @@ import { readRegistry } from '../../src/accounts/registry.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { counts, suppressions } from '../../src/contract/limits.js';
-import { noCrash } from '../../src/crash-point.js';
+import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { placesInOrder } from '../../src/deletion/places.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -368,6 +368,8 @@ test('refuses what names no user, names too many, or comes without a token', asy
     ['?user_id=x', 'invalid_user_id'],
     ['?identity=a&user_id=1', 'ambiguous_user'],
     ['?identity=a&identity=b', 'ambiguous_user'],
+    ['?identity=j%FCrgen', 'invalid_parameter'],
+    ['?identity=%', 'invalid_parameter'],
   ] as const) {
     const reply = await lookUp(url, token, query);
     assert.deepEqual([reply.status, JSON.parse(reply.text).err.code], [400, code], query);
@@ -410,10 +412,24 @@ test('accepts the largest list in one request, and submissions only up to the li
   assert.ok(statuses.includes(429) && statuses.includes(200), statuses.join());
 });
 
-test('loses no suppression when Redis is emptied, and keeps no name in Redis or ClickHouse', async () => {
+test('loses no suppression when an API process dies in it and Redis is emptied later, and keeps no name in Redis or ClickHouse', async () => {
   const { identity, userId } = newUser();
   const freed = newUser();
   const [one, two] = urls as [string, string];
+  // Each is suppressed by a second submission only: the process dies in the first one.
+  const again = crashPoints.suppression.map((point) => ({ point, ...newUser() }));
+  const [, dying] = sluice.api;
+  for (const { point, ...user } of again) {
+    await send(one, paths.identify, { app_id: main, user_id: user.userId, identity: user.identity });
+    await dying?.restart({ CRASH_AT: `${point}:1` });
+    await forgetSubmissions();
+    const body = { users: [{ identity: user.identity }], suppress: true };
+    await assert.rejects(submitSuppression(two, token, body), point);
+    assert.equal((await dying?.exited)?.signal, 'SIGKILL', point);
+    await setSuppressed(one, token, body.users, true);
+  }
+  await dying?.restart();
+  await forgetSubmissions();
   await send(one, paths.identify, { app_id: main, user_id: userId, identity });
   await setSuppressed(one, token, [{ identity }, { identity: freed.identity }], true);
   await setSuppressed(one, token, [{ identity: freed.identity }], false);
@@ -436,6 +452,13 @@ test('loses no suppression when Redis is emptied, and keeps no name in Redis or 
     );
     await send(url, paths.track, { app_id: main, event: 'No', user_id: userId });
     await send(url, paths.track, { app_id: main, event: 'Yes', identity: freed.identity });
+  }
+  for (const user of again) {
+    for (const url of urls) {
+      await send(url, paths.track, { app_id: main, event: 'No', identity: user.identity });
+      await send(url, paths.track, { app_id: main, event: 'No', user_id: user.userId });
+    }
+    assert.equal(await rowsOf(user.identity, user.userId), 1, user.point);
   }
   assert.equal(await rowsOf(identity, userId), 1, 'the earlier identification');
   assert.equal(await rowsOf(freed.identity), 2);

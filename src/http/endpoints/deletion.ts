@@ -42,6 +42,7 @@ import { readJsonBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
+import { readParameters } from '../protocol/query.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
 import type { AdminCaller, AdminCallers, Refuse } from './admin-caller.js';
@@ -337,8 +338,9 @@ function status(options: DeletionApiOptions, exchange: Exchange, req: HttpReques
 }
 
 function list(options: DeletionApiOptions, exchange: Exchange): void {
-  const parameters = new URLSearchParams(exchange.query);
+  const parameters = readParameters(exchange.query);
   answerForCaller(options, withoutBody(exchange), async ({ accountId }) => {
+    if ('code' in parameters) return exchange.refuse(parameters);
     const state = parameters.get('state') ?? undefined;
     if (state !== undefined && state !== 'pending' && !Object.hasOwn(deletionStates, state)) {
       return refuseParameter(
@@ -353,6 +355,7 @@ function list(options: DeletionApiOptions, exchange: Exchange): void {
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }
     const reference = parameters.get('reference') ?? undefined;
+    if (reference === '') return refuseParameter(exchange, 'reference', 'must not be empty');
     const { requests, next } = await listOfAccount(options.redis, accountId, { state, reference, after });
     const page = {
       deletions: requests.map(statusOf),
@@ -363,8 +366,10 @@ function list(options: DeletionApiOptions, exchange: Exchange): void {
 }
 
 function users(options: DeletionApiOptions, exchange: Exchange, req: HttpRequest): void {
-  const cursor = new URLSearchParams(exchange.query).get('cursor') ?? '0';
+  const parameters = readParameters(exchange.query);
   answerForRequest(options, exchange, req, async (request) => {
+    if ('code' in parameters) return exchange.refuse(parameters);
+    const cursor = parameters.get('cursor') ?? '0';
     if (!/^\d{1,9}$/.test(cursor)) {
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }

@@ -21,6 +21,7 @@ import { appIdsOf, freeUsers, type SuppressOptions, suppressUsers } from '../../
 import { readBearer } from '../protocol/authorization.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
+import { readParameters } from '../protocol/query.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
 import { answerOrFail, unauthorized } from './token-caller.js';
@@ -105,7 +106,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
   }
 
   function show(exchange: Exchange): void {
-    const { query } = exchange;
+    const parameters = readParameters(exchange.query);
     withoutBody(exchange);
     const accessToken = readBearer(exchange.framing.authorization);
     if (accessToken === undefined) return unauthorized(exchange);
@@ -113,7 +114,8 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const caller = await callerOfToken(redis, accessToken);
       if (caller === undefined) return unauthorized(exchange);
       if (!(await allowStatusRequest(redis, accessToken))) return limited(exchange, 'status requests');
-      const user = readUser(query);
+      if ('code' in parameters) return exchange.refuse(parameters);
+      const user = readUser(parameters);
       if (typeof user === 'object' && 'code' in user) return exchange.refuse(user);
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();

@@ -77,7 +77,10 @@ export const suppressionPart: OpenApiPart = {
             description: 'What is known.',
             content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
           },
-          ...refusals([...userCodes, 'unauthorized', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+          ...refusals(
+            [...userCodes, 'invalid_parameter', 'unauthorized', 'rate_limited', 'overloaded', 'unknown'],
+            unauthorized,
+          ),
         },
       },
     },

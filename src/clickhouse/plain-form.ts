@@ -1,0 +1,18 @@
+// Which identities look alike: those with the same plain form, in lower case and without the blanks around them. A Bloom filter
+// of each granule (by_plain_form) holds the plain forms of identities that are written otherwise; those of all others are in
+// by_identity already. So the filter costs nothing where identities are written in lower case.
+
+/** The plain form of an identity, letter by letter as ClickHouse's lowerUTF8 maps them. */
+export function plainForm(identity: string): string {
+  return `lowerUTF8(trim(BOTH ' \\t\\n\\v\\f\\r' FROM ${identity}))`;
+}
+
+/**
+ * The condition on rows whose identity has one of these plain forms, a query of one column: in a form that reaches the Bloom
+ * filters, whose index has the same expression (0085_index_stored_events_by_plain_form.sql).
+ */
+export function hasPlainForm(plainForms: string): string {
+  // A blank is no plain form, so it stands for all identities that are their own.
+  const otherwise = `if(${plainForm('identity')} = identity, ' ', ${plainForm('identity')})`;
+  return `identity != '' AND (identity IN (${plainForms}) OR ${otherwise} IN (${plainForms}))`;
+}
