@@ -45,9 +45,10 @@ export function metricsOf(results: Results): Metric[] {
         ({ of, runs }): Named => [`flat, ${of} ${what}: CPU`, 'µs/record', runs.map((run) => run.cpuSum)],
       ),
     ),
-    ...(keys?.levels ?? []).flatMap(({ keys: held, newKeys, repeats }): Named[] => [
+    ...(keys?.levels ?? []).flatMap(({ keys: held, newKeys, repeats, scattered = [] }): Named[] => [
       [`keys, ${held / 1e6} million: new, CPU`, 'µs/record', newKeys],
       [`keys, ${held / 1e6} million: repeats, CPU`, 'µs/record', repeats],
+      [`keys, ${held / 1e6} million: scattered repeats, CPU`, 'µs/record', scattered],
     ]),
     ...Object.entries({ backfill, producer }).flatMap(([name, run]): Named[] => [
       [`${name}: rate`, 'events/s', [run && run.events / run.storedSeconds]],

@@ -260,15 +260,18 @@ function keysSection({ keys }: Results): Section[] {
     ['keys in the index', (level) => level.keys || 'none was forgotten'],
     ['µs per event, new key', ({ newKeys }) => median(newKeys)],
     ['of the runs', ({ newKeys }) => rangeText(newKeys)],
-    ['µs per event, repeat', ({ repeats }) => median(repeats)],
+    ['repeat', ({ repeats }) => median(repeats)],
     ['of the runs', ({ repeats }) => rangeText(repeats)],
+    ['scattered repeat', ({ scattered = [] }) => median(scattered)],
+    ['of the runs', ({ scattered = [] }) => rangeText(scattered)],
   ]);
   const note = `${keysNote} Adding a key to the index and forgetting it takes ${figure(keys.addMicroseconds)} µs; it takes ${figure(keys.bytesPerKey)} bytes on disk.`;
   return [{ title: 'Idempotency keys', note, tables: [table] }];
 }
 
 const keysNote = `Bulk requests of 500 events with keys, before any key was forgotten and then with more and more keys in the index. CPU of all
-processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored.`;
+processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored. Repeats come in
+the order of before, as when a load is done again; scattered repeats come from all over what was sent before.`;
 
 function programSection(title: string, what: string, run: Results['producer'] | ProgramRun): Section[] {
   if (run === undefined) return [];

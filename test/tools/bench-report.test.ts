@@ -26,6 +26,28 @@ test('a cost exactly at its bound meets the target, a slightly higher one misses
   assert.equal(targetOf(keys(27.6), 'with keys')?.verdict, 'missed');
 });
 
+test('a key is judged by what its event costs more than before keys were forgotten, a new one and a repeat', () => {
+  const keys = (...repeats: readonly number[]) =>
+    resultsOf({
+      keys: {
+        levels: [
+          { keys: 0, newKeys: [20, 21, 22], repeats: [] },
+          { keys: 1e7, newKeys: [21], repeats: [25, 26, 27] },
+          { keys: 1e8, newKeys: [23], repeats },
+        ],
+        addMicroseconds: 1,
+        bytesPerKey: 36,
+      },
+    });
+  assert.equal(targetOf(keys(30), 'a new key, 10,000,000')?.value, 1);
+  assert.equal(targetOf(keys(30), 'a new key, 100,000,000')?.value, 3);
+  assert.equal(targetOf(keys(30), 'repeat of a key, 10,000,000')?.value, 5);
+  assert.deepEqual(targetOf(keys(30), 'repeat of a key, 10,000,000')?.spread, { least: 3, most: 7 });
+  assert.equal(targetOf(keys(30), 'repeat of a key, 100,000,000')?.verdict, 'met');
+  assert.equal(targetOf(keys(34), 'repeat of a key, 100,000,000')?.verdict, 'undecided');
+  assert.equal(targetOf(keys(40), 'repeat of a key, 100,000,000')?.verdict, 'missed');
+});
+
 test('a peer must cost at least a given multiple', () => {
   const single = (cost: number) => resultsOf({ ways: [wayOf('single', 10), wayOf('fastify-single', cost)] });
   assert.equal(targetOf(single(50), 'Fastify')?.verdict, 'met');
