@@ -21,7 +21,19 @@ type Named = readonly [name: string, unit: string, values: Values];
 const higher = ['records/s', 'events/s'];
 
 export function metricsOf(results: Results): Metric[] {
-  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion, desk } = results;
+  const {
+    ways,
+    curve = [],
+    halfLoad,
+    backlog,
+    flat,
+    keys,
+    backfill,
+    producer,
+    servers,
+    deletion,
+    desk,
+  } = results;
   const { bulk = [], beside: { runs = [], meanwhileMs = [] } = {} } = deletion ?? {};
   const { exports = [] } = desk ?? {};
   const added = (pairs: readonly Pair[] = []) => pairs.map((pair) => pair.with - pair.without);
@@ -54,6 +66,15 @@ export function metricsOf(results: Results): Metric[] {
       [`${name}: rate`, 'events/s', [run && run.events / run.storedSeconds]],
       [`${name}: CPU of the program`, 'µs/record', [run?.programCpu]],
     ]),
+    ...(servers?.ways ?? []).flatMap(({ name, levels: found }) =>
+      found.map(
+        ({ of, runs }): Named => [
+          `${name}, ${of} of each server: CPU`,
+          'µs/record',
+          runs.map((run) => run.cpuSum),
+        ],
+      ),
+    ),
     ['deletion: complete', 's', bulk.map((run) => run.completeSeconds)],
     ['deletion beside ingestion: complete', 's', runs.map((run) => run.completeSeconds)],
     ['deletion: acknowledged meanwhile, p99', 'ms', meanwhileMs.map(({ p99 }) => p99)],

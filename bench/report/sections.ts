@@ -1,6 +1,7 @@
 // The sections of a session's page: for each scenario the method, the plot and the table. The terminal shows the same tables.
 
 import { processNames } from '../deployment/deployment.js';
+import { sumCpu } from '../deployment/meter.js';
 import type { ProgramRun } from '../deployment/program.js';
 import { type Column, figure, median, medianOf, rangeText, type Table, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
@@ -8,6 +9,7 @@ import type { Spread } from '../load/histogram.js';
 import type { Results, WayRuns } from '../results.js';
 import type { FlatLevel } from '../throughput/flat.js';
 import type { Run } from '../throughput/measure.js';
+import type { ServersResult } from '../throughput/servers.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
@@ -27,6 +29,7 @@ export function sectionsOf(results: Results): Section[] {
     ...keysSection(results),
     ...programSection('Backfill', 'flights by the import program', results.backfill),
     ...programSection('Producer', 'events by the library for servers', results.producer),
+    ...serversSection(results),
     ...deletionSections(results.deletion),
     ...deskSections(results.desk),
   ];
@@ -282,3 +285,25 @@ function programSection(title: string, what: string, run: Results['producer'] | 
 ${figure(events / storedSeconds)} per second. CPU in µs per event: ${cpuText(cpu)}, the program ${figure(programCpu)}; others' share ${figure(othersShare)}.${memory}`;
   return [{ title, note }];
 }
+
+function serversSection({ servers }: Results): Section[] {
+  if (servers === undefined) return [];
+  const levels = servers.ways.flatMap(({ name, levels: its }) =>
+    its.map((level) => ({ ...level, what: `${name}, ${level.of} of each` })),
+  );
+  const costs = tableOf(levels, [['', ({ what }) => what], ...costColumns, ...commitColumns, ...endColumns]);
+  const idle = tableOf(servers.idle, [
+    ['ms of CPU a second, nothing sent', ({ of }) => `${of} of each`],
+    ...processNames.map((name): Column<ServersResult['idle'][number]> => [name, ({ cpu }) => cpu[name]]),
+    ['sum', ({ cpu }) => sumCpu(cpu)],
+  ]);
+  const note = serversNote(servers.shards);
+  return [{ title: 'Several Redis masters and ClickHouse servers', note, tables: [costs, idle] }];
+}
+
+const serversNote = (
+  shards: number,
+) => `The same events at the same rate to deployments with one, two and three Redis masters and as many ClickHouse servers,
+which stood side by side and took turns. All else is the same: ${shards} shards, one API process, one worker, 60 environments without
+limits, and ports instead of Unix sockets. At this rate the shards share the events, so commits and inserts are small. That is
+why an event costs more than in the other scenarios. The costs include what the processes use while nothing is sent.`;

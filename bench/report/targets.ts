@@ -56,6 +56,7 @@ export function targetsOf(results: Results): Target[] {
     ...backlogTargets(results),
     ...flatTargets(results),
     ...keysTargets(results),
+    ...serversTargets(results),
     ...deletionTargets(results),
     ...deskTargets(results),
   ];
@@ -184,6 +185,16 @@ function keysTargets({ keys }: Results): Target[] {
     }),
     ...atMost('a key in the index, on disk', ' bytes', { value: keys.bytesPerKey }, keyBytesMax),
   ];
+}
+
+/** More servers to one of each, at the same rate. */
+function serversTargets({ servers }: Results): Target[] {
+  return (servers?.ways ?? []).flatMap(({ name, levels: [one, ...more] }) =>
+    more.flatMap(({ of, runs }) => {
+      const what = `${name} with ${of} masters and ${of} ClickHouse servers: CPU, to one of each`;
+      return atMost(what, ' times', ratioOf(costsOf(runs), costsOf(one?.runs ?? [])), 1.1);
+    }),
+  );
 }
 
 function deletionTargets({ deletion }: Results): Target[] {

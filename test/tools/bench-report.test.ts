@@ -63,6 +63,25 @@ test('costs are judged by the median of the runs', () => {
   assert.equal(targetOf(results, 'to uWebSockets.js')?.value, 3.1);
 });
 
+test('more servers of each kind may cost a tenth more than one of each, and the page has a row for each', async () => {
+  const at = (...threeOfEach: readonly number[]) => {
+    const level = (of: number, ...costs: readonly number[]) => ({
+      of,
+      runs: costs.map((cost) => runOf(cost)),
+    });
+    const levels = [level(1, 100, 100), level(2, 109, 109), level(3, ...threeOfEach)];
+    const idle = [1, 2, 3].map((of) => ({ of, cpu: { api: of, clickhouse: 7 * of } }));
+    const ways = [{ name: 'single', eventsPerSecond: 1000, levels }];
+    return resultsOf({ servers: { shards: 12, ways, idle } });
+  };
+  assert.equal(targetOf(at(111, 112), 'with 2 masters')?.verdict, 'met');
+  assert.equal(targetOf(at(111, 112), 'with 3 masters')?.verdict, 'missed');
+  assert.equal(targetOf(at(105, 112), 'with 3 masters')?.verdict, 'undecided');
+  const { markdown } = await makePage(at(111, 112), 'servers');
+  assert.match(markdown, /single, 3 of each \|/);
+  assert.match(markdown, /3 of each \| 3 \| 21 \| 24 \|/);
+});
+
 test('with a cheap generator an event may cost six times the floor, otherwise three times', () => {
   const at = (generator: string, ...costs: readonly number[]) => {
     const ways = [wayOf('single-keys', 500), wayOf('single-keys-64', ...costs), wayOf('uws-64', 10)];
