@@ -372,8 +372,8 @@ describe('a complete deletion', () => {
     const { tries } = await untilState(requestId, 'delivered');
     assert.equal(tries.length, 1);
     const bodies = callsFor(requestId).map(({ body }) => body);
-    assert.equal(bodies.length, 2);
-    assert.equal(bodies[0], bodies[1]);
+    assert.ok(bodies.length >= 2, `${bodies.length} calls`);
+    assert.equal(new Set(bodies).size, 1);
   });
 
   test('calls again after a call that failed, and lists the attempts', async () => {
