@@ -60,6 +60,8 @@ export const crashPoints = {
   desk: ['exports_ended', 'call_answered'],
   /** The end of what environments retain, in a worker; all but the first once for each table. */
   retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
+  /** `npm run admin -- backup create`. */
+  backupMade: ['home_backed_up'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */
   backup: [
     'backup_staged',
