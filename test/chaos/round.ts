@@ -53,7 +53,10 @@ type Pace = {
   readonly openMax: number;
   /** Pause between two returning users. They are deleted too. */
   readonly returnEveryMs: number;
-  /** Pause between two users whose data is exported, and between two who are suppressed. Without `desk` there are no such users. */
+  /**
+   * Pause between two users whose data is exported, and between two who are suppressed. Without `desk` there are no such
+   * users, and no callbacks either.
+   */
   readonly desk?: { readonly exportEveryMs: number; readonly suppressEveryMs: number };
   /** Requests of each load that have to be acknowledged before the faults and after them. */
   readonly beforeFaults: number;
@@ -203,7 +206,8 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
   await getToken(sluice, account);
   const receiver = await startCallReceiver();
   const path = `/accounts/${account.accountId}/callback`;
-  const { secret } = await administer<{ secret: string }>(sluice, 'PUT', path, { url: receiver.url });
+  const callback =
+    pace.desk && (await administer<{ secret: string }>(sluice, 'PUT', path, { url: receiver.url }));
   const mark = createMark();
   const producers = appIds.map((appId) => createProducer(appId, mark));
   const [main, second] = producers as [Producer, Producer];
@@ -275,7 +279,8 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       await Promise.all([stopReturning(), exported?.stop(), stopSuppressing?.()]);
     },
     untilCalled: async () => {
-      const isDone = () => findUncalled(clients.submissions, receiver.calls).length === 0;
+      const isDone = () =>
+        callback === undefined || findUncalled(clients.submissions, receiver.calls).length === 0;
       await until(isDone, { deadlineMs: recoveryMsMax, what: 'all were called for' }).catch(() => undefined);
     },
     close: () => {
@@ -295,7 +300,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       submissions: clients.submissions,
       tokenAnswers: clients.tokenAnswers,
       exports: exported?.exports ?? [],
-      callbacks: { calls: receiver.calls, secret },
+      ...(callback && { callbacks: { calls: receiver.calls, secret: callback.secret } }),
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
       clockMoved: world.clockMoved,
