@@ -20,6 +20,7 @@ import { type Actor, AuditLogFull } from '../../audit/audit.js';
 import { bodies } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
+import { refuseLoneSurrogates } from '../../ingest/explain.js';
 import { describeError, type Log } from '../../log.js';
 import { parseRole } from '../../people/people.js';
 import { readJsonBody } from '../protocol/body.js';
@@ -290,7 +291,8 @@ function fieldsOf(bytes: Buffer): Fields | Rejection {
   const { value } = document;
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return rejection('invalid_type', 'The body must be an object.');
-  return { fields: value as Record<string, unknown> };
+  const unreadable = document.surrogates ? refuseLoneSurrogates(value) : undefined;
+  return unreadable ?? { fields: value as Record<string, unknown> };
 }
 
 /** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */
