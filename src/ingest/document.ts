@@ -18,8 +18,11 @@ export type Document = {
   readonly isLarge: boolean;
 };
 
-/** Parses a whole body. The bytes may be a view that is freed when the caller returns: nothing keeps it. */
-export function parseDocument(body: Buffer): Document | Rejection {
+/**
+ * Parses a whole body. The bytes may be a view that is freed when the caller returns: nothing keeps it. `isProperty`: all
+ * numbers are those of properties, so long ones become texts of their digits wherever they are.
+ */
+export function parseDocument(body: Buffer, isProperty = false): Document | Rejection {
   const ascii = isAscii(body);
   if (!ascii && !isUtf8(body)) return notUtf8;
   const text = ascii ? body.toString('latin1') : body.toString('utf8');
@@ -33,7 +36,7 @@ export function parseDocument(body: Buffer): Document | Rejection {
   }
   const surrogates = mayHoldSurrogates(text);
   if (found === 'nothing') return { value, surrogates, longNumerals: none, isLarge: false };
-  const read = keepNumerals(text, value, counts.documentLongNumeralsMax);
+  const read = keepNumerals(text, value, counts.documentLongNumeralsMax, isProperty);
   if (read === undefined) return tooManyLongNumerals;
   return { value: read.value, longNumerals: read.longNumerals, surrogates, isLarge: false };
 }

@@ -28,15 +28,20 @@ const quote = 0x22;
 /**
  * Reads a JSON text, whose parsed value is `parsed`, without changing a number of its properties. Numbers that a double
  * prints as the same decimal value stay as parsed: 1.50 becomes 1.5. Undefined if it has more than `longMax` long
- * numbers.
+ * numbers. `isProperty`: all numbers are those of properties.
  */
-export function keepNumerals(json: string, parsed: unknown, longMax: number): Read | undefined {
+export function keepNumerals(
+  json: string,
+  parsed: unknown,
+  longMax: number,
+  isProperty = false,
+): Read | undefined {
   const found = markNumerals(json, longMax);
   if (found === undefined) return undefined;
   const { marked, longCount } = found;
   if (marked === json) return { value: parsed, longNumerals: none, longCount };
   const longNumerals = new Set<string>();
-  return { value: unmark(JSON.parse(marked), false, longNumerals), longNumerals, longCount };
+  return { value: unmark(JSON.parse(marked), isProperty, longNumerals), longNumerals, longCount };
 }
 
 /** The same JSON with a marked text for each number that a double cannot hold; undefined if there are too many. */
