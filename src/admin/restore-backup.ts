@@ -177,13 +177,20 @@ async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers } = await readRegistry(context.redis);
   checkNoMove(shardServers?.moves);
   const then = await readPlaces(restored);
-  for (const [shard, server] of (shardServers?.servers ?? []).entries()) {
+  const elsewhere = (shardServers?.servers ?? []).flatMap((server, shard) => {
     const before = then?.servers[shard] ?? 0;
-    if (before !== server)
-      throw new AdministrationError(
-        `shard ${shard} was on server ${before} (from 0) when the backup was made: "shards move ${shard} --to ${before}", then restore`,
-      );
-  }
+    return before === server ? [] : [{ shard, before }];
+  });
+  if (elsewhere.length === 0) return;
+  const were = elsewhere.map(({ shard, before }) => `shard ${shard} was on server ${before}`).join(', ');
+  const servers = [...new Set(elsewhere.map(({ before }) => before))];
+  const commands = servers.map((server) => {
+    const its = elsewhere.filter(({ before }) => before === server).map(({ shard }) => shard);
+    return `"shards move ${its.join(' ')} --to ${server}"`;
+  });
+  throw new AdministrationError(
+    `${were} (from 0) when the backup was made: ${commands.join(' and ')}, then restore`,
+  );
 }
 
 function stagingOf(database: string): string {

@@ -81,7 +81,7 @@ async function* readJson(
 
 function jsonRow(place: number, bytes: Buffer): Row {
   // Any field may become a property, a key or a user, so every long number keeps its digits.
-  const document = parseDocument(bytes, true);
+  const document = parseDocument(bytes, 'all');
   const broken = (fault: string): Row => ({
     place,
     value: undefined,

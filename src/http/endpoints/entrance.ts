@@ -75,6 +75,8 @@ export type Entrance = {
 export type EntranceSteps = {
   /** The records that a request may have. */
   readonly list: RecordList | undefined;
+  /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
+  readonly propertyFields?: ReadonlySet<string>;
   /** Whether the caller may write to the environment; without it everybody may. `value`: of the document. */
   readonly admits?: (
     environment: LiveEnvironment,
@@ -106,12 +108,17 @@ export function createEntrance(
     if (bytes > receiving.largeBytesMin) {
       takeTurns(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
     } else {
-      admit(exchange, parseDocument(body), bytes, receivedMs);
+      admit(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
     }
   }
 
   function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
-    admit(exchange, yield* readLargeDocument(body, steps.list), body.length, receivedMs);
+    admit(
+      exchange,
+      yield* readLargeDocument(body, steps.list, steps.propertyFields),
+      body.length,
+      receivedMs,
+    );
   }
 
   function admit(
