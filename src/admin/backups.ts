@@ -2,10 +2,10 @@
 // the same name: the home first, so that what its copy of the registry calls complete is gone from the others' backups too.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { forgetBackup, noteBackup, readBackups } from '../accounts/backups.js';
+import { claimBackup, forgetBackup, noteBackup, readBackups } from '../accounts/backups.js';
 import type { Backup } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
-import { readRegistry } from '../accounts/registry.js';
+import { readRegistry, readTime } from '../accounts/registry.js';
 import { BackupFailed, backupOf, backupStates, makeBackup } from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
@@ -13,7 +13,6 @@ import { backups } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import type { Redis } from '../redis/client.js';
-import { registryKeys } from '../redis/keys.js';
 import type { AdminContext } from './context.js';
 
 export type BackupView = Backup & { readonly status: 'running' | 'complete' | 'unknown' };
@@ -32,26 +31,26 @@ export type CreateOptions = {
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
   const crash = createCrashPoint(config.crashAt);
-  const began = new Date();
+  const began = new Date(await readTime(redis));
   const { base, keepDays = backups.keepDays } = options;
   const name = checkName(options.name ?? began.toISOString().replaceAll(/[-:]|\.\d+/g, ''));
   if (base !== undefined) checkName(base);
   if (!(keepDays >= 1 && keepDays <= backups.keepDaysMax))
     throw new AdministrationError(`a backup is kept for 1 to ${backups.keepDaysMax} days`);
   const keepMs = keepDays * 24 * 60 * 60_000;
-  const noted = (await readBackups(redis)).find((backup) => backup.name === name);
-  if (noted?.ended_at !== undefined) throw new AdministrationError(`there is a backup ${name}`);
   await checkAllThere(clickhouse);
   const moved = await movesEnded(redis);
-  const backup: Backup = noted ?? {
+  const claim: Backup = {
     name,
     began_at: began.toISOString(),
     keep_until: new Date(began.getTime() + keepMs).toISOString(),
     ...(moved > 0 && { moved }),
   };
-  await noteBackup(redis, backup);
-  // From here on workers keep the hashes of whom they delete.
-  if (noted === undefined) await redis.set(registryKeys.deletedUsersSince(name), '1', 'PX', keepMs);
+  const backup = await claimBackup(redis, claim);
+  const goesOn = backup !== claim;
+  // A name that was not given is that of another one which began in the same second.
+  if (backup.ended_at !== undefined || (goesOn && options.name === undefined))
+    throw new AdministrationError(`there is a backup ${name}`);
   try {
     await mirrorRegistry(redis, clickhouse);
     await mirrorDeletions(redis, clickhouse);
@@ -61,7 +60,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
         config.clickhouseDatabase,
         backupOf(name, server),
         base === undefined ? undefined : backupOf(base, server),
-        noted !== undefined,
+        goesOn,
       );
     const [home, ...others] = serversOf(clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
     const sizes = [await make(home, 0)];
@@ -75,7 +74,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     return { ...made, status: 'complete' };
   } catch (error) {
     if (!(error instanceof BackupFailed)) throw error;
-    await forgetBackup(redis, name);
+    await forgetBackup(redis, backup);
     throw new AdministrationError(`the backup failed: ${error.message}`);
   }
 }

@@ -5,8 +5,8 @@
 // restore goes on when it is called again.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readBackups } from '../accounts/backups.js';
-import { type ShardServers, shardServersKey } from '../accounts/documents.js';
+import { keepsSince } from '../accounts/backups.js';
+import { type Backup, backupsKey, type ShardServers, shardServersKey } from '../accounts/documents.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import {
@@ -282,10 +282,10 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const [home] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
-  const backup = (await readBackups(redis)).find((each) => each.name === name);
+  const backup = await readOwnNote(home, name);
   // If Redis was emptied since, or the backup is a stranger, times have to tell which requests it lacks.
   const doneInBackup = await readCompleteIds(home);
-  const knowsAll = (await redis.exists(registryKeys.deletedUsersSince(name))) === 1;
+  const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
   const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
     doneInBackup.has(id) &&
     (backup === undefined ||
@@ -325,6 +325,12 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
       }),
     ),
   };
+}
+
+/** How a backup was noted when it began, as its own copy of the registry says: a later note may be of another one. */
+async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
+  const text = (await readMirror(home)).documents[backupsKey];
+  return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }
 
 async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
