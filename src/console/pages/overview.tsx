@@ -23,7 +23,7 @@ type OverviewOf = {
   readonly deletions: { readonly pending: number; readonly oldest_at: string | null };
 };
 
-/** An open page costs the service less than a thousandth of a core. */
+/** An open page costs the service less than a hundredth of a core. */
 const everyMs = 10_000;
 const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
 
