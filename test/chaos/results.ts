@@ -57,6 +57,9 @@ function totalsOf(results: readonly RoundResult[]): string[] {
     ['faults that took effect', [...faults.values()].reduce((total, count) => total + count, 0)],
     ['acknowledged records', sum(({ acknowledged }) => acknowledged)],
     ['accepted deletion requests', sum(({ deletions }) => deletions)],
+    ['calls for complete ones', sum(({ calls }) => calls)],
+    ['exports that were read', sum(({ exports }) => exports)],
+    ['records of suppressed users', sum(({ keptOut }) => keptOut)],
     ...namedKinds.map((kind): [string, number] => [kind, kinds[kind] ?? 0]),
     [
       'other broken promises',
