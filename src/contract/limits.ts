@@ -300,6 +300,8 @@ export const traffic = {
   insertMsMax: 2_000,
   /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
   waitingRowsMax: 50_000,
+  /** How many reasons of rejections an answer tells apart. */
+  reasonsMax: 20,
 } as const;
 
 /** The list of running processes, for people. */

@@ -89,6 +89,12 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   ['get', '/environments/:app_id', (commands, [appId = '']) => commands.showEnvironment({ appId })],
   ['get', '/environments/:app_id/stats', (commands, [appId = '']) => commands.showStats({ appId })],
   ['get', '/environments/:app_id/rejected', (commands, [appId = '']) => commands.listRejected({ appId })],
+  [
+    'get',
+    '/environments/:app_id/rejections',
+    (commands, [appId = ''], { span }) =>
+      commands.showRejections({ appId, ...(span === undefined ? {} : { span: textOf('span', span) }) }),
+  ],
   ['get', '/environments/:app_id/key', (commands, [appId = '']) => commands.showKey({ appId })],
   [
     'post',

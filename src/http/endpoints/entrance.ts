@@ -33,7 +33,7 @@ export type IngestOptions = {
   /** Where refused records are noted, once their environment is known. */
   readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
   /** Where the records of each environment are counted by their outcome, for charts. */
-  readonly traffic: Pick<MinuteCounts, 'add'>;
+  readonly traffic: Pick<MinuteCounts, 'add' | 'addRejected'>;
 };
 
 /** What a commit needs, once the deployment is known. */
@@ -177,7 +177,7 @@ export function createEntrance(
   function refuseStranger(exchange: Exchange, { appId }: LiveEnvironment): void {
     recordsRejected.inc({ endpoint, code: needsWriteKey.code });
     counts.add(appId, 'unauthorized', 1);
-    traffic.add(appId, 'rejected', 1);
+    traffic.addRejected(appId, [needsWriteKey]);
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
@@ -188,7 +188,7 @@ export function createEntrance(
 
   function note({ appId }: LiveEnvironment, reason: Rejection, { document, bytes }: Received): void {
     rejected.noteRequest({ endpoint, appId }, reason, document.value, bytes);
-    traffic.add(appId, 'rejected', 1);
+    traffic.addRejected(appId, [reason]);
   }
 
   function noteElements(
@@ -197,7 +197,7 @@ export function createEntrance(
     elements: readonly unknown[],
   ): void {
     rejected.noteElements({ endpoint, appId: environment.appId }, errors, elements);
-    traffic.add(environment.appId, 'rejected', errors.length);
+    traffic.addRejected(environment.appId, errors);
   }
 
   function noteIgnored(exchange: Exchange, { environment }: Entered, ignored: IgnoredFields): void {
