@@ -38,6 +38,7 @@ import {
 } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
 import type { AdminContext } from './context.js';
 
@@ -177,6 +178,8 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     await dropDatabase(clickhouse, staging);
     await restoreInto(clickhouse, database, name, staging);
     await migrate({ ...schema, database: staging });
+    // The backup may have been made while a run of retention removed identifications.
+    await undoRuns(restore.restored);
   }
   crash('backup_staged');
   const wasLoaded = await isLoaded();
