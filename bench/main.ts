@@ -41,6 +41,7 @@ const published: Readonly<Record<string, string>> = {
   desk: 'desk',
   'half-load': 'soak',
   keys: 'keys',
+  servers: 'servers',
 };
 
 const commands: Readonly<Record<string, (args: readonly string[]) => Promise<void> | void>> = {

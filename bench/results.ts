@@ -14,6 +14,7 @@ import type { Machine } from './machine.js';
 import type { FlatResult } from './throughput/flat.js';
 import type { KeysResult } from './throughput/keys.js';
 import type { ProducerRun } from './throughput/producer.js';
+import type { ServersResult } from './throughput/servers.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 
 /** The runs of one way, of the service, a floor or a peer. */
@@ -45,6 +46,7 @@ export type Results = {
   readonly keys?: KeysResult;
   readonly backfill?: ProgramRun;
   readonly producer?: ProducerRun;
+  readonly servers?: ServersResult;
   readonly deletion?: DeletionResult;
   readonly desk?: DeskResult;
   /** Scenarios that failed, and why. */

@@ -25,6 +25,7 @@ export const scenarios: readonly Scenario[] = [
   { name: 'keys', what: 'CPU of a key that Redis has forgotten, by keys in the index' },
   { name: 'backfill', what: '3 million flights by the import program' },
   { name: 'producer', what: 'events by the library for servers, from one process' },
+  { name: 'servers', what: 'CPU of an event with one, two and three Redis masters and ClickHouse servers' },
   { name: 'deletion-one', what: 'a deletion of one user, by stored events' },
   { name: 'deletion-bulk', what: 'a deletion of one percent of the users' },
   { name: 'deletion-beside', what: 'a deletion of one percent of the users under ingestion' },

@@ -22,6 +22,7 @@ import { runFlat } from './throughput/flat.js';
 import { keysEnv, runKeys } from './throughput/keys.js';
 import { runProducer } from './throughput/producer.js';
 import { runRounds } from './throughput/rounds.js';
+import { runServers } from './throughput/servers.js';
 
 type Found = { -readonly [Key in keyof Results]?: Results[Key] };
 type Failures = Results['failures'][number][];
@@ -94,6 +95,11 @@ export async function runSession(
   await alone(['keys'], async (context) => ({ keys: await runKeys(context) }), keysEnv);
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
+  if (wanted.has('servers')) {
+    await attempt('servers', async () => {
+      found.servers = await runServers({ wrk, options, progress });
+    });
+  }
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
   await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {

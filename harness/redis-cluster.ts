@@ -1,4 +1,4 @@
-// A private Redis Cluster for tests: three masters on loopback without replicas, each configured like the embedded Redis.
+// A private Redis Cluster for tests: masters on loopback without replicas, each configured like the embedded Redis.
 
 import { execFile } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Cluster } from '../src/packages/ioredis.js';
 import { freePort } from './free-port.js';
-import { type RedisHandle, startRedis } from './redis.js';
+import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { until } from './wait.js';
 
 const slotCount = 16_384;
@@ -14,7 +14,7 @@ const slotCount = 16_384;
 export type RedisClusterHandle = {
   /** All masters, as `REDIS_URL` names them, by their proxies if they have some. */
   readonly url: string;
-  /** In the order of their slots; each has a third. */
+  /** In the order of their slots; each has as many. */
   readonly masters: readonly RedisHandle[];
   /** The master that holds a key. */
   masterOf(key: string): Promise<RedisHandle>;
@@ -25,32 +25,36 @@ export type RedisClusterHandle = {
   remove(): Promise<void>;
 };
 
-export type RedisClusterOptions = {
+export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'> & {
+  /** 3 by default. */
+  readonly count?: number;
   /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
   readonly announced?: (port: number) => number | Promise<number>;
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
 };
 
-/** Starts three masters and makes them a cluster; settles when all slots are served. */
+/** Starts the masters and makes them a cluster; settles when all slots are served. */
 export async function startRedisCluster(options: RedisClusterOptions = {}): Promise<RedisClusterHandle> {
-  const { announced = (port) => port } = options;
+  // Most tests are about processes, not disks.
+  const { count = 3, appendfsync = 'no', maxmemory, announced = (port) => port } = options;
   const masters: RedisHandle[] = [];
+  const busPorts: number[] = [];
   try {
-    for (let number = 1; number <= 3; number += 1) {
+    for (let number = 1; number <= count; number += 1) {
+      const busPort = await freePort();
+      busPorts.push(busPort);
       const more = [
         'cluster-enabled yes',
-        `cluster-port ${await freePort()}`,
+        `cluster-port ${busPort}`,
         'cluster-node-timeout 2000',
         // A master that is away stops only its own shards.
         'cluster-require-full-coverage no',
         ...(options.more ?? []),
       ];
-      // The tests are about processes, not disks.
-      masters.push(await startRedis({ appendfsync: 'no', more }));
+      masters.push(await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }) }));
     }
-    const addresses = masters.map(({ port }) => `127.0.0.1:${port}`);
-    await promisify(execFile)('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-yes']);
+    await meet(masters, busPorts);
   } catch (error) {
     await Promise.all(masters.map((master) => master.remove()));
     throw error;
@@ -96,6 +100,25 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
   };
   await cluster.untilOk();
   return cluster;
+}
+
+/** Gives each master its slots and lets all know each other. `redis-cli --cluster create` wants three masters at least. */
+async function meet(masters: readonly RedisHandle[], busPorts: readonly number[]): Promise<void> {
+  const firstSlot = (index: number) => Math.ceil((index * slotCount) / masters.length);
+  const [first] = masters;
+  for (const [index, { port }] of masters.entries()) {
+    // Masters with the same epoch would agree on others by themselves, but only after a while.
+    await ask(port, 'cluster', 'set-config-epoch', String(index + 1));
+    const slots = [firstSlot(index), firstSlot(index + 1) - 1].map(String);
+    await ask(port, 'cluster', 'addslotsrange', ...slots);
+    if (first !== undefined && index > 0)
+      await ask(first.port, 'cluster', 'meet', '127.0.0.1', String(port), String(busPorts[index]));
+  }
+  for (const { port } of masters)
+    await until(
+      async () => (await ask(port, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
+      { deadlineMs: 30_000, what: `the master on port ${port} knows all others` },
+    );
 }
 
 /** Lets each master announce a port, also after it was restarted; settles with these ports. */

@@ -67,6 +67,8 @@ export const crashPoints = {
     'place_expired',
     'users_returned',
   ],
+  /** `npm run admin -- backup create`. */
+  backupMade: ['home_backed_up'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */
   backup: [
     'backup_staged',

@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
-import { readRegistry } from '../src/accounts/registry.js';
+import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
@@ -177,7 +177,9 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
   const completed_at = new Date().toISOString();
-  const { callbacks } = await readRegistry(redis);
+  const { deployment, callbacks } = await readRegistry(redis);
+  // An emptied Redis names no callbacks, and the copy that is made next would say for ever that none is due.
+  if (deployment === undefined) throw new StateNotLoaded();
   const completed = requests.map(
     (request): DeletionRequest => ({
       ...request,

@@ -30,7 +30,8 @@ export async function indexKeys(options: IndexOptions, shard: number): Promise<s
     if (marker === '0' && steps.length > 0)
       log.info({ shard, steps: steps.length }, 'the index of keys is made from the stored rows');
     for (const [i, step] of steps.entries()) {
-      await redis.set(turn, '1', 'PX', keyIndex.turnMs);
+      // Not written anew: a full Redis refuses that, and only segments that wait for the index make room.
+      await redis.pexpire(turn, keyIndex.turnMs);
       await addKeys(clickhouse, shard, from, step);
       crash('keys_added');
       await writeMarker(clickhouse, shard, step);

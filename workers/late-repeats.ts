@@ -2,9 +2,10 @@
 // before it inserts them. As long as no key was ever forgotten, it asks nothing and does not read the rows.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
-import { lookUpKeys } from '../src/clickhouse/key-index.js';
+import { lookUpKeys } from '../src/clickhouse/key-look-up.js';
 import { keysOfRows } from '../src/clickhouse/row-keys.js';
 import { withoutRows } from '../src/clickhouse/stamps.js';
+import { tableOf } from '../src/contract/records.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
 import type { Segment } from '../src/redis/keys.js';
 import type { KeyFilter } from './key-filter.js';
@@ -47,7 +48,8 @@ export async function withoutLateRepeats(
   const started = performance.now();
   const observe = (result: 'answered' | 'incomplete' | 'failed') =>
     keyLookupSeconds.observe({ result }, (performance.now() - started) / 1000);
-  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, shard, keys).catch((error: unknown) => {
+  const table = tableOf(segment.table);
+  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, shard, table, keys).catch((error: unknown) => {
     observe('failed');
     throw error;
   });

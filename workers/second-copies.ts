@@ -22,11 +22,17 @@ const strayExportSecondsMin = Math.ceil((2 * userExports.downloadMsMax) / 1_000)
 /** Copies what has changed since the last call. To be called once a second; several workers may do it at once. */
 export async function writeSecondCopies(context: WorkerContext): Promise<void> {
   const { redis, clickhouse, crash } = context;
-  await mirrorAudit(redis, clickhouse);
-  await mirrorRegistry(redis, clickhouse, crash);
-  await mirrorDeletions(redis, clickhouse, crash);
-  await mirrorSuppressions(redis, clickhouse);
-  await purgeStrays(context);
+  const copies = [
+    () => mirrorAudit(redis, clickhouse),
+    () => mirrorRegistry(redis, clickhouse, crash),
+    () => mirrorDeletions(redis, clickhouse, crash),
+    () => mirrorSuppressions(redis, clickhouse),
+    () => purgeStrays(context),
+  ];
+  // What cannot be copied must not hold up the others.
+  const errors: unknown[] = [];
+  for (const copy of copies) await copy().catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
 }
 
 /** Twice a minute removes what stopped processes left: targets of complete requests, and tables of previews and downloads. */

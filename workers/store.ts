@@ -209,5 +209,5 @@ async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise
  * incremented.
  */
 async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
-  await redis.hset(shardKeys.burntTokens(shard), memberOf(segment), burnt);
+  await runScript(redis, scripts.burnToken, [shardKeys.burntTokens(shard)], [memberOf(segment), burnt]);
 }

@@ -51,9 +51,22 @@ export async function tick(options: TickOptions): Promise<boolean> {
     if (classifyRedisFault(error) !== 'full') throw error;
     // Redis is full, so it has no room for jobs. Only storing segments makes room.
     options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
-    for (const segment of segments) await options.store(segment);
+    await storeInTurn(options, segments);
   }
   return true;
+}
+
+/** How many segments may fail: a ClickHouse that hangs must not be asked for each. */
+const failuresMax = 3;
+
+/** Stores one segment after another; what cannot be stored does not hold up the others. Rejects with the first fault. */
+async function storeInTurn({ store }: TickOptions, segments: readonly Segment[]): Promise<void> {
+  const faults: unknown[] = [];
+  for (const segment of segments) {
+    await store(segment).catch((error: unknown) => faults.push(error));
+    if (faults.length === failuresMax) break;
+  }
+  if (faults.length > 0) throw faults[0];
 }
 
 async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {

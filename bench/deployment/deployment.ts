@@ -4,6 +4,7 @@
 import { resolve } from 'node:path';
 import { createEnvironments } from '../../harness/accounts.js';
 import type { Child } from '../../harness/child.js';
+import { startRedisCluster } from '../../harness/redis-cluster.js';
 import { type RedisHandle, type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
 import { rateLimits } from '../../src/contract/limits.js';
 import { BenchError } from '../failure.js';
@@ -43,6 +44,8 @@ export type DeploymentOptions = {
   readonly env?: NodeJS.ProcessEnv;
   readonly workerEnv?: NodeJS.ProcessEnv;
   readonly clickhouse?: SluiceHandle['clickhouse'];
+  /** So many Redis masters and so many ClickHouse servers; everybody reaches them by ports. Otherwise one each, by a socket. */
+  readonly servers?: number;
   /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
   readonly profileDir?: string | undefined;
 };
@@ -55,14 +58,17 @@ const profiler = new URL('./profile-process.js', import.meta.url);
 
 /** Starts everything; settles when the API is ready. */
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
-  const redis: RedisHandle = await startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax });
+  const { servers } = options;
+  const { redises, redisUrl, removeRedis } = await startRedises(servers);
+  const [redis] = redises;
   const profile =
     options.profileDir === undefined
       ? {}
       : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(options.profileDir) };
   const sluice = await startSluice({
     redis,
-    env: options.env ?? {},
+    ...(servers !== undefined && { clickhouseServers: servers }),
+    env: { ...(servers !== undefined && { REDIS_URL: redisUrl }), ...options.env },
     apiEnv: profile,
     workerEnv: { ...profile, ...options.workerEnv },
     ...(options.clickhouse === undefined ? {} : { clickhouse: options.clickhouse }),
@@ -70,9 +76,9 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   // Functions, since a restarted process has another pid.
   const children: Record<ProcessName, () => readonly Child[]> = {
     api: () => sluice.api,
-    redis: () => [redis],
+    redis: () => redises,
     worker: () => sluice.workers,
-    clickhouse: () => [sluice.clickhouse],
+    clickhouse: () => sluice.clickhouses,
   };
   const ofEach = (value: (pid: number) => number) =>
     Object.fromEntries(
@@ -91,9 +97,20 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       createEnvironments(sluice, new Array<readonly string[]>(count).fill(optionsOf(limits))),
     stop: async () => {
       await sluice.stop();
-      await redis.remove();
+      await removeRedis();
     },
   };
+}
+
+async function startRedises(masters = 1) {
+  const redisOptions = { appendfsync: 'always', maxmemory: redisMemoryBytesMax } as const;
+  if (masters === 1) {
+    const redis = await startRedis(redisOptions);
+    return { redises: [redis] as const, redisUrl: redis.url, removeRedis: () => redis.remove() };
+  }
+  const cluster = await startRedisCluster({ ...redisOptions, count: masters });
+  const redises = cluster.masters as [RedisHandle, ...RedisHandle[]];
+  return { redises, redisUrl: cluster.url, removeRedis: () => cluster.remove() };
 }
 
 /** As options of the command `environments set`. */

@@ -21,7 +21,19 @@ type Named = readonly [name: string, unit: string, values: Values];
 const higher = ['records/s', 'events/s'];
 
 export function metricsOf(results: Results): Metric[] {
-  const { ways, curve = [], halfLoad, backlog, flat, keys, backfill, producer, deletion, desk } = results;
+  const {
+    ways,
+    curve = [],
+    halfLoad,
+    backlog,
+    flat,
+    keys,
+    backfill,
+    producer,
+    servers,
+    deletion,
+    desk,
+  } = results;
   const { bulk = [], beside: { runs = [], meanwhileMs = [] } = {} } = deletion ?? {};
   const { exports = [] } = desk ?? {};
   const added = (pairs: readonly Pair[] = []) => pairs.map((pair) => pair.with - pair.without);
@@ -45,14 +57,24 @@ export function metricsOf(results: Results): Metric[] {
         ({ of, runs }): Named => [`flat, ${of} ${what}: CPU`, 'µs/record', runs.map((run) => run.cpuSum)],
       ),
     ),
-    ...(keys?.levels ?? []).flatMap(({ keys: held, newKeys, repeats }): Named[] => [
+    ...(keys?.levels ?? []).flatMap(({ keys: held, newKeys, repeats, scattered = [] }): Named[] => [
       [`keys, ${held / 1e6} million: new, CPU`, 'µs/record', newKeys],
       [`keys, ${held / 1e6} million: repeats, CPU`, 'µs/record', repeats],
+      [`keys, ${held / 1e6} million: scattered repeats, CPU`, 'µs/record', scattered],
     ]),
     ...Object.entries({ backfill, producer }).flatMap(([name, run]): Named[] => [
       [`${name}: rate`, 'events/s', [run && run.events / run.storedSeconds]],
       [`${name}: CPU of the program`, 'µs/record', [run?.programCpu]],
     ]),
+    ...(servers?.ways ?? []).flatMap(({ name, levels: found }) =>
+      found.map(
+        ({ of, runs }): Named => [
+          `${name}, ${of} of each server: CPU`,
+          'µs/record',
+          runs.map((run) => run.cpuSum),
+        ],
+      ),
+    ),
     ['deletion: complete', 's', bulk.map((run) => run.completeSeconds)],
     ['deletion beside ingestion: complete', 's', runs.map((run) => run.completeSeconds)],
     ['deletion: acknowledged meanwhile, p99', 'ms', meanwhileMs.map(({ p99 }) => p99)],

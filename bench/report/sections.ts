@@ -1,6 +1,7 @@
 // The sections of a session's page: for each scenario the method, the plot and the table. The terminal shows the same tables.
 
 import { processNames } from '../deployment/deployment.js';
+import { sumCpu } from '../deployment/meter.js';
 import type { ProgramRun } from '../deployment/program.js';
 import { type Column, figure, median, medianOf, rangeText, type Table, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
@@ -8,6 +9,7 @@ import type { Spread } from '../load/histogram.js';
 import type { Results, WayRuns } from '../results.js';
 import type { FlatLevel } from '../throughput/flat.js';
 import type { Run } from '../throughput/measure.js';
+import type { ServersResult } from '../throughput/servers.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
@@ -27,6 +29,7 @@ export function sectionsOf(results: Results): Section[] {
     ...keysSection(results),
     ...programSection('Backfill', 'flights by the import program', results.backfill),
     ...programSection('Producer', 'events by the library for servers', results.producer),
+    ...serversSection(results),
     ...deletionSections(results.deletion),
     ...deskSections(results.desk),
   ];
@@ -260,15 +263,18 @@ function keysSection({ keys }: Results): Section[] {
     ['keys in the index', (level) => level.keys || 'none was forgotten'],
     ['µs per event, new key', ({ newKeys }) => median(newKeys)],
     ['of the runs', ({ newKeys }) => rangeText(newKeys)],
-    ['µs per event, repeat', ({ repeats }) => median(repeats)],
+    ['repeat', ({ repeats }) => median(repeats)],
     ['of the runs', ({ repeats }) => rangeText(repeats)],
+    ['scattered repeat', ({ scattered = [] }) => median(scattered)],
+    ['of the runs', ({ scattered = [] }) => rangeText(scattered)],
   ]);
   const note = `${keysNote} Adding a key to the index and forgetting it takes ${figure(keys.addMicroseconds)} µs; it takes ${figure(keys.bytesPerKey)} bytes on disk.`;
   return [{ title: 'Idempotency keys', note, tables: [table] }];
 }
 
 const keysNote = `Bulk requests of 500 events with keys, before any key was forgotten and then with more and more keys in the index. CPU of all
-processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored.`;
+processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored. Repeats come in
+the order of before, as when a load is done again; scattered repeats come from all over what was sent before.`;
 
 function programSection(title: string, what: string, run: Results['producer'] | ProgramRun): Section[] {
   if (run === undefined) return [];
@@ -279,3 +285,25 @@ function programSection(title: string, what: string, run: Results['producer'] | 
 ${figure(events / storedSeconds)} per second. CPU in µs per event: ${cpuText(cpu)}, the program ${figure(programCpu)}; others' share ${figure(othersShare)}.${memory}`;
   return [{ title, note }];
 }
+
+function serversSection({ servers }: Results): Section[] {
+  if (servers === undefined) return [];
+  const levels = servers.ways.flatMap(({ name, levels: its }) =>
+    its.map((level) => ({ ...level, what: `${name}, ${level.of} of each` })),
+  );
+  const costs = tableOf(levels, [['', ({ what }) => what], ...costColumns, ...commitColumns, ...endColumns]);
+  const idle = tableOf(servers.idle, [
+    ['ms of CPU a second, nothing sent', ({ of }) => `${of} of each`],
+    ...processNames.map((name): Column<ServersResult['idle'][number]> => [name, ({ cpu }) => cpu[name]]),
+    ['sum', ({ cpu }) => sumCpu(cpu)],
+  ]);
+  const note = serversNote(servers.shards);
+  return [{ title: 'Several Redis masters and ClickHouse servers', note, tables: [costs, idle] }];
+}
+
+const serversNote = (
+  shards: number,
+) => `The same events at the same rate to deployments with one, two and three Redis masters and as many ClickHouse servers,
+which stood side by side and took turns. All else is the same: ${shards} shards, one API process, one worker, 60 environments without
+limits, and ports instead of Unix sockets. At this rate the shards share the events, so commits and inserts are small. That is
+why an event costs more than in the other scenarios. The costs include what the processes use while nothing is sent.`;

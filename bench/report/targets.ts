@@ -6,7 +6,6 @@ import { figure, median, type Table, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
 import type { Results } from '../results.js';
 import type { FlatLevel } from '../throughput/flat.js';
-import type { KeysLevel } from '../throughput/keys.js';
 import type { Run } from '../throughput/measure.js';
 import { memoryFloorMib, trendOf } from './trend.js';
 
@@ -57,6 +56,7 @@ export function targetsOf(results: Results): Target[] {
     ...backlogTargets(results),
     ...flatTargets(results),
     ...keysTargets(results),
+    ...serversTargets(results),
     ...deletionTargets(results),
     ...deskTargets(results),
   ];
@@ -162,18 +162,39 @@ function flatTargets({ flat }: Results): Target[] {
   ];
 }
 
-/** What an event with a key costs more than before a key was forgotten. */
+/** What an event with a key costs more than before a key was forgotten: a new key, which is added to the index, and a repeat. */
 function keysTargets({ keys }: Results): Target[] {
   const [none, ...levels] = keys?.levels ?? [];
   if (keys === undefined || none === undefined || levels.length === 0) return [];
-  const costOf = ({ newKeys }: KeysLevel) => median(newKeys) - median(none.newKeys) + keys.addMicroseconds;
+  const more = (costs: readonly number[], added = 0) => ({
+    value: median(costs) - median(none.newKeys) + added,
+    spread: {
+      least: Math.min(...costs) - Math.max(...none.newKeys) + added,
+      most: Math.max(...costs) - Math.min(...none.newKeys) + added,
+    },
+  });
   return [
     ...levels.slice(0, 2).flatMap((level, index) => {
       const bound = keyMicrosecondsMax * (index === 0 ? 1 : timesOfFewerMax);
-      return atMost(`a new key, ${figure(level.keys)} in the index`, ' µs', { value: costOf(level) }, bound);
+      const held = `${figure(level.keys)} in the index`;
+      return [
+        ...atMost(`a new key, ${held}`, ' µs', more(level.newKeys, keys.addMicroseconds), bound),
+        ...atMost(`a late repeat of a key, ${held}`, ' µs', more(level.repeats), bound),
+        ...atMost(`a scattered late repeat, ${held}`, ' µs', more(level.scattered ?? []), bound),
+      ];
     }),
     ...atMost('a key in the index, on disk', ' bytes', { value: keys.bytesPerKey }, keyBytesMax),
   ];
+}
+
+/** More servers to one of each, at the same rate. */
+function serversTargets({ servers }: Results): Target[] {
+  return (servers?.ways ?? []).flatMap(({ name, levels: [one, ...more] }) =>
+    more.flatMap(({ of, runs }) => {
+      const what = `${name} with ${of} masters and ${of} ClickHouse servers: CPU, to one of each`;
+      return atMost(what, ' times', ratioOf(costsOf(runs), costsOf(one?.runs ?? [])), 1.1);
+    }),
+  );
 }
 
 function deletionTargets({ deletion }: Results): Target[] {

@@ -100,7 +100,7 @@ async function runOne(
 }
 
 /** The deployment, all of whose events are counted together: nothing else sends any. */
-function wholeTable(deployment: Deployment): Subject {
+export function wholeTable(deployment: Deployment): Subject {
   const count = () => numberOf(deployment, 'count()', 'events');
   const stored = async () => ({
     events: await count(),

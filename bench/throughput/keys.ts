@@ -1,6 +1,6 @@
 // What does an idempotency key cost once Redis has forgotten it? The same bulk load with keys runs before any key was
-// forgotten, and then with more and more keys in the index: with new keys, and with keys that the index holds. To make Redis
-// forget keys the bench advances the clock of claims; ClickHouse fills the index.
+// forgotten, and then with more and more keys in the index: with new keys, and with keys that the index holds, in the order in which
+// they came first and from all over. To make Redis forget keys the bench advances the clock of claims; ClickHouse fills the index.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -15,15 +15,17 @@ import { startMeter, sumCpu } from '../deployment/meter.js';
 import { countRecords, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
-import { bulkBodies } from '../load/events.js';
+import { bulkBodies, eventOf } from '../load/events.js';
 
 export type KeysLevel = {
   /** In the index; 0: no key was ever forgotten. */
   readonly keys: number;
   /** µs of CPU per event over all processes, one figure per run. */
   readonly newKeys: readonly number[];
-  /** The same for events whose keys the index holds; empty before a key was forgotten. */
+  /** The same for events whose keys the index holds, sent in the order of before; empty before a key was forgotten. */
   readonly repeats: readonly number[];
+  /** And for such events from all over what was sent; absent in older results. */
+  readonly scattered?: readonly number[];
 };
 
 export type KeysResult = {
@@ -37,9 +39,12 @@ const eventsEach = 500;
 const requests = 400;
 const connections = 8;
 const events = requests * eventsEach;
+const keyPrefix = 'key';
 const rowsPerFill = 5_000_000;
 const minuteUs = 60_000_000;
 const waitMs = 180_000;
+/** Events so far apart follow one another in a load of scattered repeats. No factor of the number of events. */
+const scatteredBy = 7_919;
 /** Workers share their metrics every two seconds. */
 const metricsMs = 2_500;
 
@@ -56,8 +61,7 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
   } as const;
   let sent = 0;
   /** Sends events; settles with the CPU per event when all are stored or dropped as repeats. */
-  const send = async (first: number): Promise<number> => {
-    const bodies = bulkBodies(requests, eventsEach, { appId, first, keyPrefix: 'key' });
+  const send = async (bodies: readonly Buffer[]): Promise<number> => {
     const read = startMeter(() => deployment.cpu());
     const answers = await Promise.all(
       bodies.map(async (body) => {
@@ -74,15 +78,22 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
     const stored = await countRecords(deployment, appId);
     if (stored !== sent) throw new BenchError(`${sent} events were sent, ${stored} are stored`);
   };
+  const following = (first: number) => bulkBodies(requests, eventsEach, { appId, first, keyPrefix });
+  const scattered = () =>
+    Array.from({ length: requests }, (_, request) => {
+      const numberOf = (event: number) => ((request * eventsEach + event) * scatteredBy) % sent;
+      const list = Array.from({ length: eventsEach }, (_, event) => eventOf(numberOf(event), { keyPrefix }));
+      return Buffer.from(JSON.stringify({ app_id: appId, events: list }));
+    });
   const sendNew = async () => {
-    const cost = await send(sent);
+    const cost = await send(following(sent));
     sent += events;
     await assertSent();
     return cost;
   };
-  const sendRepeats = async () => {
+  const sendAgain = async (bodies: readonly Buffer[]) => {
     await forget(redis);
-    const cost = await send(0);
+    const cost = await send(bodies);
     await assertSent();
     return cost;
   };
@@ -104,10 +115,15 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
       await fill(deployment, keys, progress.say);
       await restartWorker(deployment.own, sendNew);
       const newKeys = await repeated(sendNew);
-      const repeats = await repeated(sendRepeats);
-      levels.push({ keys, newKeys, repeats });
-      const [ofNew, ofRepeats] = [newKeys, repeats].map((costs) => costs.map(figure).join(', '));
-      progress.say(`keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}`);
+      const repeats = await repeated(() => sendAgain(following(0)));
+      const apart = await repeated(() => sendAgain(scattered()));
+      levels.push({ keys, newKeys, repeats, scattered: apart });
+      const [ofNew, ofRepeats, ofApart] = [newKeys, repeats, apart].map((costs) =>
+        costs.map(figure).join(', '),
+      );
+      progress.say(
+        `keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}, scattered ${ofApart}`,
+      );
     }
     const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
     const bytesPerKey = await numberOf(deployment, 'sum(bytes_on_disk) / sum(rows)', table);

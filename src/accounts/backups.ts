@@ -4,12 +4,36 @@
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { type Backup, backupsKey } from './documents.js';
-import { changeRegistry } from './registry.js';
+import { type Change, changeRegistry, readTime } from './registry.js';
 
-/** The backups that are still kept, the newest first. */
-export async function readBackups(redis: Redis, now = Date.now()): Promise<Backup[]> {
+/** The backups that are still kept, the newest first: by Redis's clock, since those of workers may be wrong. */
+export async function readBackups(redis: Redis): Promise<Backup[]> {
   const text = await redis.hget(registryKeys.documents, backupsKey);
-  return text === null ? [] : keptAt(JSON.parse(text) as Backup[], now);
+  return text === null ? [] : keptAt(JSON.parse(text) as Backup[], await readTime(redis));
+}
+
+/**
+ * Notes a new backup. From then on workers keep the hashes of whom they delete. Settles with what is noted under its name:
+ * if there was a backup of that name, its note stays.
+ */
+export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup> {
+  const now = await readTime(redis);
+  const noted = await changeRegistry(redis, ({ backups }) => {
+    const kept = keptAt(backups, now);
+    const other = kept.find(({ name }) => name === backup.name);
+    if (other !== undefined) return { changes: [], result: other };
+    return { changes: [noteAll([backup, ...kept])], result: backup };
+  });
+  if (noted === backup) {
+    const key = registryKeys.deletedUsersSince(backup.name);
+    await redis.set(key, backup.began_at, 'PX', Date.parse(backup.keep_until) - now);
+  }
+  return noted;
+}
+
+/** Whether the hashes of all users are kept who were deleted since a backup of this name began, at that time. */
+export async function keepsSince(redis: Redis, name: string, began: string): Promise<boolean> {
+  return (await redis.get(registryKeys.deletedUsersSince(name))) === began;
 }
 
 /** Adds a backup, or replaces its note, and forgets backups whose time is over. */
@@ -17,17 +41,25 @@ export async function noteBackup(redis: Redis, backup: Backup): Promise<void> {
   await change(redis, (backups) => [backup, ...backups.filter(({ name }) => name !== backup.name)]);
 }
 
-export async function forgetBackup(redis: Redis, name: string): Promise<void> {
-  await change(redis, (backups) => backups.filter((backup) => backup.name !== name));
+/** Forgets a backup that failed. Another one of its name stays. */
+export async function forgetBackup(redis: Redis, { name, began_at }: Backup): Promise<void> {
+  // The note comes last: as long as it is there nobody else sets the key.
+  if (await keepsSince(redis, name, began_at)) await redis.del(registryKeys.deletedUsersSince(name));
+  await change(redis, (backups) =>
+    backups.filter((backup) => backup.name !== name || backup.began_at !== began_at),
+  );
 }
 
-async function change(redis: Redis, decide: (backups: Backup[]) => Backup[]): Promise<void> {
-  await changeRegistry(redis, ({ backups }) => {
-    const document = keptAt(decide([...backups]), Date.now()).sort((a, b) =>
-      b.began_at.localeCompare(a.began_at),
-    );
-    return { changes: [{ key: backupsKey, document }], result: undefined };
-  });
+async function change(redis: Redis, decide: (backups: readonly Backup[]) => Backup[]): Promise<void> {
+  const now = await readTime(redis);
+  await changeRegistry(redis, ({ backups }) => ({
+    changes: [noteAll(keptAt(decide(backups), now))],
+    result: undefined,
+  }));
+}
+
+function noteAll(backups: readonly Backup[]): Change {
+  return { key: backupsKey, document: backups.toSorted((a, b) => b.began_at.localeCompare(a.began_at)) };
 }
 
 function keptAt(backups: readonly Backup[], now: number): Backup[] {

@@ -18,6 +18,8 @@ export type ShardServers = {
   readonly servers: readonly number[];
   /** Shards that are on their way to another server. */
   readonly moves?: readonly ShardMove[];
+  /** How many moves have ended: who reads the same number twice knows that there was none. */
+  readonly moved?: number;
 };
 
 export type ShardMove = {
@@ -82,6 +84,8 @@ export type Backup = {
   /** Missing while the backup is made, and for ever if that was cut off. */
   readonly ended_at?: string;
   readonly bytes?: number;
+  /** Of several servers: how many moves of shards had ended when it began. */
+  readonly moved?: number;
   /** Until then a restore of this backup can repeat the deletions that completed since. */
   readonly keep_until: string;
 };

@@ -44,13 +44,14 @@ import { type DeletionRequest, endDeletion, listDeletions, readDeletion } from '
 import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
 import { allowCommands, operator, type Principal } from './access.js';
 import { auditCommands } from './audited.js';
-import { type CreateOptions, createBackup, listBackups, restoreBackup } from './backups.js';
+import { type CreateOptions, createBackup, listBackups } from './backups.js';
 import type { AdminContext } from './context.js';
 import { listExportsOf, requestExport } from './exports.js';
 import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
-import { readDeploymentParts, readOverview, readTrafficOf } from './overview.js';
+import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from './overview.js';
+import { restoreBackup } from './restore-backup.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
@@ -134,6 +135,8 @@ function commandsOf(context: AdminContext) {
       if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
       return listRejected(redis, appId);
     },
+    showRejections: ({ appId, span }: OfEnvironment & Pick<Chart, 'span'>) =>
+      readRejectionsOf(context, appId, span),
 
     createKey: ({ appId, name }: OfEnvironment & Named) => copied(context, createApiKey(redis, appId, name)),
     listKeys: ({ appId }: OfEnvironment) => listApiKeys(redis, appId),

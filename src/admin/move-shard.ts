@@ -37,7 +37,7 @@ import { loads, moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
-import { shardKeys } from '../redis/keys.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import type { AdminContext } from './context.js';
@@ -67,6 +67,7 @@ export async function moveShard(
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const crash = createCrashPoint(config.crashAt);
+  await checkNoRestore(context.redis);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
     // A process that stood still may have closed it after the move was over.
@@ -135,9 +136,9 @@ async function takeBack(moving: Moving): Promise<void> {
 }
 
 async function endMove({ context, move, owned }: Moving): Promise<void> {
-  await change(context, owned, ({ moves: noted = [], ...rest }) => {
+  await change(context, owned, ({ moves: noted = [], moved = 0, ...rest }) => {
     const others = noted.filter((each) => each.shard !== move.shard);
-    return others.length === 0 ? rest : { ...rest, moves: others };
+    return { ...rest, moved: moved + 1, ...(others.length > 0 && { moves: others }) };
   });
 }
 
@@ -238,6 +239,13 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
     async () => (await withFailedRowsLocked(redis, 'restore', undo)) === 'free',
     'a round of deletions or another restore still runs; try again when it has ended',
   );
+  await checkNoRestore(redis);
+}
+
+/** A restore that was cut off has exchanged the tables of some servers only. */
+async function checkNoRestore(redis: AdminContext['redis']): Promise<void> {
+  if ((await redis.exists(registryKeys.restoringBackup)) === 1)
+    throw new AdministrationError('a restore of a backup runs or was cut off: run it again first');
 }
 
 /** From here on nobody stores rows of the shard, on either server, but this process by copying. */

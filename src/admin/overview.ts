@@ -10,7 +10,7 @@ import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
-import { readTraffic, type Span, spans } from '../traffic/charts.js';
+import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
 import type { AdminContext } from './context.js';
 
 /** What is not well, if anything, in sentences for people; how soon records can be queried; pending deletions. */
@@ -87,7 +87,7 @@ export async function readTrafficOf(
   accountId: string,
   { appId, span = 'hour' }: { readonly appId?: string | undefined; readonly span?: string | undefined },
 ) {
-  if (!Object.hasOwn(spans, span)) throw new AdministrationError('span must be hour or week');
+  checkSpan(span);
   const { accounts, environments } = await readRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
   const its = [...environments.values()]
@@ -95,7 +95,19 @@ export async function readTrafficOf(
     .map(({ app_id }) => app_id);
   if (appId !== undefined && its.length === 0)
     throw new AdministrationError(`there is no environment ${appId}`);
-  return readTraffic(clickhouse, its, span as Span, Date.now());
+  return readTraffic(clickhouse, its, span, Date.now());
+}
+
+/** Why records of an environment were rejected. */
+export async function readRejectionsOf({ redis, clickhouse }: AdminContext, appId: string, span = 'hour') {
+  checkSpan(span);
+  const { environments } = await readRegistry(redis);
+  if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
+  return readRejections(clickhouse, appId, span, Date.now());
+}
+
+function checkSpan(span: string): asserts span is Span {
+  if (!Object.hasOwn(spans, span)) throw new AdministrationError('span must be hour or week');
 }
 
 type Shard = Backlog & { readonly works: boolean };

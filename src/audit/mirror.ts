@@ -31,10 +31,20 @@ export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): P
 export async function insertLines(clickhouse: ClickHouseClient, lines: readonly AuditLine[]): Promise<void> {
   await clickhouse.insert({
     table: 'audit_log',
-    values: lines,
+    values: lines.map(wellFormed),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
   });
+}
+
+/** ClickHouse refuses all lines of a statement if a text of one is not Unicode, and everything else waits for them. */
+function wellFormed(line: AuditLine): object {
+  return Object.fromEntries(
+    Object.entries(line).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value.toWellFormed() : value,
+    ]),
+  );
 }
 
 /** An action as administrators see it. What is not known is empty. */

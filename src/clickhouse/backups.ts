@@ -12,13 +12,25 @@ export class BackupFailed extends Error {}
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
 
-/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. */
+/** The name of a server's part of a backup: several servers may share the disk. */
+export function backupOf(name: string, server: number): string {
+  return server === 0 ? name : `${name}.server-${server}`;
+}
+
+/**
+ * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. One that the server has
+ * made or makes is not begun again if `goesOn`: otherwise it is an older one, and ClickHouse refuses the name.
+ */
 export async function makeBackup(
   client: ClickHouseClient,
   database: string,
   name: string,
   base: string | undefined,
+  goesOn: boolean,
 ): Promise<number> {
+  const known = goesOn ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
+  const begun = known.findLast((row) => nameOf(row) === name);
+  if (begun !== undefined) return untilDone(client, begun.id);
   const id = randomUUID();
   const settings = [`id = '${id}'`, ...(base === undefined ? [] : [`base_backup = ${onDisk(base)}`])];
   await client.command({
@@ -72,10 +84,15 @@ export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void
 /** The names of the backups that the server makes at this moment, or has made since it was started. */
 export async function backupStates(client: ClickHouseClient): Promise<ReadonlyMap<string, string>> {
   const rows = await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED', 'BACKUP_FAILED')");
-  return new Map(rows.map(({ name, status }) => [name.replace(/^Disk\('backups', '(.*)'\)$/, '$1'), status]));
+  return new Map(rows.map((row) => [nameOf(row), row.status]));
+}
+
+function nameOf({ name }: Row): string {
+  return name.replace(/^Disk\('backups', '(.*)'\)$/, '$1');
 }
 
 type Row = {
+  readonly id: string;
   readonly name: string;
   readonly status: string;
   readonly error: string;
@@ -96,7 +113,7 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
   const result = await client.query({
-    query: `SELECT name, status, error, toString(total_size) AS total_size FROM system.backups
+    query: `SELECT id, name, status, error, toString(total_size) AS total_size FROM system.backups
       WHERE ${condition} ORDER BY start_time`,
     format: 'JSONEachRow',
   });
@@ -147,7 +164,7 @@ export async function dropDatabase(client: ClickHouseClient, database: string): 
 }
 
 function onDisk(name: string): string {
-  if (!/^[\w-]+$/.test(name)) throw new Error('the name of a backup is not a name');
+  if (!/^[\w-]+(\.server-\d+)?$/.test(name)) throw new Error('the name of a backup is not a name');
   return `Disk('backups', '${name}')`;
 }
 

@@ -12,7 +12,6 @@ import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import { settingsOfAll } from './replication.js';
-import { keyBytes, type RowKeys } from './row-keys.js';
 import { shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
 
@@ -160,72 +159,6 @@ export async function* readKeyHashes(
     left = bytes.subarray(whole);
   }
   if (read < expected || left.length > 0) throw new Error('the hashes of keys end too early');
-}
-
-/** What the index says about the keys of a segment. */
-export type Owners = {
-  /** The shard's marker: the index lacks keys of later segments. */
-  readonly indexedTo: bigint;
-  /** The lowest number of the segments that stored the key of this index among those looked up; undefined: none did. */
-  ownerOf(index: number): bigint | undefined;
-};
-
-/** Looks up keys. */
-export async function lookUpKeys(client: ClickHouseClient, shard: number, keys: RowKeys): Promise<Owners> {
-  // As text of 64-bit numbers: ClickHouse takes 0.5 µs to read one so, and 3 to 5 as a list of literals.
-  const hashes = Buffer.alloc(8 * keys.count + 8);
-  for (let i = 0; i < keys.count; i++) keys.bytes.copy(hashes, 8 * i, keyBytes * i, keyBytes * i + 8);
-  const { stream } = await client.exec({
-    // The first owner of a key, and the last marker, of which there are many.
-    query: `SELECT hash, if(hash = 0, max(owner), min(owner)) FROM stored_keys WHERE hash IN (
-        SELECT arrayJoin(reinterpret(base64Decode('${hashes.toString('base64')}'), 'Array(UInt64)'))
-      ) GROUP BY hash, substring(owner, 1, 6) FORMAT RowBinary`,
-    clickhouse_settings: {
-      max_query_size: '16777216',
-      max_threads: 1,
-      // 4: a fourth less of ClickHouse's CPU at 100 million keys than with its default, 8.
-      merge_tree_coarse_index_granularity: '4',
-      // A kilobyte is read for each key, by this thread itself: a tenth less.
-      local_filesystem_read_method: 'pread',
-      max_read_buffer_size: '4096',
-      max_read_buffer_size_local_fs: '4096',
-    },
-  });
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return readOwners(Buffer.concat(chunks), shard, keys.bytes);
-}
-
-/** A row of the answer: the key, as it is among those looked up, and the segment. */
-const foundBytes = keyBytes + 8;
-
-/** `keys`: the bytes of all that were looked up. */
-function readOwners(found: Buffer, shard: number, keys: Buffer): Owners {
-  let indexedTo = 0n;
-  /** Where the answer has a key, by 32 bits of it; of those that share them the last, which leads to the others. */
-  const lastAt = new Map<number, number>();
-  const earlierAt = new Int32Array(found.length / foundBytes);
-  for (let at = 0, row = 0; at < found.length; at += foundBytes, row++) {
-    if (found.readBigUInt64LE(at) === 0n) {
-      if (found.readUIntLE(at + 8, 6) === shard) indexedTo = found.readBigUInt64BE(at + keyBytes);
-      continue;
-    }
-    const bits = found.readInt32LE(at);
-    earlierAt[row] = lastAt.get(bits) ?? -1;
-    lastAt.set(bits, row);
-  }
-  return {
-    indexedTo,
-    ownerOf: (index) => {
-      const from = keyBytes * index;
-      for (let row = lastAt.get(keys.readInt32LE(from)) ?? -1; row !== -1; row = earlierAt[row] as number) {
-        const at = foundBytes * row;
-        if (keys.compare(found, at, at + keyBytes, from, from + keyBytes) === 0)
-          return found.readBigUInt64BE(at + keyBytes);
-      }
-      return undefined;
-    },
-  };
 }
 
 export type KeyIndexSize = { readonly keys: number; readonly bytes: number };

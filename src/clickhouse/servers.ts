@@ -3,7 +3,7 @@
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
 // has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
 
-import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { type ClickHouseClient, type ClickHouseOptions, codeOfFault, connectClickHouse } from './client.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
@@ -100,10 +100,16 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
 /** One that takes longer counts as away: whatever needs it waits and looks again. */
 const answerMsMax = 5_000;
 
-/** The places of the servers that answer now, and did in the last seconds. With one server nobody is asked: what needs it finds out. */
-export async function serversThere({ all, isOne }: Servers): Promise<ReadonlySet<number>> {
+/**
+ * The places of the servers that answer now, and did in the last seconds. With one server nobody is asked: what needs it finds out.
+ * `mayBeEmpty`: one without the database counts as well.
+ */
+export async function serversThere(
+  { all, isOne }: Servers,
+  mayBeEmpty = false,
+): Promise<ReadonlySet<number>> {
   if (isOne) return new Set([0]);
-  const answers = await Promise.all(all.map(isThere));
+  const answers = await Promise.all(all.map((client) => isThere(client, mayBeEmpty)));
   return new Set(answers.flatMap((answered, number) => (answered ? [number] : [])));
 }
 
@@ -136,8 +142,10 @@ const awayUntilMs = new WeakMap<ClickHouseClient, number>();
 /** A server that hangs would otherwise hold up every step of a round of deletions by the time that it is given to answer. */
 const awayMs = 5_000;
 
+const unknownDatabase = 81;
+
 /** By a statement, not by /ping: the latter says nothing of passwords. */
-async function isThere(client: ClickHouseClient): Promise<boolean> {
+async function isThere(client: ClickHouseClient, mayBeEmpty: boolean): Promise<boolean> {
   if (performance.now() < (awayUntilMs.get(client) ?? 0)) return false;
   try {
     const result = await client.query({
@@ -147,7 +155,8 @@ async function isThere(client: ClickHouseClient): Promise<boolean> {
     });
     await result.json();
     return true;
-  } catch {
+  } catch (error) {
+    if (mayBeEmpty && codeOfFault(error) === unknownDatabase) return true;
     awayUntilMs.set(client, performance.now() + awayMs);
     return false;
   }

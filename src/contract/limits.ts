@@ -191,6 +191,13 @@ export const keyIndex = {
   filterBitsPerKey: 12,
   /** One worker at a time makes the index of a shard; another one goes on this long after the last sign of it. */
   turnMs: 10_000,
+  /** Of so many keys, that may be in the index, a sample is looked up first. */
+  sampledFrom: 2_000,
+  sample: 128,
+  /** A segment that owns this share of the sample is read as a whole, */
+  shareOfOwner: 1 / 16,
+  /** unless ClickHouse would have to read more rows than this for each key: a row costs it 0.02 µs, a look-up 15. */
+  rowsReadPerKey: 64,
 } as const;
 
 export const deletions = {
@@ -293,6 +300,8 @@ export const traffic = {
   insertMsMax: 2_000,
   /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
   waitingRowsMax: 50_000,
+  /** How many reasons of rejections an answer tells apart. */
+  reasonsMax: 20,
 } as const;
 
 /** The list of running processes, for people. */
@@ -795,6 +804,10 @@ function assertRelations(): void {
   relation(
     visualizer.pagesMax < connections.adminMax * connections.busyFrom,
     'all pages of the visualizer may come from one address',
+  );
+  relation(
+    10 * keyIndex.sample <= keyIndex.sampledFrom && 4 <= keyIndex.shareOfOwner * keyIndex.sample,
+    'a sample of keys costs little beside all of them, and tells an owner of many from chance',
   );
   relation(3 * retention.runEveryMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
   relation(replicas.waitMsMax < waits.clickhouseMsMax, 'a replica that is away is reported, not waited for');

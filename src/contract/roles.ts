@@ -24,6 +24,7 @@ export const rights = {
   showEnvironment: everyone,
   showStats: everyone,
   listRejected: everyone,
+  showRejections: everyone,
 
   createKey: administrators,
   listKeys: everyone,

@@ -198,6 +198,13 @@ const contractFields = new Set(
 /** What programmers name properties; not addresses, phone numbers, or whatever else may be somebody. */
 const plainName = /^(?!.*\d{5})[A-Za-z_$][\w$.-]{0,63}$/;
 
+/** A field as it is counted: one that the service knows, or an asterisk, so that few differ and none names anybody. */
+export function countedField(field: string): string {
+  if (contractFields.has(field)) return field;
+  const [parent] = /^(properties|traits)\./.exec(field) ?? [];
+  return parent === undefined ? '*' : `${parent}*`;
+}
+
 /** A field's path, with an asterisk for every name that the sender chose and that may be personal data. */
 function plainField(field: string, user: readonly (string | undefined)[]): string {
   if (contractFields.has(field)) return field;

@@ -3,6 +3,8 @@
 
 import { createHash } from 'node:crypto';
 import { readCallback } from '../accounts/callbacks.js';
+import type { Callback } from '../accounts/documents.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { callbacks } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -43,7 +45,7 @@ export async function tryCallback(
   if (request.callback?.state !== 'pending') return 'ended';
   const { account_id, completed_at = '', callback } = request;
   const nowMs = (options.nowMs ?? Date.now)();
-  const target = await readCallback(redis, account_id);
+  const target = await readLoadedCallback(redis, account_id);
   const result: CallResult | { readonly error: 'callback_removed' } =
     target === undefined ? { error: 'callback_removed' } : await call(target, messageOf(request), options);
   crash('call_answered');
@@ -66,6 +68,15 @@ export async function tryCallback(
     ],
   );
   return state === 'pending' ? 'due' : 'ended';
+}
+
+/** As `readCallback`. Throws StateNotLoaded when Redis was emptied meanwhile, which does not mean that the account wants none. */
+async function readLoadedCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
+  const found = await readCallback(redis, accountId);
+  if (found !== undefined) return found;
+  const { deployment, callbacks: all } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return all.get(accountId);
 }
 
 /** What is sent: the status without the callback, so every try has the same bytes. */

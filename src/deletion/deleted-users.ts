@@ -5,7 +5,7 @@
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
@@ -28,7 +28,8 @@ export async function keepDeletedUsers(
 ): Promise<void> {
   const backups = await readBackups(redis);
   if (backups.length === 0 || requestIds.length === 0) return;
-  const keepMs = Math.max(...backups.map(({ keep_until }) => Date.parse(keep_until))) - Date.now();
+  const keptUntil = Math.max(...backups.map(({ keep_until }) => Date.parse(keep_until)));
+  const keepMs = keptUntil - (await readTime(redis));
   for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
     const hashes = await readHashes(redis, clickhouse, requestIds.slice(first, first + idsPerStatementMax));
     await Promise.all([...hashes].map(([id, found]) => keep(redis, id, found, keepMs)));

@@ -12,6 +12,7 @@ import type { Mapping } from './options.js';
 import { createPreset, type Made } from './presets.js';
 import { type Row, setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
+import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
 
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
@@ -81,30 +82,36 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
       if (typeof instant === 'string') return `has a time in the column ${mapping.timestamp} that ${instant}`;
       timestamp = textOfInstant(instant);
     }
-    const own = mapping.key === undefined ? undefined : valueAt(row, mapping.key);
-    if (mapping.key !== undefined && !isGiven(own))
+    const own = nameAt(row, mapping.key);
+    const session = nameAt(row, mapping.sessionId);
+    const user = userOf(row);
+    const fault = faultIn(own) ?? faultIn(session) ?? faultIn(user.anonymousId);
+    if (fault !== undefined) return fault;
+    if (mapping.key !== undefined && own === undefined)
       return `has nothing in the column ${mapping.key}, which holds the keys`;
-    const session = mapping.sessionId === undefined ? undefined : valueAt(row, mapping.sessionId);
     return [
       {
         kind: 'event',
         event: {
           event: mapping.event ?? given(valueAt(row, mapping.eventColumn as string)),
-          ...userOf(row),
-          session_id: isGiven(session) ? String(session) : undefined,
+          ...user,
+          session_id: session,
           timestamp,
-          idempotency_key: own === undefined ? key : String(own),
+          idempotency_key: own ?? key,
           properties: propertiesOf(row),
         },
       },
     ];
   }
 
+  /** A number that is no safe integer may be that of several users, so it stays a number and is refused. */
   function userOf(row: Fields): Fields {
     for (const [field, column] of userColumns) {
       const name = mapping[column];
       const value = name === undefined ? undefined : valueAt(row, name);
-      if (isGiven(value)) return { [field]: typeof value === 'number' ? String(value) : value };
+      if (!isGiven(value)) continue;
+      if (field === 'anonymousId') return { anonymousId: nameIn(name as string, value) };
+      return { [field]: Number.isSafeInteger(value) ? String(value) : value };
     }
     return {};
   }
@@ -131,7 +138,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
       const field = made[name];
       if (field === undefined) continue;
       if (name !== 'anonymousId') event[name] = field;
-      else if (isGiven(field)) event.user_id = userIdOfAnonymousId(String(field));
+      else event.user_id = userIdOfAnonymousId(field as string);
     }
     if (event.properties !== undefined) event.properties = simplified(event.properties as Fields);
     let value: unknown = event;
@@ -186,12 +193,8 @@ function valueAt(row: Fields, column: string): unknown {
   return value;
 }
 
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null && value !== '';
-}
-
-function given(value: unknown): unknown {
-  return isGiven(value) ? value : undefined;
+function nameAt(row: Fields, column: string | undefined): Name {
+  return column === undefined ? undefined : nameIn(column, valueAt(row, column));
 }
 
 function withoutOwn(row: Fields): Fields {

@@ -4,6 +4,7 @@
 import type { SegmentType } from '../contract/segment.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readTime, type TimeFormat, textOfInstant } from './times.js';
+import { faultIn, given, isGiven, nameIn } from './values.js';
 import { utc } from './zones.js';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -39,7 +40,7 @@ function readSegment(
   if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
   const timestamp = message.timestamp ?? originalTimestamp;
   return [
-    { kind: 'message', type, message: { ...message, timestamp, messageId: message.messageId ?? key } },
+    { kind: 'message', type, message: { ...message, timestamp, messageId: given(message.messageId) ?? key } },
   ] as const;
 }
 
@@ -54,9 +55,15 @@ function readMixpanel({ event, properties }: Fields, key: string): readonly Made
   const timestamp = timestampOf('time', time, seconds);
   if (typeof timestamp === 'object') return timestamp.fault;
   const device = /^\$device:(.*)$/s.exec(String(distinct_id ?? ''))?.[1];
-  const anonymous = $user_id === undefined || $user_id === '' ? ($device_id ?? device) : undefined;
-  const user = anonymous === undefined ? { identity: $user_id ?? distinct_id } : { anonymousId: anonymous };
-  const idempotency_key = $insert_id === undefined ? key : `mixpanel:${$insert_id}:${time}`;
+  const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);
+  const user =
+    anonymous !== undefined || (device !== undefined && !isGiven($user_id))
+      ? { anonymousId: anonymous }
+      : { identity: given($user_id) ?? distinct_id };
+  const id = nameIn('$insert_id', $insert_id);
+  const fault = faultIn(anonymous) ?? faultIn(id);
+  if (fault !== undefined) return fault;
+  const idempotency_key = id === undefined ? key : `mixpanel:${id}:${time}`;
   return [{ kind: 'event', event: { event, ...user, timestamp, idempotency_key, properties: others } }];
 }
 
@@ -70,23 +77,27 @@ function createAmplitude(): Preset {
     const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
     const timestamp = timestampOf('event_time', event_time, inUtc);
     if (typeof timestamp === 'object') return timestamp.fault;
-    const id = uuid === undefined || uuid === null ? key : `amplitude:${uuid}`;
-    const isUser = user_id !== undefined && user_id !== null && user_id !== '';
+    const own = nameIn('uuid', uuid);
+    const device = nameIn('device_id', device_id);
+    const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
+    const fault = faultIn(own) ?? faultIn(device) ?? faultIn(session);
+    if (fault !== undefined) return fault;
+    const id = own === undefined ? key : `amplitude:${own}`;
+    const isUser = isGiven(user_id);
     const properties = { ...objectOf(row.event_properties) };
     for (const name of amplitudeColumns) if (row[name] !== undefined) properties[name] ??= row[name];
     const event = {
       event: event_type,
-      ...(isUser ? { identity: user_id } : { anonymousId: device_id }),
+      ...(isUser ? { identity: user_id } : { anonymousId: device }),
       timestamp,
       idempotency_key: id,
-      session_id:
-        session_id === undefined || session_id === null || session_id === -1 ? undefined : String(session_id),
+      session_id: session,
       properties,
     };
     const made: Made[] = [{ kind: 'event', event }];
     const traits = objectOf(user_properties);
-    const state = JSON.stringify([device_id, traits]);
-    const user = `${user_id ?? ''}\0${device_id ?? ''}`;
+    const state = JSON.stringify([device, traits]);
+    const user = `${user_id ?? ''}\0${device ?? ''}`;
     const isNews = isUser
       ? sent.get(user) !== state
       : Object.keys(traits).length > 0 && sent.get(user) !== state;
@@ -95,7 +106,7 @@ function createAmplitude(): Preset {
     sent.set(user, state);
     const message = {
       userId: isUser ? user_id : undefined,
-      anonymousId: device_id,
+      anonymousId: device,
       traits,
       messageId: `${id}:user`,
     };
@@ -121,16 +132,20 @@ function readHeap(row: Fields, key: string): readonly Made[] | string {
   const { event, event_table_name, type, identity, user_id, event_id, session_id, time, ...others } = row;
   const timestamp = timestampOf('time', time, inUtc);
   if (typeof timestamp === 'object') return timestamp.fault;
-  const isIdentified = typeof identity === 'string' && identity !== '';
+  const user = nameIn('user_id', user_id);
+  const id = nameIn('event_id', event_id);
+  const session = nameIn('session_id', session_id);
+  const fault = faultIn(user) ?? faultIn(id) ?? faultIn(session);
+  if (fault !== undefined) return fault;
   return [
     {
       kind: 'event',
       event: {
         event: event ?? event_table_name ?? type,
-        ...(isIdentified ? { identity } : { user_id: user_id === undefined ? undefined : String(user_id) }),
+        ...(isGiven(identity) ? { identity } : { user_id: user }),
         timestamp,
-        idempotency_key: event_id === undefined || event_id === null ? key : `heap:${event_id}`,
-        session_id: session_id === undefined || session_id === null ? undefined : String(session_id),
+        idempotency_key: id === undefined ? key : `heap:${id}`,
+        session_id: session,
         properties: others,
       },
     },
@@ -148,7 +163,7 @@ function timestampOf(
   value: unknown,
   format: TimeFormat,
 ): string | undefined | { fault: string } {
-  if (value === undefined || value === null || value === '') return undefined;
+  if (!isGiven(value)) return undefined;
   const time = readTime(value, format);
   return typeof time === 'number' ? textOfInstant(time) : { fault: `the column ${column} ${time}` };
 }

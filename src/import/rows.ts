@@ -80,7 +80,8 @@ async function* readJson(
 }
 
 function jsonRow(place: number, bytes: Buffer): Row {
-  const document = parseDocument(bytes);
+  // Any field may become a property, a key or a user, so every long number keeps its digits.
+  const document = parseDocument(bytes, 'all');
   const broken = (fault: string): Row => ({
     place,
     value: undefined,

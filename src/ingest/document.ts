@@ -6,7 +6,7 @@ import { isAscii, isUtf8 } from 'node:buffer';
 import { counts } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { beginsNumeral, endOfNumeral, endOfText } from './json-text.js';
-import { keepNumerals, mayChange, type Read } from './numerals.js';
+import { keepNumerals, mayChange, type PropertyFields, propertyFields, type Read } from './numerals.js';
 
 export type Document = {
   readonly value: unknown;
@@ -18,8 +18,11 @@ export type Document = {
   readonly isLarge: boolean;
 };
 
-/** Parses a whole body. The bytes may be a view that is freed when the caller returns: nothing keeps it. */
-export function parseDocument(body: Buffer): Document | Rejection {
+/**
+ * Parses a whole body. The bytes may be a view that is freed when the caller returns: nothing keeps it. Long numbers below
+ * `fields` become texts of their digits.
+ */
+export function parseDocument(body: Buffer, fields: PropertyFields = propertyFields): Document | Rejection {
   const ascii = isAscii(body);
   if (!ascii && !isUtf8(body)) return notUtf8;
   const text = ascii ? body.toString('latin1') : body.toString('utf8');
@@ -33,7 +36,7 @@ export function parseDocument(body: Buffer): Document | Rejection {
   }
   const surrogates = mayHoldSurrogates(text);
   if (found === 'nothing') return { value, surrogates, longNumerals: none, isLarge: false };
-  const read = keepNumerals(text, value, counts.documentLongNumeralsMax);
+  const read = keepNumerals(text, value, counts.documentLongNumeralsMax, fields);
   if (read === undefined) return tooManyLongNumerals;
   return { value: read.value, longNumerals: read.longNumerals, surrogates, isLarge: false };
 }

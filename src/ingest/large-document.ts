@@ -15,7 +15,7 @@ import {
   tooManyLongNumerals,
 } from './document.js';
 import { beginsNumeral, endOfNumeral, endOfText } from './json-text.js';
-import { keepNumerals, mayChange } from './numerals.js';
+import { keepNumerals, mayChange, type PropertyFields, propertyFields } from './numerals.js';
 import type { Steps } from './steps.js';
 
 /** A field of the document that holds the records of a bulk request, and how many there may be. */
@@ -49,9 +49,14 @@ const tooManyNames = rejection(
 
 /**
  * Reads a whole body, which must not change meanwhile. `list`: the records that a request of this endpoint may have. Of
- * more records than there may be it reads one too many, by which the request is refused.
+ * more records than there may be it reads one too many, by which the request is refused. `fields` have properties below
+ * them.
  */
-export function* readLargeDocument(body: Buffer, list: RecordList | undefined): Steps<Document | Rejection> {
+export function* readLargeDocument(
+  body: Buffer,
+  list: RecordList | undefined,
+  fields: PropertyFields = propertyFields,
+): Steps<Document | Rejection> {
   const text = yield* decode(body);
   if (text === undefined) return notUtf8;
   const parts = yield* divide(text, list);
@@ -67,7 +72,7 @@ export function* readLargeDocument(body: Buffer, list: RecordList | undefined): 
       return notJson;
     }
     if (!numerals) return { value };
-    const read = keepNumerals(json, value, Math.min(longLeft, counts.recordLongNumeralsMax));
+    const read = keepNumerals(json, value, Math.min(longLeft, counts.recordLongNumeralsMax), fields);
     if (read === undefined) return tooManyLongNumerals;
     longLeft -= read.longCount;
     for (const numeral of read.longNumerals) longNumerals.add(numeral);

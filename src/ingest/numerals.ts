@@ -23,20 +23,30 @@ const nameable = 2 ** 53;
 const takenNowhere = 0.5;
 
 const none: ReadonlySet<string> = new Set();
+/** The fields that have properties below them, or that everything is one. */
+export type PropertyFields = ReadonlySet<string> | 'all';
+/** Where an endpoint names no others. */
+export const propertyFields: PropertyFields = new Set(['properties']);
 const quote = 0x22;
 
 /**
- * Reads a JSON text, whose parsed value is `parsed`, without changing a number of its properties. Numbers that a double
- * prints as the same decimal value stay as parsed: 1.50 becomes 1.5. Undefined if it has more than `longMax` long
- * numbers.
+ * Reads a JSON text, whose parsed value is `parsed`, without changing a number of its properties, which are below the
+ * fields `fields`. Numbers that a double prints as the same decimal value stay as parsed: 1.50 becomes 1.5. Undefined if
+ * it has more than `longMax` long numbers.
  */
-export function keepNumerals(json: string, parsed: unknown, longMax: number): Read | undefined {
+export function keepNumerals(
+  json: string,
+  parsed: unknown,
+  longMax: number,
+  fields: PropertyFields,
+): Read | undefined {
   const found = markNumerals(json, longMax);
   if (found === undefined) return undefined;
   const { marked, longCount } = found;
   if (marked === json) return { value: parsed, longNumerals: none, longCount };
   const longNumerals = new Set<string>();
-  return { value: unmark(JSON.parse(marked), false, longNumerals), longNumerals, longCount };
+  const value = unmark(JSON.parse(marked), { fields, longNumerals }, fields === 'all');
+  return { value, longNumerals, longCount };
 }
 
 /** The same JSON with a marked text for each number that a double cannot hold; undefined if there are too many. */
@@ -67,20 +77,23 @@ function markNumerals(json: string, longMax: number): { marked: string; longCoun
   return { marked: copied === 0 ? json : marked + json.slice(copied), longCount };
 }
 
+type Unmarking = { readonly fields: PropertyFields; readonly longNumerals: Set<string> };
+
 /** Replaces marked texts by their digits. Changes objects in place, whatever their keys. */
-function unmark(value: unknown, isProperty: boolean, longNumerals: Set<string>): unknown {
+function unmark(value: unknown, unmarking: Unmarking, isProperty: boolean): unknown {
   if (typeof value === 'string' && value.startsWith(marker)) {
     const numeral = value.slice(marker.length);
     if (!isProperty) return Math.abs(Number(numeral)) < nameable ? takenNowhere : Number(numeral);
-    if (numeral.length > lengths.userPropertyValueMax) longNumerals.add(numeral);
+    if (numeral.length > lengths.userPropertyValueMax) unmarking.longNumerals.add(numeral);
     return numeral;
   }
   if (typeof value === 'object' && value !== null) {
-    if (Array.isArray(value)) return unmarkArray(value, isProperty, longNumerals);
+    if (Array.isArray(value)) return unmarkArray(value, unmarking, isProperty);
     const object = value as Record<string, unknown>;
+    const { fields } = unmarking;
     for (const key of Object.keys(object)) {
       const inner = object[key];
-      const changed = unmark(inner, isProperty || key === 'properties', longNumerals);
+      const changed = unmark(inner, unmarking, isProperty || (fields !== 'all' && fields.has(key)));
       if (changed !== inner) object[key] = changed;
     }
   }
@@ -88,15 +101,15 @@ function unmark(value: unknown, isProperty: boolean, longNumerals: Set<string>):
 }
 
 /** By index: the keys of an array of 8 million elements would be 8 million texts. */
-function unmarkArray(array: unknown[], isProperty: boolean, longNumerals: Set<string>): unknown {
+function unmarkArray(array: unknown[], unmarking: Unmarking, isProperty: boolean): unknown {
   for (let index = 0; index < array.length; index++) {
     const inner = array[index];
     if (typeof inner !== 'string' && typeof inner !== 'object') continue;
-    const changed = unmark(inner, isProperty, longNumerals);
+    const changed = unmark(inner, unmarking, isProperty);
     if (changed !== inner) array[index] = changed;
   }
   // An array is joined and cut. If one number in it is too long, that number replaces the array and is refused.
-  return isProperty ? (array.find((element) => isTooLong(element, longNumerals)) ?? array) : array;
+  return isProperty ? (array.find((element) => isTooLong(element, unmarking.longNumerals)) ?? array) : array;
 }
 
 function isTooLong(element: unknown, longNumerals: ReadonlySet<string>): boolean {

@@ -4,6 +4,7 @@
 // @see https://segment.com/docs/connections/spec/
 
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
+import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { userPropertiesSchema } from '../contract/records.js';
@@ -66,7 +67,7 @@ type Input = {
   readonly context: SegmentContext;
   readonly mending: MendContext;
   readonly user: Checked;
-  /** The user_id of the anonymousId, if the message has both ids. */
+  /** The user_id of the anonymousId, if the message has both ids and the anonymousId is not one that strangers share. */
   readonly merged: string | undefined;
 };
 type Maker = (input: Input) => CheckedSegmentMessage | Rejection;
@@ -140,8 +141,15 @@ function alias(input: Input): CheckedSegmentMessage | Rejection {
   if (typeof previous === 'object') return previous;
   if (previous === undefined) return rejection('missing_field', 'previousId is required.', 'previousId');
   if (input.user.identity === '') return rejection('missing_field', 'userId is required.', 'userId');
+  if (wouldMergeStrangers(previous)) return mergesStrangers;
   return identificationOf(input, userIdOfAnonymousId(previous), input.user.identity);
 }
+
+const mergesStrangers = rejection(
+  'merges_strangers',
+  'This previousId is a word that many users would share; identifying by it would merge them for ever.',
+  'previousId',
+);
 
 function group(input: Input): CheckedSegmentMessage | Rejection {
   const groupId = idOf(input.message, 'groupId');
@@ -207,13 +215,20 @@ function claimOf(
   return { claim: eventIdOfKey(appId, `${messageId}${keyEnd}`, 'shared') };
 }
 
+/**
+ * Of a message with both ids the anonymousId says whom to merge. Programs that have none send a word such as null or the
+ * zero UUID of a switched-off advertising id: such a one merges nobody.
+ */
 function usersOf(message: Message): { user: Checked; merged: string | undefined } | Rejection {
   const identity = idOf(message, 'userId');
   if (typeof identity === 'object') return identity;
   const anonymousId = idOf(message, 'anonymousId');
   if (typeof anonymousId === 'object') return anonymousId;
   const userId = anonymousId === undefined ? undefined : userIdOfAnonymousId(anonymousId);
-  if (identity !== undefined) return { user: { identity, userId: undefined }, merged: userId };
+  if (identity !== undefined) {
+    const isShared = anonymousId !== undefined && wouldMergeStrangers(anonymousId);
+    return { user: { identity, userId: undefined }, merged: isShared ? undefined : userId };
+  }
   if (userId !== undefined) return { user: { identity: '', userId }, merged: undefined };
   return rejection('missing_user', 'One of userId and anonymousId must be given.', 'userId');
 }

@@ -247,7 +247,8 @@ export function viewPerson(person: Person, nowMs: number): PersonView {
 function parseEmail(text: string): string {
   const email = text.trim().toLowerCase();
   // What follows a dash would be an option on the command line.
-  if (!/^[^\s@\p{Cc}-][^\s@\p{Cc}]*@[^\s@\p{Cc}]+$/u.test(email) || email.length > bounds.emailMax)
+  const isAddress = /^[^\s@\p{Cc}-][^\s@\p{Cc}]*@[^\s@\p{Cc}]+$/u.test(email) && email.isWellFormed();
+  if (!isAddress || email.length > bounds.emailMax)
     throw new AdministrationError('an e-mail address such as ada@example.com is needed');
   return email;
 }

@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Notes that the keys of all segments up to a number are in the index, so that their claims may be forgotten.
+-- Allowed when Redis is full: segments that wait for the index make room.
 --
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  the number

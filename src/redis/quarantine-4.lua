@@ -1,5 +1,7 @@
+#!lua flags=allow-oom
 -- Removes the rows that ClickHouse refuses for their data from a sealed segment, by replacing its bytes. The caller has
 -- already stored those rows elsewhere. May be called again: it acts only on the bytes that it is meant for.
+-- Allowed when Redis is full, since it makes room.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
 --       4  the segment, perhaps compressed

@@ -20,6 +20,7 @@ export const scripts = {
   indexable: load('indexable-2'),
   keysIndexed: load('keys-indexed-1'),
   quarantine: load('quarantine-4'),
+  burnToken: load('burn-token-1'),
   compressSegment: load('compress-segment-3'),
   writeRegistry: load('write-registry-4'),
   addAuditLine: load('add-audit-line-2'),

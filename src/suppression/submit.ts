@@ -60,24 +60,30 @@ export async function suppressUsers(
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
   await suppressNames(options, accountId, named);
   crash('suppressed');
-  // From here on no identification of these users is stored, so there are none above the fences.
-  const { fences } = await raiseShards(options);
-  crash('suppression_raised');
-  const appIds = await appIdsOf(options, accountId);
-  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
-  await untilStored(options, fences, shards);
-  const merged = await readUnmoved(redis, clickhouse, shards, async () => {
-    const found: Suppressed[] = [];
-    for (const [client, its] of byServer(clickhouse, appIds))
-      found.push(...(await findMergedNames(client, its, users, hasher)));
-    return found;
-  });
-  if (merged === 'moved') throw new NotStoredYet();
-  await suppressNames(options, accountId, merged);
-  await raiseShards(options);
+  // Until the identity of a user_id is suppressed too, somebody may be identified with it. So there is another look after that.
+  const merged = new Map<string, Suppressed>();
+  for (let isNew = true; isNew; ) {
+    // From here on no identification of the suppressed is stored, so there are none above the fences.
+    const { fences } = await raiseShards(options);
+    crash('suppression_raised');
+    const appIds = await appIdsOf(options, accountId);
+    const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+    await untilStored(options, fences, shards);
+    const found = await readUnmoved(redis, clickhouse, shards, async () => {
+      const all: Suppressed[] = [];
+      for (const [client, its] of byServer(clickhouse, appIds))
+        all.push(...(await findMergedNames(client, its, users, hasher)));
+      return all;
+    });
+    if (found === 'moved') throw new NotStoredYet();
+    const fresh = found.filter((pair) => !merged.has(pair.join(' ')));
+    await suppressNames(options, accountId, fresh);
+    for (const pair of fresh) merged.set(pair.join(' '), pair);
+    isNew = fresh.length > 0;
+  }
   crash('suppression_resolved');
   await mirrorSuppressions(redis, clickhouse);
-  if (!(await areSuppressed(options, accountId, [...named, ...merged]))) throw new ChangeLost();
+  if (!(await areSuppressed(options, accountId, [...named, ...merged.values()]))) throw new ChangeLost();
 }
 
 /** Frees users from every suppression that reaches them. Others that are suppressed for the same reason are freed too. */

@@ -57,6 +57,9 @@ function totalsOf(results: readonly RoundResult[]): string[] {
     ['faults that took effect', [...faults.values()].reduce((total, count) => total + count, 0)],
     ['acknowledged records', sum(({ acknowledged }) => acknowledged)],
     ['accepted deletion requests', sum(({ deletions }) => deletions)],
+    ['calls for complete ones', sum(({ calls }) => calls)],
+    ['exports that were read', sum(({ exports }) => exports)],
+    ['records of suppressed users', sum(({ keptOut }) => keptOut)],
     ...namedKinds.map((kind): [string, number] => [kind, kinds[kind] ?? 0]),
     [
       'other broken promises',
@@ -78,8 +81,14 @@ function brokenRounds(results: readonly RoundResult[]): string[] {
   ];
 }
 
+/** What a run that lacks faults, or was stopped before it had all, shows nothing of. */
+function incomplete(results: readonly RoundResult[], layout: Layout): string[] {
+  const missing = missingFaults(results, layout).length;
+  const of = layout === 'one' ? 'kinds of faults and crash points' : 'kinds of faults';
+  return missing === 0 ? [] : [`This run is not complete: ${missing} ${of} did not take effect yet.`, ''];
+}
+
 export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
-  const missing = missingFaults(results).length;
   const faults = countFaults(results);
   const text = [
     '# What the fault harness found',
@@ -92,12 +101,7 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
     versions(),
     '',
-    ...(missing === 0
-      ? []
-      : [
-          `This run is not complete: ${missing} kinds of faults and crash points did not take effect yet.`,
-          '',
-        ]),
+    ...incomplete(results, 'one'),
     ...brokenRounds(results),
     '## Faults by kind',
     '',
@@ -131,6 +135,7 @@ export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly 
     `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
     versions(),
     '',
+    ...incomplete(results, 'three'),
     ...brokenRounds(results),
     '| fault | took effect |',
     '|---|---|',

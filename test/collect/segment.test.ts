@@ -443,6 +443,40 @@ test('a deletion by anonymous_id takes the user that it maps to, with everything
   assert.equal((JSON.parse(both.text) as { err: { code: string } }).err.code, 'ambiguous_user');
 });
 
+test('an anonymousId that strangers share merges nobody, and a deletion leaves their events', async () => {
+  const account = await createTestAccount(sluice, 'Words');
+  const [appId = ''] = account.appIds;
+  const shared = ['null', ' Undefined', '"null"', '00000000-0000-0000-0000-000000000000', '0', '  '];
+  const batch = shared.flatMap((id, at) => [
+    { type: 'track', event: `by a stranger ${at}`, anonymousId: id },
+    { type: 'identify', userId: `carl ${at}`, anonymousId: id, traits: { plan: 'pro' } },
+    { type: 'identify', userId: `dora ${at}`, anonymousId: id },
+  ]);
+  await send(appId, 'batch', { batch });
+  for (const previousId of shared) {
+    const reply = await post('alias', { previousId, userId: 'carl' }, { authorization: basic(appId) });
+    const { code, field } = (reply.json as { err: { code: string; field: string } }).err;
+    assert.equal(`${reply.status} ${code} ${field}`, '400 merges_strangers previousId', previousId);
+  }
+  const users = (await usersOf(appId)).filter(({ identity }) => identity !== '');
+  assert.deepEqual(
+    users.map(({ identity, user_ids, properties }) => [identity, user_ids, properties]),
+    [
+      ...shared.map((_, at) => [`carl ${at}`, [], { plan: 'pro' }]),
+      ...shared.map((_, at) => [`dora ${at}`, [], {}]),
+    ],
+  );
+  const token = await getToken(sluice, account);
+  const carls = shared.map((_, at) => ({ identity: `carl ${at}` }));
+  const submitted = await submit(sluice, token, JSON.stringify({ users: carls }));
+  const { deletion_request_id: request } = JSON.parse(submitted.text) as { deletion_request_id: string };
+  await untilComplete(sluice, token, request);
+  assert.deepEqual(
+    (await eventsOf(appId)).map(({ event }) => event),
+    shared.map((_, at) => `by a stranger ${at}`),
+  );
+});
+
 describe('a request', () => {
   test('is stored once, however often it is sent', async () => {
     const appId = newAppId();

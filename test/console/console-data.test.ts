@@ -414,6 +414,12 @@ describe('the console', { skip }, () => {
     await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
     await page.getByRole('img', { name: 'Records over time: 0 accepted' }).waitFor();
     assert.equal(await page.getByRole('heading', { name: 'Processes' }).count(), 0);
+    await openPage(page, 'Data quality');
+    const why = '2 invalid_type in properties.*, 1 invalid_json, 1 too_long in event';
+    const refused = page.getByRole('img', { name: `Refused records over time: ${why}`, exact: true });
+    await refused.waitFor();
+    await page.getByLabel('Over', { exact: true }).selectOption('hour');
+    await refused.waitFor();
     assert.deepEqual(faults, []);
 
     const operators = await newPage();
@@ -454,6 +460,19 @@ describe('the console', { skip }, () => {
       3 + 2,
       4 + 2,
     ]);
+    const reasons = await sluice.rows<Record<string, string>>(
+      `SELECT code, field, sum(rejected) AS n FROM minute_rejections FINAL
+        WHERE app_id = '${app_id}' GROUP BY code, field ORDER BY code, field`,
+    );
+    assert.deepEqual(
+      reasons.map(({ code, field, n }) => [code, field, Number(n)]),
+      [
+        ['invalid_json', '', 1],
+        ['invalid_type', 'event', 2],
+        ['invalid_type', 'properties.*', 2],
+        ['too_long', 'event', 1],
+      ],
+    );
   });
 
   /** Writes counts of the last minutes as an API process does, through an outage of ClickHouse. */
@@ -478,7 +497,13 @@ describe('the console', { skip }, () => {
     nowMs -= 60_000;
     minutes.add(app_id, 'accepted', 1);
     minutes.add(app_id, 'repeated', 2);
-    minutes.add(app_id, 'rejected', 4);
+    const field = `properties.${hostile}`;
+    minutes.addRejected(app_id, [
+      { code: 'too_long', field: 'event' },
+      { code: 'invalid_type', field },
+      { code: 'invalid_type', field },
+      { code: 'invalid_json' },
+    ]);
     await minutes.close();
     await clickhouse.close();
   }

@@ -231,7 +231,7 @@ describe('the console', { skip }, () => {
       for (const name of links) {
         await openPage(page, name);
         await page.getByRole('heading', { level: 1 }).waitFor();
-        await page.waitForLoadState('networkidle');
+        await page.locator('main').getByText('Loading…').first().waitFor({ state: 'detached' });
         // The browser's debugger evaluates this, since the page's policy does not apply to it.
         const found = await page.evaluate(
           `(() => { const module = undefined; ${axe}; return axe.run().then(({ violations }) =>

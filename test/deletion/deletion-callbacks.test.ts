@@ -11,14 +11,18 @@ import { administer, getToken, readStatus, submitAccepted, untilComplete } from 
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { ConfigError, readConfig } from '../../src/config.js';
 import { callbacks } from '../../src/contract/limits.js';
 import { createAddressCheck } from '../../src/deletion/callback-addresses.js';
 import { call } from '../../src/deletion/callback-call.js';
 import { tryCallback } from '../../src/deletion/callbacks.js';
 import type { DeletionRequest } from '../../src/deletion/request.js';
+import { createLog } from '../../src/log.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { callbackPauseMs } from '../../workers/callback-queue.js';
+import { runDeletionRound } from '../../workers/delete.js';
 
 type Received = { readonly request: IncomingMessage; readonly body: string };
 
@@ -362,6 +366,29 @@ describe('a complete deletion', () => {
     assert.equal(callsFor(requestId).length, 1);
   });
 
+  test('calls although Redis is emptied just before a round completes the deletion', async () => {
+    worker.sigstop();
+    const requestId = await submitNow('emptied');
+    await withRedis(sluice, async (redis) => {
+      const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
+      const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+      // Commands of a connection are carried out in order, so this comes before what the round reads next.
+      const crash = (name: string) => {
+        if (name === 'targets_purged') void redis.flushall();
+      };
+      const log = createLog('test', 'silent');
+      const options = { redis, clickhouse, database: sluice.database, shards: 1, epoch, secret, crash, log };
+      await assert.rejects(runDeletionRound(options), StateNotLoaded);
+      await clickhouse.close();
+    });
+    await sluice.admin('restore');
+    await untilKnown(sluice, account.appIds[0] ?? '');
+    token = await getToken(sluice, account);
+    worker.sigcont();
+    await untilState(requestId, 'delivered');
+    assert.ok(callsFor(requestId).length >= 1);
+  });
+
   test('calls again if the worker is killed between an answer and its note', async () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'call_answered:1' });
     worker.sigstop();
@@ -372,8 +399,8 @@ describe('a complete deletion', () => {
     const { tries } = await untilState(requestId, 'delivered');
     assert.equal(tries.length, 1);
     const bodies = callsFor(requestId).map(({ body }) => body);
-    assert.equal(bodies.length, 2);
-    assert.equal(bodies[0], bodies[1]);
+    assert.ok(bodies.length >= 2, `${bodies.length} calls`);
+    assert.equal(new Set(bodies).size, 1);
   });
 
   test('calls again after a call that failed, and lists the attempts', async () => {

@@ -196,6 +196,28 @@ test('keeps the lines while ClickHouse is away, and a worker moves them', async 
   });
 });
 
+test('a text that is not Unicode is refused, and in a line it holds up nothing', async () => {
+  const body = '{"email": "\\ud800x@example.com", "role": "operator"}';
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1/people`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${sluice.adminToken}`, 'Content-Type': 'application/json' },
+    body,
+  });
+  assert.equal(reply.status, 400);
+  assert.match(await reply.text(), /invalid_text/);
+  const line = {
+    ...{ at: '2026-01-31 12:00:00.000', id: 'odd', stage: 1, actor: 'person', address: '127.0.0.1' },
+    ...{ ...nothing, actor_name: 'a\ud800', action: 'odd', details: '{}', outcome: 'done' },
+  };
+  await redis.hset(registryKeys.audit, 'odd 1', JSON.stringify(line));
+  await until(async () => (await redis.hlen(registryKeys.audit)) === 0, {
+    deadlineMs: 20_000,
+    what: 'no line waits',
+  });
+  const [odd] = (await entries()).filter(({ action }) => action === 'odd');
+  assert.equal(odd?.actor_name, 'a\ufffd');
+});
+
 test('does nothing when its line cannot be kept', async () => {
   const token = await getToken(sluice, account);
   for (const worker of sluice.workers) worker.sigstop();

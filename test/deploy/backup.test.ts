@@ -2,7 +2,7 @@
 // nobody who was deleted comes back.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, mock, test } from 'node:test';
 import type { TestAccount } from '../../harness/accounts.js';
 import {
   getToken,
@@ -18,9 +18,14 @@ import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
-import type { BackupView, RestoredBackup } from '../../src/admin/backups.js';
+import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/accounts/backups.js';
+import type { Backup } from '../../src/accounts/documents.js';
+import type { BackupView } from '../../src/admin/backups.js';
+import type { RestoredBackup } from '../../src/admin/restore-backup.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { failedRows } from '../../src/contract/limits.js';
 import { crashPoints } from '../../src/crash-point.js';
+import { keepDeletedUsers } from '../../src/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
 
 let sluice: SluiceHandle;
@@ -118,6 +123,48 @@ function trimmed(text: string): string {
   return text.trimStart();
 }
 
+test('of two backups that claim a name at once one has it; one that fails takes back only what is its own', async () => {
+  await withRedis(sluice, async (redis) => {
+    const keep_until = new Date(Date.now() + 86_400_000).toISOString();
+    const claims = [1, 2].map((year) => ({
+      name: 'twin',
+      began_at: `200${year}-01-01T00:00:00.000Z`,
+      keep_until,
+    }));
+    const [noted, also] = await Promise.all(claims.map((claim) => claimBackup(redis, claim)));
+    const winner = claims.find(({ began_at }) => began_at === noted?.began_at) as Backup;
+    const loser = claims.find((claim) => claim !== winner) as Backup;
+    assert.deepEqual([noted, also], [winner, winner]);
+    const twins = async () => (await readBackups(redis)).filter(({ name }) => name === 'twin');
+    await forgetBackup(redis, loser);
+    assert.deepEqual(await twins(), [winner]);
+    assert.equal(await keepsSince(redis, 'twin', winner.began_at), true);
+    await forgetBackup(redis, winner);
+    assert.deepEqual(await twins(), []);
+    assert.equal(await redis.exists(registryKeys.deletedUsersSince('twin')), 0);
+  });
+});
+
+test('decides by the clock of Redis whether hashes are kept, and how long', async () => {
+  const { clickhouseUrl: url, database } = sluice;
+  const clickhouse = connectClickHouse({ url, database });
+  await sluice.rows(
+    "INSERT INTO deletion_targets (request_id, app_id, identity) VALUES ('clock', '', 'zoe')",
+  );
+  const tenDaysAhead = mock.method(Date, 'now', () => performance.timeOrigin + 10 * 86_400_000);
+  try {
+    await withRedis(sluice, async (redis) => {
+      await keepDeletedUsers(redis, clickhouse, ['clock']);
+      const leftMs = await redis.pttl(registryKeys.deletedUsers('clock'));
+      assert.ok(leftMs > 2 * 86_400_000 && leftMs <= 3 * 86_400_000, String(leftMs));
+      await redis.del(registryKeys.deletedUsers('clock'));
+    });
+  } finally {
+    tenDaysAhead.mock.restore();
+    await clickhouse.close();
+  }
+});
+
 test('keeps hashes of deleted users, merged ones included, as long as a backup is kept', async () => {
   await sendIdentify(sluice, sluice.appId, '7', 'erin');
   await submit('erin', { identity: 'erin' });
@@ -204,6 +251,16 @@ test('afterwards everything goes on: deletions, and the second copies of what Re
 });
 
 test('names the requests whose users are unknown, since their hashes were lost with Redis', async () => {
+  // The time for keeping it is over too, and a later backup that gets its name fails: its file is there.
+  await withRedis(sluice, async (redis) => {
+    for (const backup of await readBackups(redis)) await forgetBackup(redis, backup);
+    await assert.rejects(sluice.admin('backup', 'create', 'one'), /the backup failed: .*one/s);
+    assert.deepEqual(await readBackups(redis), []);
+    // As if it had been killed instead.
+    const began_at = new Date().toISOString();
+    const keep_until = new Date(Date.now() + 86_400_000).toISOString();
+    await claimBackup(redis, { name: 'one', began_at, keep_until });
+  });
   const restored = await restore('one');
   assert.equal(restored.deleted_again.requests, 0);
   const again = restored.submit_again.map(({ deletion_request_id: id }) => id).sort();

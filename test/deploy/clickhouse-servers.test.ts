@@ -24,10 +24,18 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
 import { until, within } from '../../harness/wait.js';
+import { refreshShardTable } from '../../src/accounts/shard-servers.js';
+import type { BackupView } from '../../src/admin/backups.js';
+import { moveShard } from '../../src/admin/move-shard.js';
+import type { RestoredBackup } from '../../src/admin/restore-backup.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
+import { readConfig } from '../../src/config.js';
 import { crashPoints } from '../../src/crash-point.js';
 import { placesInOrder } from '../../src/deletion/places.js';
+import { createLog } from '../../src/log.js';
+import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 
 const serverCount = 3;
@@ -219,6 +227,7 @@ test('while a server is away its records are accepted and wait, and all others a
     { deadlineMs: 30_000, what: 'the metrics name the server' },
   );
 
+  await assert.rejects(sluice.admin('backup', 'create'), /ClickHouse server 1 \(from 0\) does not answer/);
   const all = "SELECT count() FROM events WHERE identity = 'eve'";
   await assert.rejects(ask(first, all));
   assert.equal(await ask(first, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
@@ -312,6 +321,44 @@ test('a move is taken back while it copies, also after that was killed, and two 
       [0, 1, 2].map((number) => (number === server ? rows + 1 : 0)),
     );
   }
+});
+
+test('a process that stood still while its move was taken back copies nothing', async () => {
+  const [appId = ''] = wide.appIds;
+  const shard = shardOf(appId, shards);
+  const its = `stored_events WHERE app_id = '${appId}' AND identity = 'back'`;
+  const config = readConfig(sluice.env);
+  const log = createLog('test', 'silent');
+  const redis = connect(config, log);
+  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
+  // It stands still when it is about to close the shard on the server that it comes from, having looked whether the move is its own.
+  let isTakenBack = false;
+  const command = clickhouse.command.bind(clickhouse);
+  clickhouse.command = async (parameters) => {
+    if (!isTakenBack && parameters.query.includes(`where_shard_${shard}_is`)) {
+      isTakenBack = true;
+      await sluice.admin('shards', 'move', String(shard), '--to', '0');
+    }
+    return command(parameters);
+  };
+  try {
+    await untilReady(redis, 20_000);
+    await refreshShardTable(redis, serversOf(clickhouse));
+    const moved = moveShard({ redis, clickhouse, config, log }, shard, 1, () => undefined);
+    await assert.rejects(moved, /somebody else has gone on with the move/);
+  } finally {
+    redis.disconnect();
+    await clickhouse.close();
+  }
+  assert.deepEqual([isTakenBack, await counts(its)], [true, [2, 0, 0]]);
+  // It has closed the shard where it is stored. The command that names this server opens it.
+  await sendEvents(sluice, appId, 'stay', [{ identity: 'back' }]);
+  assert.deepEqual(await sluice.admin('shards', 'move', String(shard), '--to', '0'), {
+    server: 0,
+    moved: [],
+  });
+  await untilAllStored();
+  assert.deepEqual(await counts(its), [3, 0, 0]);
 });
 
 test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {
@@ -435,6 +482,91 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
 });
 
+/** The users, among some, whose events each server sees. */
+const seenBy = () =>
+  Promise.all(
+    sluice.clickhouses.map((server) =>
+      ask(
+        server,
+        `SELECT arrayStringConcat(arraySort(groupArray(concat(identity, ' ', toString(rows)))), ', ') FROM (
+          SELECT identity, count() AS rows FROM events WHERE identity IN ('fay', 'gus', 'hal', 'ida') GROUP BY identity)`,
+      ),
+    ),
+  );
+
+async function killedAdmin(point: string, ...args: readonly string[]): Promise<void> {
+  const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
+  await assert.rejects(killed, /ended with SIGKILL/, point);
+}
+
+const sendToAll = async (identity: string) => {
+  for (const appId of wide.appIds) await sendEvents(sluice, appId, 'stay', [{ identity }]);
+  await untilAllStored();
+};
+
+test('a backup is of all servers, also when it was cut off, and of no shard at two places', async () => {
+  const move = (server: number) => sluice.admin('shards', 'move', '0', '--to', String(server));
+  const to = ((await sluice.admin('shards', 'list')) as ShardView[])[0]?.server === 0 ? 1 : 0;
+  await sendToAll('fay');
+  await sendToAll('gus');
+  await sendToAll('ida');
+  await killedAdmin('home_backed_up', 'backup', 'create', 'cut');
+  const [listed] = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.equal(listed?.status, 'unknown');
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'cut', '--yes'),
+    /the restore failed: .*cut\.server-/,
+  );
+  await killedAdmin('shard_closed', 'shards', 'move', '0', '--to', String(to));
+  await assert.rejects(sluice.admin('backup', 'create', 'cut'), /shard 0 is being moved/);
+  await move(to);
+  await assert.rejects(sluice.admin('backup', 'create', 'cut'), /a shard was moved meanwhile/);
+
+  await killedAdmin('home_backed_up', 'backup', 'create', 'all');
+  // The rest of it is of a later time than the home's.
+  await deleteNow(sluice, token, [{ identity: 'gus' }]);
+  const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
+  assert.equal(made.status, 'complete');
+  assert.deepEqual(await sluice.admin('backup', 'list'), [made]);
+  await deleteNow(sluice, token, [{ identity: 'ida' }]);
+  await move(1 - to);
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'all', '--yes'),
+    new RegExp(`shard 0 was on server ${to} .*"shards move 0 --to ${to}"`),
+  );
+  await move(to);
+  await sendToAll('hal');
+  assert.deepEqual(await seenBy(), ['fay 3, hal 3', 'fay 3, hal 3', 'fay 3, hal 3']);
+});
+
+test('a restore on all servers that is killed goes on, and nobody comes back who was deleted', async () => {
+  const tables = await ask(
+    sluice.clickhouse,
+    `SELECT count() FROM system.tables WHERE database = 'sluice' AND engine LIKE '%MergeTree'`,
+    sluice.clickhouse.tester,
+  );
+  // The last server has all of its tables by then, the home none.
+  const between = `table_exchanged:${Math.floor(1.2 * Number(tables))}`;
+  for (const point of ['users_deleted_again', between, 'deletions_reset']) {
+    await killedAdmin(point, 'backup', 'restore', 'all', '--yes');
+    for (const seen of await seenBy()) assert.doesNotMatch(seen, /gus|ida/, point);
+    if (point !== between) continue;
+    const listed = (await sluice.admin('shards', 'list')) as ShardView[];
+    await assert.rejects(
+      sluice.admin('shards', 'move', '0', '--to', listed[0]?.server === 0 ? '1' : '0'),
+      /a restore of a backup runs or was cut off/,
+    );
+  }
+  const restored = (await sluice.admin('backup', 'restore', 'all', '--yes')) as RestoredBackup;
+  assert.deepEqual([restored.state, restored.submit_again], ['kept', []]);
+  assert.deepEqual(await seenBy(), ['fay 3', 'fay 3', 'fay 3']);
+  for (const server of sluice.clickhouses)
+    for (const shard of [0, 1, 2]) await assert.rejects(storeLate(server, shard), /VIOLATED_CONSTRAINT/);
+  await sendToAll('hal');
+  await deleteNow(sluice, token, [{ identity: 'fay' }]);
+  assert.deepEqual(await seenBy(), ['hal 3', 'hal 3', 'hal 3']);
+});
+
 test('refuses servers in another order, a server named twice, and one server too few', async () => {
   const urls = sluice.clickhouses.map(({ url }) => url);
   const [first = '', second = '', third = ''] = urls;
@@ -465,4 +597,15 @@ test('a deployment with one server gets more: what it has is seen from all', asy
   await migrateServers({ urls: [first, ...others], database, cluster: 'sluice' });
   assert.equal(await third.query(`SELECT event FROM ${database}.events`), 'Old\n');
   assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
+});
+
+test('restores servers that are empty, and a Redis that is empty too', async () => {
+  for (const server of sluice.clickhouses) await server.query('DROP DATABASE sluice SYNC');
+  await withRedis(sluice, (redis) => redis.flushall());
+  const restored = (await sluice.admin('backup', 'restore', 'all', '--yes')) as RestoredBackup;
+  assert.equal(restored.state, 'restored');
+  // Nobody knows of the requests after the home's backup any more. The others' had no events of Gus by then.
+  for (const seen of await seenBy()) assert.match(seen, /^fay 3(, gus \d)?, ida 3$/);
+  await sendToAll('hal');
+  for (const seen of await seenBy()) assert.match(seen, /^fay 3(, gus \d)?, hal 3, ida 3$/);
 });

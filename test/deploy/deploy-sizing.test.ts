@@ -45,6 +45,21 @@ for (const [name, title] of [
   });
 }
 
+test('the page on scale says what an event costs with several servers', () => {
+  const { servers } = JSON.parse(read('bench/results/servers.json')) as Pick<Results, 'servers'>;
+  const titles: Readonly<Record<string, string>> = {
+    single: 'one event a request',
+    'bulk-500': 'bulk of 500',
+  };
+  assert.equal(servers?.ways.length, 2);
+  for (const { name, eventsPerSecond, levels } of servers.ways) {
+    const costs = levels.map(({ runs }) => figure(median(runs.map(({ cpuSum }) => cpuSum))));
+    const title = `${titles[name]}, ${eventsPerSecond.toLocaleString('en-US')} events a second`;
+    const row = `| ${[title, ...costs].join(' | ')} |`;
+    assert.ok(read('deploy/SCALE.md').includes(row), `deploy/SCALE.md lacks\n${row}`);
+  }
+});
+
 test('the runbook says what an event takes in the backlog', () => {
   const said = /takes (\d+) to (\d+) bytes in the\s+backlog/.exec(read('deploy/RUNBOOK.md'));
   const [least, most] = [Number(said?.[1]), Number(said?.[2])];

@@ -14,10 +14,12 @@ import {
 } from '../../harness/services.js';
 import { listFailed } from '../../src/admin/failed.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { keepKeysOf, lookUpKeys, readKeyIndexSize } from '../../src/clickhouse/key-index.js';
+import { keepKeysOf, readKeyIndexSize } from '../../src/clickhouse/key-index.js';
+import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
+import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
-import { claims } from '../../src/contract/limits.js';
+import { claims, keyIndex } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import type { CrashPointName } from '../../src/crash-point.js';
 import { noIgnoredFields } from '../../src/ingest/ignored-fields.js';
@@ -277,6 +279,48 @@ test('the filter of a worker rules out new keys but none of the index, however m
   );
 });
 
+test('keys of a segment whose keys come again are found by its rows, and by the index where these are gone or among too many', async () => {
+  const worker = await createWorker();
+  const count = keyIndex.sampledFrom + 400;
+  const numbers = Array.from({ length: count }, (_, i) => i);
+  // Of each `step` keys the first is in the sample, the second will have no row, and the third will not be in the index.
+  const step = Math.floor(count / keyIndex.sample);
+  const isGone = (i: number) => i % step === 1;
+  const isLost = (i: number) => i % step === 2;
+  const records = (again: string) =>
+    numbers.map((i) => eventRecord(isGone(i) ? `gone${again}` : `kept${again}`, `k${i}`));
+  await commit(worker.redis, [group(records(''))]);
+  const [segment] = await worker.seal();
+  assert.ok(segment);
+  await worker.store(segment);
+  await worker.forget();
+  await run("ALTER TABLE stored_events DELETE WHERE event = 'gone'");
+  const lost = numbers.filter(isLost).map((i) => `unhex('${eventIdOf(`k${i}`).slice(0, 16)}')`);
+  await run(
+    `ALTER TABLE stored_keys DELETE WHERE reinterpret(hash, 'FixedString(8)') IN (${lost.join(', ')})`,
+  );
+
+  const ids = numbers.map((i) => Buffer.from(eventIdOf(`k${i}`), 'hex').subarray(0, keyBytes));
+  const keys = { count, bytes: Buffer.concat(ids), rows: numbers };
+  const ownersOf = async () => {
+    const { ownerOf } = await lookUpKeys(clickhouse, 0, 'events', keys);
+    return numbers.filter((i) => ownerOf(i) !== BigInt(segment.number));
+  };
+  assert.deepEqual(await ownersOf(), []);
+  await commit(worker.redis, [group([...records(' again'), eventRecord('new', 'n')])]);
+  await worker.storeAll();
+  assert.deepEqual(await rowsOf('SELECT event, count() FROM events GROUP BY event ORDER BY event'), [
+    ['kept', count - numbers.filter(isGone).length],
+    ['new', 1],
+  ]);
+
+  const more = 2 * keyIndex.rowsReadPerKey * count;
+  await run(
+    `INSERT INTO stored_events (app_id, event, segment) SELECT '1', 'many', ${segment.number} FROM numbers(${more})`,
+  );
+  assert.deepEqual(await ownersOf(), numbers.filter(isLost));
+});
+
 test('keys that share bits are distinguished, and the first of two segments with a key owns it', async () => {
   const base = 0x0123456789abcdefn;
   const keyOf = (hash: bigint, rest: number) => {
@@ -297,7 +341,7 @@ test('keys that share bits are distinguished, and the first of two segments with
   await run(`INSERT INTO stored_keys VALUES ${rows.map((row) => `(${row.join(', ')})`).join(', ')}`);
   const asked = [keyOf(base, 1), keyOf(base, 0xffffffffffff), keyOf(base + (1n << 40n), 1), keyOf(base, 2)];
   const keys = { count: asked.length, bytes: Buffer.concat(asked), rows: [1, 2, 3, 4] };
-  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, 3, keys);
+  const { indexedTo, ownerOf } = await lookUpKeys(clickhouse, 3, 'events', keys);
   assert.deepEqual(
     asked.map((_, i) => ownerOf(i)),
     [256n, 30n, 40n, undefined],

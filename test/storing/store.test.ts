@@ -249,6 +249,23 @@ test('goes on to the next token when ClickHouse knows a token but not its rows',
   assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'forgotten with its segment');
 });
 
+test('a full Redis drains, whatever must be noted before its oldest segment can be stored', async () => {
+  const burnt = await sealedSegment('a');
+  await burn(burnt.name, burnt.bytes);
+  const bad = await segmentWithBadRow();
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    await assert.rejects(redis.set('more', '1'), /OOM/);
+    assert.equal(await store(burnt.segment), 'stored');
+    assert.equal(await store(bad), 'stored');
+    assert.equal(await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, bad.number]), 1);
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+  assert.deepEqual(await names(), ['a', 'a', 'b']);
+  assert.equal(await redis.hget(shardKeys.state(0), 'keys_indexed_to'), bad.number);
+});
+
 test('does not call a token burnt while an insert of the segment is running', async () => {
   const { segment, bytes, name } = await sealedSegment('a');
   await burn(name, bytes);

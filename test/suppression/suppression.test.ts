@@ -468,6 +468,38 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
   assert.equal(await rowsOf(identity, userId), 3);
 });
 
+test('takes whoever is identified with a merged identity while the request runs', async () => {
+  const { identity, userId } = newUser();
+  const late = newUser().userId;
+  const name = { app_id: main, identity };
+  await send(sluice.baseUrl, paths.identify, { ...name, user_id: userId });
+  const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+  await withRedis(sluice, async (redis) => {
+    const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
+    let changes = 0;
+    /** The second change suppresses whom the first one is merged with. */
+    const identifiedBefore = new Proxy(redis, {
+      get(target, property) {
+        const value = Reflect.get(target, property) as unknown;
+        if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
+        return async (...args: Parameters<Redis['evalsha']>) => {
+          if (args.includes(registryKeys.suppressionChanges)) changes += 1;
+          if (changes === 2) await send(sluice.baseUrl, paths.identify, { ...name, user_id: late });
+          return target.evalsha(...args);
+        };
+      },
+    });
+    const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
+    await suppressUsers({ ...options, redis: identifiedBefore }, account.accountId, [`u${userId}`]);
+    assert.ok(changes >= 3, String(changes));
+  });
+  await clickhouse.close();
+  for (const user of [{ user_id: userId }, { user_id: late }, { identity }])
+    await send(sluice.baseUrl, paths.track, { app_id: main, event: 'Kept out', ...user });
+  await untilStored(sluice);
+  assert.deepEqual(await sluice.rows(`SELECT identity FROM events WHERE event = 'Kept out'`), []);
+});
+
 test('is not answered if Redis was emptied before the change was copied, and was restored without it', async () => {
   const { identity } = newUser();
   const deployment = async (redis: Redis) => (await readRegistry(redis)).deployment;

@@ -26,6 +26,28 @@ test('a cost exactly at its bound meets the target, a slightly higher one misses
   assert.equal(targetOf(keys(27.6), 'with keys')?.verdict, 'missed');
 });
 
+test('a key is judged by what its event costs more than before keys were forgotten, a new one and a repeat', () => {
+  const keys = (...repeats: readonly number[]) =>
+    resultsOf({
+      keys: {
+        levels: [
+          { keys: 0, newKeys: [20, 21, 22], repeats: [] },
+          { keys: 1e7, newKeys: [21], repeats: [25, 26, 27] },
+          { keys: 1e8, newKeys: [23], repeats },
+        ],
+        addMicroseconds: 1,
+        bytesPerKey: 36,
+      },
+    });
+  assert.equal(targetOf(keys(30), 'a new key, 10,000,000')?.value, 1);
+  assert.equal(targetOf(keys(30), 'a new key, 100,000,000')?.value, 3);
+  assert.equal(targetOf(keys(30), 'repeat of a key, 10,000,000')?.value, 5);
+  assert.deepEqual(targetOf(keys(30), 'repeat of a key, 10,000,000')?.spread, { least: 3, most: 7 });
+  assert.equal(targetOf(keys(30), 'repeat of a key, 100,000,000')?.verdict, 'met');
+  assert.equal(targetOf(keys(34), 'repeat of a key, 100,000,000')?.verdict, 'undecided');
+  assert.equal(targetOf(keys(40), 'repeat of a key, 100,000,000')?.verdict, 'missed');
+});
+
 test('a peer must cost at least a given multiple', () => {
   const single = (cost: number) => resultsOf({ ways: [wayOf('single', 10), wayOf('fastify-single', cost)] });
   assert.equal(targetOf(single(50), 'Fastify')?.verdict, 'met');
@@ -39,6 +61,25 @@ test('a peer must cost at least a given multiple', () => {
 test('costs are judged by the median of the runs', () => {
   const results = resultsOf({ ways: [wayOf('single', 90, 30, 31), wayOf('uws', 10, 10, 10)] });
   assert.equal(targetOf(results, 'to uWebSockets.js')?.value, 3.1);
+});
+
+test('more servers of each kind may cost a tenth more than one of each, and the page has a row for each', async () => {
+  const at = (...threeOfEach: readonly number[]) => {
+    const level = (of: number, ...costs: readonly number[]) => ({
+      of,
+      runs: costs.map((cost) => runOf(cost)),
+    });
+    const levels = [level(1, 100, 100), level(2, 109, 109), level(3, ...threeOfEach)];
+    const idle = [1, 2, 3].map((of) => ({ of, cpu: { api: of, clickhouse: 7 * of } }));
+    const ways = [{ name: 'single', eventsPerSecond: 1000, levels }];
+    return resultsOf({ servers: { shards: 12, ways, idle } });
+  };
+  assert.equal(targetOf(at(111, 112), 'with 2 masters')?.verdict, 'met');
+  assert.equal(targetOf(at(111, 112), 'with 3 masters')?.verdict, 'missed');
+  assert.equal(targetOf(at(105, 112), 'with 3 masters')?.verdict, 'undecided');
+  const { markdown } = await makePage(at(111, 112), 'servers');
+  assert.match(markdown, /single, 3 of each \|/);
+  assert.match(markdown, /3 of each \| 3 \| 21 \| 24 \|/);
 });
 
 test('with a cheap generator an event may cost six times the floor, otherwise three times', () => {

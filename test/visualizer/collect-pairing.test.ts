@@ -61,7 +61,7 @@ before(async () => {
     }),
     counts: { addMendings: () => undefined, add: () => undefined },
     rejected: { noteRequest: () => undefined, noteElements: () => undefined },
-    traffic: { add: () => undefined },
+    traffic: { add: () => undefined, addRejected: () => undefined },
     addressBytesMax: 1024 ** 3,
   };
   const onCollected: OnCollected = (what) => {

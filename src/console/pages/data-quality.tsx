@@ -3,8 +3,9 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Form, Loaded, Table, Time } from '../parts/parts.js';
+import { Choice, Form, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 import { EventNames } from './event-names.js';
@@ -14,6 +15,16 @@ type Stats = {
   readonly ignored_fields: number;
   readonly unauthorized: number;
   readonly differing_repeats: number;
+};
+
+type Rejections = {
+  readonly step_seconds: number;
+  readonly at: readonly number[];
+  readonly reasons: readonly {
+    readonly code: string | null;
+    readonly field: string | null;
+    readonly counts: readonly number[];
+  }[];
 };
 
 type Rejected = {
@@ -26,6 +37,7 @@ type Rejected = {
 };
 
 const everyMs = 5_000;
+const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
 
 export function DataQuality({ account }: { readonly account: Account }) {
   const { environment, field } = useEnvironment(account);
@@ -50,44 +62,55 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
   const path = `/environments/${part(environment.app_id)}`;
   const rejected = useResource<Rejected[]>(`${path}/rejected`, everyMs);
   const stats = useResource<Stats>(`${path}/stats`, everyMs);
+  const [span, setSpan] = useState<'hour' | 'week'>('week');
+  const rejections = useResource<Rejections>(`${path}/rejections?span=${span}`, chartEveryMs[span]);
   return (
     <>
       <section class="card">
-        <h2>Why records were refused</h2>
+        <div class="head">
+          <h2>Why records were refused</h2>
+          <Choice
+            label="Over"
+            value={span}
+            set={setSpan}
+            options={[
+              ['hour', 'the last hour, by minutes'],
+              ['week', 'the last week, by hours'],
+            ]}
+          />
+        </div>
+        <Loaded from={rejections}>{(data) => <Reasons rejections={data} />}</Loaded>
         <Loaded from={rejected}>
           {(data) => (
-            <>
-              {data.length > 0 && <Reasons rejected={data} />}
-              <Table
-                caption="The last records that were refused"
-                rows={data}
-                first={10}
-                keyOf={({ time, endpoint, index, code, field }) =>
-                  `${time} ${endpoint} ${index} ${code} ${field}`
-                }
-                empty="No record was refused lately. Notes of refused records name what was wrong, never a value."
-                columns={[
-                  { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} /> },
-                  { title: 'Why', text: (each) => each.code, cell: (each) => <code>{each.code}</code> },
-                  {
-                    title: 'Field',
-                    text: (each) => each.field ?? '',
-                    cell: (each) =>
-                      each.field === null ? (
-                        <span class="muted">the whole record</span>
-                      ) : (
-                        <code>{each.field}</code>
-                      ),
-                  },
-                  { title: 'Sent to', text: (each) => each.endpoint },
-                  {
-                    title: 'Place in the request',
-                    text: (each) => (each.index === null ? '' : String(each.index)),
-                  },
-                  { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
-                ]}
-              />
-            </>
+            <Table
+              caption="The last records that were refused"
+              rows={data}
+              first={10}
+              keyOf={({ time, endpoint, index, code, field }) =>
+                `${time} ${endpoint} ${index} ${code} ${field}`
+              }
+              empty="No record was refused lately. Notes of refused records name what was wrong, never a value."
+              columns={[
+                { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} /> },
+                { title: 'Why', text: (each) => each.code, cell: (each) => <code>{each.code}</code> },
+                {
+                  title: 'Field',
+                  text: (each) => each.field ?? '',
+                  cell: (each) =>
+                    each.field === null ? (
+                      <span class="muted">the whole record</span>
+                    ) : (
+                      <code>{each.field}</code>
+                    ),
+                },
+                { title: 'Sent to', text: (each) => each.endpoint },
+                {
+                  title: 'Place in the request',
+                  text: (each) => (each.index === null ? '' : String(each.index)),
+                },
+                { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
+              ]}
+            />
           )}
         </Loaded>
       </section>
@@ -99,25 +122,33 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
   );
 }
 
-/** How many were refused for each reason, the most frequent first. */
-function Reasons({ rejected }: { readonly rejected: readonly Rejected[] }) {
-  const counts = new Map<string, number>();
-  for (const { code, field } of rejected) {
-    const reason = field === null ? code : `${code} in ${field}`;
-    counts.set(reason, (counts.get(reason) ?? 0) + 1);
-  }
-  const most = [...counts].sort(([, a], [, b]) => b - a).slice(0, 5);
-  return (
-    <ul class="bars">
-      {most.map(([reason, count]) => (
-        <li key={reason}>
-          <span>{reason}</span>
-          <meter min={0} max={rejected.length} value={count} aria-label={reason} />
-          <span class="number">{count.toLocaleString()}</span>
-        </li>
-      ))}
-    </ul>
-  );
+/** A chart with a line for each of the most frequent reasons, and one for all others. */
+function Reasons({ rejections }: { readonly rejections: Rejections }) {
+  if (rejections.reasons.length === 0) return <p class="muted">Nothing was refused in this time.</p>;
+  return <Chart shows="Refused records over time" of={rejections} linesOf={linesOf} />;
+}
+
+const colours: readonly Colour[] = ['bad', 'warn', 'accent', 'good'];
+
+function linesOf({ at, reasons }: Rejections): readonly Line[] {
+  const first = reasons.slice(0, colours.length).filter(({ code }) => code !== null);
+  const others = reasons.slice(first.length);
+  return [
+    ...first.map(({ code, field, counts }, index) => ({
+      name: field === null ? String(code) : `${code} in ${field}`,
+      colour: colours[index] ?? 'plain',
+      counts,
+    })),
+    ...(others.length === 0
+      ? []
+      : [
+          {
+            name: 'for other reasons',
+            colour: 'plain' as const,
+            counts: at.map((_, index) => others.reduce((sum, { counts }) => sum + (counts[index] ?? 0), 0)),
+          },
+        ]),
+  ];
 }
 
 const counted: Readonly<Record<string, string>> = {

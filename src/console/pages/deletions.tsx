@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, type Deletion, part } from '../api.js';
-import { Loaded, Table, Time } from '../parts/parts.js';
+import { durationText, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 import { Evidence } from './deletion-evidence.js';
@@ -72,7 +72,9 @@ export function Deletions({ account }: { readonly account: Account }) {
                   text: (each) => each.completed_at ?? '',
                   cell: (each) =>
                     each.completed_at === undefined ? (
-                      <span class="muted">–</span>
+                      <span class="muted">
+                        submitted {durationText((Date.now() - Date.parse(each.submitted_at)) / 1000)} ago
+                      </span>
                     ) : (
                       <Time at={each.completed_at} />
                     ),

@@ -1,6 +1,6 @@
 // The parts of the deployment, for operators: the backlog of each shard, the processes, Redis and ClickHouse.
 
-import { Loaded, Table, Time } from '../parts/parts.js';
+import { durationText, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 
 type Shard = {
@@ -142,11 +142,4 @@ function bytesText(bytes: number): string {
     unit += 1;
   }
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
-}
-
-function durationText(seconds: number): string {
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }

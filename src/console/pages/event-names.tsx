@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
-import { Choice, Dialog, Loaded, Table, Time } from '../parts/parts.js';
+import { Choice, Dialog, Field, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 
 type EventName = {
@@ -20,9 +20,13 @@ type Property = {
   readonly text: number;
 };
 
+/** Of more names the first are shown, with a field to find one. */
+const listed = 20;
+
 export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}`;
   const [days, setDays] = useState<'1' | '7' | '30'>('7');
+  const [wanted, setWanted] = useState('');
   const [shown, setShown] = useState<string | undefined>(undefined);
   const names = useResource<EventName[]>(`${path}/event-names?days=${days}`);
   return (
@@ -42,32 +46,44 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       </div>
       <Loaded from={names}>
         {(data) => (
-          <Table
-            caption="Event names"
-            rows={data}
-            keyOf={({ event }) => event}
-            empty="No event was stored in this time."
-            columns={[
-              { title: 'Event', text: (each) => each.event },
-              { title: 'Count', text: (each) => each.count.toLocaleString(), number: true },
-              {
-                title: 'First',
-                text: (each) => each.first_seen,
-                cell: (each) => <Time at={each.first_seen} />,
-              },
-              { title: 'Last', text: (each) => each.last_seen, cell: (each) => <Time at={each.last_seen} /> },
-            ]}
-            actions={(each) => (
-              <button
-                type="button"
-                class="small"
-                aria-label={`Properties of ${each.event}`}
-                onClick={() => setShown(each.event)}
-              >
-                Properties
-              </button>
-            )}
-          />
+          <>
+            {data.length > listed && <Field label="Find an event" value={wanted} set={setWanted} />}
+            <Table
+              caption="Event names"
+              rows={data.filter(({ event }) => event.toLowerCase().includes(wanted.toLowerCase()))}
+              first={listed}
+              keyOf={({ event }) => event}
+              empty={
+                data.length === 0
+                  ? 'No event was stored in this time. Send one to /api/track: API has the command.'
+                  : 'No event has this name.'
+              }
+              columns={[
+                { title: 'Event', text: (each) => each.event },
+                { title: 'Count', text: (each) => each.count.toLocaleString(), number: true },
+                {
+                  title: 'First',
+                  text: (each) => each.first_seen,
+                  cell: (each) => <Time at={each.first_seen} />,
+                },
+                {
+                  title: 'Last',
+                  text: (each) => each.last_seen,
+                  cell: (each) => <Time at={each.last_seen} />,
+                },
+              ]}
+              actions={(each) => (
+                <button
+                  type="button"
+                  class="small"
+                  aria-label={`Properties of ${each.event}`}
+                  onClick={() => setShown(each.event)}
+                >
+                  Properties
+                </button>
+              )}
+            />
+          </>
         )}
       </Loaded>
       {shown !== undefined && (

@@ -2,11 +2,20 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
-import { Chart, type Traffic } from '../parts/chart.js';
+import { Chart, type Line } from '../parts/chart.js';
 import { Choice, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 import { Deployment } from './deployment.js';
+
+type Traffic = {
+  readonly step_seconds: number;
+  readonly at: readonly number[];
+  readonly accepted: readonly number[];
+  readonly repeated: readonly number[];
+  readonly limited: readonly number[];
+  readonly rejected: readonly number[];
+};
 
 type OverviewOf = {
   readonly problems: readonly string[];
@@ -14,7 +23,7 @@ type OverviewOf = {
   readonly deletions: { readonly pending: number; readonly oldest_at: string | null };
 };
 
-/** An open page costs the service less than a thousandth of a core. */
+/** An open page costs the service less than a hundredth of a core. */
 const everyMs = 10_000;
 const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
 
@@ -63,11 +72,22 @@ export function Overview({ account }: { readonly account: Account }) {
             ]}
           />
         </div>
-        <Loaded from={span === 'hour' ? hour : week}>{(data) => <Chart traffic={data} />}</Loaded>
+        <Loaded from={span === 'hour' ? hour : week}>
+          {(data) => <Chart shows="Records over time" of={data} linesOf={linesOf} />}
+        </Loaded>
       </section>
       {may('showDeployment') && <Deployment />}
     </>
   );
+}
+
+function linesOf(traffic: Traffic): readonly Line[] {
+  return [
+    { name: 'accepted', colour: 'good', counts: traffic.accepted },
+    { name: 'repeated', colour: 'accent', counts: traffic.repeated },
+    { name: 'limited', colour: 'warn', counts: traffic.limited },
+    { name: 'rejected', colour: 'bad', counts: traffic.rejected },
+  ];
 }
 
 function Wellness({ overview }: { readonly overview: OverviewOf }) {

@@ -1,38 +1,48 @@
-// A chart of the records of an hour or a week. It is drawn on a canvas, so what it shows is also said in words and can be
+// A chart of what is counted over an hour or a week. It is drawn on a canvas, so what it shows is also said in words and can be
 // copied as a table.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { Copy } from './parts.js';
 
-export type Traffic = {
-  readonly step_seconds: number;
-  readonly at: readonly number[];
-  readonly accepted: readonly number[];
-  readonly repeated: readonly number[];
-  readonly limited: readonly number[];
-  readonly rejected: readonly number[];
+export type Line = {
+  readonly name: string;
+  readonly colour: Colour;
+  readonly counts: readonly number[];
 };
+export type Colour = 'good' | 'accent' | 'warn' | 'bad' | 'plain';
 
-const series = [
-  ['accepted', '--good'],
-  ['repeated', '--accent'],
-  ['limited', '--warn'],
-  ['rejected', '--bad'],
-] as const;
+type Lines = {
+  /** The begin of each step, in seconds since 1970. */
+  readonly at: readonly number[];
+  readonly step_seconds: number;
+  readonly lines: readonly Line[];
+};
 
 const heightPx = 240;
 
-export function Chart({ traffic }: { readonly traffic: Traffic }) {
+/** `shows`: in words, what the lines count. Draws again when `of` is another object. */
+export function Chart<Of>({
+  shows,
+  of,
+  linesOf,
+}: {
+  readonly shows: string;
+  readonly of: Of & Omit<Lines, 'lines'>;
+  readonly linesOf: (of: Of) => readonly Line[];
+}) {
+  const lines = useMemo(() => linesOf(of), [of]);
+  const { at: steps, step_seconds } = of;
   const place = useRef<HTMLDivElement>(null);
   const [pointed, setPointed] = useState<number | undefined>(undefined);
   useEffect(() => {
     const { current } = place;
     if (current === null) return;
-    let plot = draw(current, traffic, setPointed);
+    const drawn = { at: steps, step_seconds, lines };
+    let plot = draw(current, drawn, setPointed);
     const again = () => {
       plot.destroy();
-      plot = draw(current, traffic, setPointed);
+      plot = draw(current, drawn, setPointed);
     };
     const resized = new ResizeObserver(() => plot.setSize(sizeOf(current)));
     resized.observe(current);
@@ -43,34 +53,32 @@ export function Chart({ traffic }: { readonly traffic: Traffic }) {
       dark.removeEventListener('change', again);
       plot.destroy();
     };
-  }, [traffic]);
-  const sums = series.map(
-    ([name]) => `${traffic[name].reduce((sum, count) => sum + count, 0).toLocaleString()} ${name}`,
+  }, [lines]);
+  const sums = lines.map(
+    ({ name, counts }) => `${counts.reduce((sum, count) => sum + count, 0).toLocaleString()} ${name}`,
   );
-  const at = pointed === undefined ? undefined : traffic.at[pointed];
+  const at = pointed === undefined ? undefined : steps[pointed];
   const shown =
     pointed === undefined || at === undefined
       ? sums
-      : series.map(([name]) => `${(traffic[name][pointed] ?? 0).toLocaleString()} ${name}`);
-  const rows = traffic.at.map((at, index) =>
-    [new Date(at * 1000).toISOString(), ...series.map(([name]) => traffic[name][index])].join(','),
+      : lines.map(({ name, counts }) => `${(counts[pointed] ?? 0).toLocaleString()} ${name}`);
+  const rows = steps.map((begin, index) =>
+    [new Date(begin * 1000).toISOString(), ...lines.map(({ counts }) => counts[index])].join(','),
   );
-  const csv = [['begin', ...series.map(([name]) => name)].join(','), ...rows].join('\r\n');
+  const csv = [['begin', ...lines.map(({ name }) => name)].join(','), ...rows].join('\r\n');
   return (
     <figure class="chart">
-      <div ref={place} class="plot" role="img" aria-label={`Records over time: ${sums.join(', ')}`} />
+      <div ref={place} class="plot" role="img" aria-label={`${shows}: ${sums.join(', ')}`} />
       <figcaption>
         <ul class="legend">
-          {series.map(([name], index) => (
-            <li key={name} class={name}>
+          {lines.map(({ name, colour }, index) => (
+            <li key={name} class={colour}>
               {shown[index]}
             </li>
           ))}
-          <li class="at muted">
-            {at === undefined ? 'in all' : `from ${pointedText(at, traffic.step_seconds)}`}
-          </li>
+          <li class="at muted">{at === undefined ? 'in all' : `from ${pointedText(at, step_seconds)}`}</li>
         </ul>
-        <Copy text={csv} label="Copy as CSV:" what="Records over time" />
+        <Copy text={csv} label="Copy as CSV:" what={shows} />
       </figcaption>
     </figure>
   );
@@ -94,7 +102,11 @@ function pointedText(at: number, stepSeconds: number): string {
 }
 
 /** Calls `point` with the index of the minute or hour under the pointer, and without one when it leaves. */
-function draw(place: HTMLElement, traffic: Traffic, point: (index?: number) => void): uPlot {
+function draw(
+  place: HTMLElement,
+  { at: steps, step_seconds, lines }: Lines,
+  point: (index?: number) => void,
+): uPlot {
   const style = getComputedStyle(place);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const axis = {
@@ -112,7 +124,7 @@ function draw(place: HTMLElement, traffic: Traffic, point: (index?: number) => v
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
         // Wide enough for the longest text.
-        { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, traffic.step_seconds)) },
+        { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
         {
           ...axis,
           size: 64,
@@ -121,15 +133,15 @@ function draw(place: HTMLElement, traffic: Traffic, point: (index?: number) => v
       ],
       series: [
         {},
-        ...series.map(([name, token]) => ({
-          label: name,
-          stroke: colour(token),
+        ...lines.map((line) => ({
+          label: line.name,
+          stroke: colour(`--${line.colour}`),
           width: 2,
           points: { show: false },
         })),
       ],
     },
-    [[...traffic.at], ...series.map(([name]) => [...traffic[name]])] as uPlot.AlignedData,
+    [[...steps], ...lines.map(({ counts }) => [...counts])] as uPlot.AlignedData,
     place,
   );
 }

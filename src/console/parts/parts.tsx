@@ -16,6 +16,15 @@ export function Time({ at }: { readonly at: string }) {
   );
 }
 
+/** About how long, in the largest unit that says it. */
+export function durationText(seconds: number): string {
+  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
+}
+
 /** A button that copies a text and says so. */
 export function Copy(props: { readonly text: string; readonly what: string; readonly label?: string }) {
   const { text, what, label = 'Copy' } = props;

@@ -20,6 +20,7 @@ import { type Actor, AuditLogFull } from '../../audit/audit.js';
 import { bodies } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
+import { refuseLoneSurrogates } from '../../ingest/explain.js';
 import { describeError, type Log } from '../../log.js';
 import { parseRole } from '../../people/people.js';
 import { readJsonBody } from '../protocol/body.js';
@@ -88,6 +89,12 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   ['get', '/environments/:app_id', (commands, [appId = '']) => commands.showEnvironment({ appId })],
   ['get', '/environments/:app_id/stats', (commands, [appId = '']) => commands.showStats({ appId })],
   ['get', '/environments/:app_id/rejected', (commands, [appId = '']) => commands.listRejected({ appId })],
+  [
+    'get',
+    '/environments/:app_id/rejections',
+    (commands, [appId = ''], { span }) =>
+      commands.showRejections({ appId, ...(span === undefined ? {} : { span: textOf('span', span) }) }),
+  ],
   ['get', '/environments/:app_id/key', (commands, [appId = '']) => commands.showKey({ appId })],
   [
     'post',
@@ -290,7 +297,8 @@ function fieldsOf(bytes: Buffer): Fields | Rejection {
   const { value } = document;
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return rejection('invalid_type', 'The body must be an object.');
-  return { fields: value as Record<string, unknown> };
+  const unreadable = document.surrogates ? refuseLoneSurrogates(value) : undefined;
+  return unreadable ?? { fields: value as Record<string, unknown> };
 }
 
 /** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */

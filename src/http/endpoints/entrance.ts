@@ -33,7 +33,7 @@ export type IngestOptions = {
   /** Where refused records are noted, once their environment is known. */
   readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
   /** Where the records of each environment are counted by their outcome, for charts. */
-  readonly traffic: Pick<MinuteCounts, 'add'>;
+  readonly traffic: Pick<MinuteCounts, 'add' | 'addRejected'>;
 };
 
 /** What a commit needs, once the deployment is known. */
@@ -75,6 +75,8 @@ export type Entrance = {
 export type EntranceSteps = {
   /** The records that a request may have. */
   readonly list: RecordList | undefined;
+  /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
+  readonly propertyFields?: ReadonlySet<string>;
   /** Whether the caller may write to the environment; without it everybody may. `value`: of the document. */
   readonly admits?: (
     environment: LiveEnvironment,
@@ -106,12 +108,17 @@ export function createEntrance(
     if (bytes > receiving.largeBytesMin) {
       takeTurns(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
     } else {
-      admit(exchange, parseDocument(body), bytes, receivedMs);
+      admit(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
     }
   }
 
   function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
-    admit(exchange, yield* readLargeDocument(body, steps.list), body.length, receivedMs);
+    admit(
+      exchange,
+      yield* readLargeDocument(body, steps.list, steps.propertyFields),
+      body.length,
+      receivedMs,
+    );
   }
 
   function admit(
@@ -170,7 +177,7 @@ export function createEntrance(
   function refuseStranger(exchange: Exchange, { appId }: LiveEnvironment): void {
     recordsRejected.inc({ endpoint, code: needsWriteKey.code });
     counts.add(appId, 'unauthorized', 1);
-    traffic.add(appId, 'rejected', 1);
+    traffic.addRejected(appId, [needsWriteKey]);
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
@@ -181,7 +188,7 @@ export function createEntrance(
 
   function note({ appId }: LiveEnvironment, reason: Rejection, { document, bytes }: Received): void {
     rejected.noteRequest({ endpoint, appId }, reason, document.value, bytes);
-    traffic.add(appId, 'rejected', 1);
+    traffic.addRejected(appId, [reason]);
   }
 
   function noteElements(
@@ -190,7 +197,7 @@ export function createEntrance(
     elements: readonly unknown[],
   ): void {
     rejected.noteElements({ endpoint, appId: environment.appId }, errors, elements);
-    traffic.add(environment.appId, 'rejected', errors.length);
+    traffic.addRejected(environment.appId, errors);
   }
 
   function noteIgnored(exchange: Exchange, { environment }: Entered, ignored: IgnoredFields): void {

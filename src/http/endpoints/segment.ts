@@ -26,6 +26,8 @@ export type SegmentOptions = IngestOptions & {
 };
 
 const endpoint = 'segment';
+/** What is below them is stored as properties. */
+const propertyFields: ReadonlySet<string> = new Set(['properties', 'traits', 'context']);
 /** What the libraries send besides their type; a page may only send headers that the preflight names. */
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
 
@@ -52,6 +54,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     const proceed = (exchange: Exchange, entered: Entered) => prepareAndSubmit(exchange, entered, type);
     const entrance = createEntrance(endpoint, options, {
       list: { field: 'batch', recordsMax: counts.segmentMessagesMax },
+      propertyFields,
       proceed,
       credentialOf,
       admits,

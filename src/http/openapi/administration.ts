@@ -146,6 +146,14 @@ const operations: readonly Operation[] = [
   },
   {
     method: 'get',
+    path: '/environments/{app_id}/rejections',
+    id: 'showRejections',
+    right: 'showRejections',
+    summary: 'Rejected records by code and field, by minute or hour; the last minute is a few seconds late',
+    query: { span: 'hour, by minutes, or week, by hours.' },
+  },
+  {
+    method: 'get',
     path: '/environments/{app_id}/keys',
     id: 'listKeys',
     right: 'listKeys',

@@ -1,0 +1,405 @@
+// Restoring a backup of ClickHouse while everything runs. A restore prepares the backup in a database beside the one in use:
+// brings its schema up to date, and deletes again whom requests have deleted since. Then it exchanges the tables, each in
+// one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
+// requests. Of several servers each restores its own backup; a shard has to be stored where it was. Killed at any point, the
+// restore goes on when it is called again.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { keepsSince } from '../accounts/backups.js';
+import { type Backup, backupsKey, type ShardServers, shardServersKey } from '../accounts/documents.js';
+import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
+import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import {
+  addRowsOf,
+  BackupFailed,
+  backupOf,
+  dropDatabase,
+  exchangeTable,
+  readTableIds,
+  restoreInto,
+  unkeptTables,
+  untilNoRestoreRuns,
+} from '../clickhouse/backups.js';
+import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhouse/client.js';
+import { migrateServers } from '../clickhouse/migrate.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { refuseSegments } from '../clickhouse/store.js';
+import { backups, loads } from '../contract/limits.js';
+import { type CrashPoint, createCrashPoint } from '../crash-point.js';
+import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
+import { readDeletedUsers } from '../deletion/deleted-users.js';
+import { type IsHeld, withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { mirrorDeletions } from '../deletion/mirror.js';
+import {
+  type DeletionRequest,
+  Overtaken,
+  readDeletion,
+  readPendingMembers,
+  updateDeletion,
+} from '../deletion/request.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { undoRuns } from '../retention/removed-identifications.js';
+import { suppressedNamesTable } from '../suppression/mirror.js';
+import { checkAllThere, checkName, checkNoMove } from './backups.js';
+import type { AdminContext } from './context.js';
+
+export type RestoredBackup = {
+  readonly name: string;
+  /** `kept`: accounts, keys and requests are those of Redis. `restored`: Redis was empty, they are those of the backup. */
+  readonly state: 'kept' | 'restored';
+  /** Requests that were carried out again, and the rows that they took. */
+  readonly deleted_again: { readonly requests: number; readonly rows: number };
+  /** Requests whose users nobody knows any more, so that their callers have to submit them again. */
+  readonly submit_again: readonly Pick<
+    DeletionRequest,
+    'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
+  >[];
+};
+
+/** What a restore notes in Redis before it exchanges the first table. */
+type Plan = {
+  readonly name: string;
+  /** The ids of the restored tables, of each server. */
+  readonly tables: readonly Readonly<Record<string, string>>[];
+  readonly result: RestoredBackup;
+};
+
+/** `load` loads the state of ClickHouse into an emptied Redis. */
+export async function restoreBackup(
+  context: AdminContext,
+  name: string,
+  load: () => Promise<unknown>,
+): Promise<RestoredBackup> {
+  checkName(name);
+  const { config } = context;
+  const staging = stagingOf(config.clickhouseDatabase);
+  const restored = config.clickhouseUrls.map((url) =>
+    connectClickHouse({ url, database: staging, ...tablesOf(config) }),
+  );
+  const crash = createCrashPoint(config.crashAt);
+  try {
+    return await restoreInSteps({ context, name, staging, restored, crash }, load);
+  } catch (error) {
+    if (error instanceof BackupFailed) throw new AdministrationError(`the restore failed: ${error.message}`);
+    throw error;
+  } finally {
+    await Promise.all(restored.map((client) => client.close()));
+  }
+}
+
+type Restore = {
+  readonly context: AdminContext;
+  readonly name: string;
+  /** The database beside the one in use, and a connection to it on each server, the home first. */
+  readonly staging: string;
+  readonly restored: readonly ClickHouseClient[];
+  readonly crash: CrashPoint;
+};
+
+async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
+  const { context, name, staging, crash } = restore;
+  const { redis, clickhouse, config } = context;
+  const database = config.clickhouseDatabase;
+  const { all } = serversOf(clickhouse);
+  await checkAllThere(clickhouse);
+  const schema = { urls: config.clickhouseUrls, ...tablesOf(config) };
+  // There may be no database any more.
+  await migrateServers({ ...schema, database });
+  const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;
+  if (!(await isLoaded()) && Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
+  const begun = await readPlan(context);
+  if (begun !== undefined && begun.name !== name) {
+    throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
+  }
+  const isExchanged = async (client: ClickHouseClient, server: number) => {
+    const inUse = await readTableIds(client, database);
+    return Object.entries(begun?.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
+  };
+  const goesOn = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
+  if (!goesOn) {
+    // Nothing was exchanged, so deletions and moves may go on meanwhile.
+    await redis.del(registryKeys.restoringBackup);
+    await Promise.all(all.map(untilNoRestoreRuns));
+    for (const client of all) await dropDatabase(client, staging);
+    await restoreAll(restore, await isLoaded());
+    await migrateServers({ ...schema, database: staging });
+    // The backup may have been made while a run of retention removed identifications.
+    for (const client of restored) await undoRuns(client);
+  }
+  crash('backup_staged');
+  const wasLoaded = await isLoaded();
+  const result = await withoutDeletions(context, async (isHeld) => {
+    crash('rounds_stopped');
+    const plan = goesOn ? begun : await prepare(restore, wasLoaded, isHeld);
+    crash('users_deleted_again');
+    await exchangeTables(restore, plan);
+    if (wasLoaded) {
+      await resetDeletions(context);
+      crash('deletions_reset');
+      await copyAll(context);
+      crash('copies_rewritten');
+    }
+    await redis.del(registryKeys.restoringBackup);
+    return plan.result;
+  });
+  if (!wasLoaded) await load();
+  for (const client of all) await dropDatabase(client, staging);
+  return result;
+}
+
+/** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
+async function restoreAll(restore: Restore, isLoaded: boolean): Promise<void> {
+  const { context, name, staging, restored } = restore;
+  const { clickhouse, config } = context;
+  const { all } = serversOf(clickhouse);
+  const into = (client: ClickHouseClient, server: number) =>
+    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
+  const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  await into(home, 0);
+  if (isLoaded) await checkPlaces(restore);
+  const servers = (await readPlaces(restored))?.servers ?? [];
+  const lacking = servers.findIndex((server) => server >= all.length);
+  if (lacking !== -1)
+    throw new AdministrationError(
+      `shard ${lacking} of the backup was on server ${servers[lacking]} (from 0), but CLICKHOUSE_URL names ${all.length}: name all servers, in their order`,
+    );
+  await Promise.all(
+    others.map((client, index) => (servers.includes(index + 1) ? into(client, index + 1) : undefined)),
+  );
+}
+
+/** Which server had which shard when the backup was made; undefined if there was only one. */
+async function readPlaces([home]: Restore['restored']): Promise<ShardServers | undefined> {
+  const text = (await readMirror(home as ClickHouseClient)).documents[shardServersKey];
+  return text === undefined ? undefined : (JSON.parse(text) as ShardServers);
+}
+
+/** Rejects with AdministrationError unless each shard is where the backup has its rows. */
+async function checkPlaces({ context, restored }: Restore): Promise<void> {
+  const { shardServers } = await readRegistry(context.redis);
+  checkNoMove(shardServers?.moves);
+  const then = await readPlaces(restored);
+  const elsewhere = (shardServers?.servers ?? []).flatMap((server, shard) => {
+    const before = then?.servers[shard] ?? 0;
+    return before === server ? [] : [{ shard, before }];
+  });
+  if (elsewhere.length === 0) return;
+  const were = elsewhere.map(({ shard, before }) => `shard ${shard} was on server ${before}`).join(', ');
+  const servers = [...new Set(elsewhere.map(({ before }) => before))];
+  const commands = servers.map((server) => {
+    const its = elsewhere.filter(({ before }) => before === server).map(({ shard }) => shard);
+    return `"shards move ${its.join(' ')} --to ${server}"`;
+  });
+  throw new AdministrationError(
+    `${were} (from 0) when the backup was made: ${commands.join(' and ')}, then restore`,
+  );
+}
+
+function stagingOf(database: string): string {
+  return `${database}_restore`;
+}
+
+async function readPlan({ redis }: AdminContext): Promise<Plan | undefined> {
+  const text = await redis.get(registryKeys.restoringBackup);
+  return text === null ? undefined : (JSON.parse(text) as Plan);
+}
+
+/** Makes the restored tables ready to take the place of those in use. From the plan on no round of deletions begins. */
+async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Promise<Plan> {
+  const { context, name, staging, restored } = restore;
+  // A move may have begun while the servers restored their backups.
+  if (isLoaded) await checkPlaces(restore);
+  const result = isLoaded
+    ? await deleteSince(restore)
+    : { name, state: 'restored' as const, deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
+  const tables = await Promise.all(
+    restored.map(async (client) => {
+      const ids = [...(await readTableIds(client, staging))];
+      return Object.fromEntries(
+        ids.filter(([table]) => ![...unkeptTables, serverNumberTable].includes(table)),
+      );
+    }),
+  );
+  const plan: Plan = { name, tables, result };
+  // A round that began meanwhile may have completed requests which are not deleted again.
+  if (!(await isHeld())) throw new BackupFailed('it stood still for too long: run it again');
+  await context.redis.set(registryKeys.restoringBackup, JSON.stringify(plan));
+  return plan;
+}
+
+/** Exchanges the tables that are not exchanged yet. The registry comes last: an emptied Redis is loaded from it. */
+async function exchangeTables(restore: Restore, plan: Plan): Promise<void> {
+  const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
+  for (const [server, client] of servers) await exchangeOn(restore, client, plan.tables[server] ?? {});
+}
+
+async function exchangeOn(
+  { context, staging, crash }: Restore,
+  client: ClickHouseClient,
+  tables: Plan['tables'][number],
+): Promise<void> {
+  const { clickhouseDatabase: database } = context.config;
+  const inUse = await readTableIds(client, database);
+  const staged = await readTableIds(client, staging);
+  const names = Object.keys(tables).sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
+  for (const table of names) {
+    // These only grow: of the suppressions the latest version stands.
+    if (table === auditTable || table === suppressedNamesTable) {
+      await addRowsOf(client, table, staging, database);
+      continue;
+    }
+    if (inUse.get(table) === tables[table]) continue;
+    if (staged.get(table) !== tables[table]) throw new BackupFailed('another restore has begun');
+    await exchangeTable(client, table, staging, database);
+    crash('table_exchanged');
+  }
+}
+
+const auditTable = 'audit_log';
+/** Says which server it is, also if the others were not exchanged yet. */
+const serverNumberTable = 'server_number';
+
+/** Runs `work` when no round of deletions runs, and while none begins. */
+async function withoutDeletions<Result>(
+  { redis }: AdminContext,
+  work: (isHeld: IsHeld) => Promise<Result>,
+): Promise<Result> {
+  const giveUpAt = performance.now() + backups.roundWaitMsMax;
+  for (;;) {
+    const done = await withFailedRowsLocked(redis, 'restore', async (isHeld) => ({
+      result: await work(isHeld),
+    }));
+    if (done !== 'locked') return done.result;
+    if (performance.now() > giveUpAt)
+      throw new AdministrationError('a round of deletions still runs; try again when it has ended');
+    await new Promise((resolve) => setTimeout(resolve, roundCheckEveryMs));
+  }
+}
+
+const roundCheckEveryMs = 100;
+
+/** Deletes from the restored tables whom requests have reached since the backup began, as far as that is known. */
+async function deleteSince({ context, name, staging, restored }: Restore): Promise<RestoredBackup> {
+  const { redis } = context;
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const [home] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const backup = await readOwnNote(home, name);
+  // If Redis was emptied since, or the backup is a stranger, times have to tell which requests it lacks.
+  const doneInBackup = await readCompleteIds(home);
+  const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
+  const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
+    doneInBackup.has(id) &&
+    (backup === undefined ||
+      Date.parse(completed_at ?? '') < Date.parse(backup.began_at) - backups.clockDifferenceMsMax);
+  const known: DeletedRequest[] = [];
+  const unknown: DeletionRequest[] = [];
+  for await (const request of eachDeletion(redis)) {
+    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
+    if (hashes !== undefined) known.push({ request, hashes });
+    else if (!knowsAll && request.status === 'complete' && !isInBackup(request)) unknown.push(request);
+  }
+  let rows = 0;
+  for (const clickhouse of restored) {
+    const { shards } = deployment;
+    const where = { redis, clickhouse, database: staging, shards, environments: [...environments.values()] };
+    rows += await deleteAgain(where, known);
+  }
+  // A worker may have read a segment that another one has stored since, and whose users are deleted by now. The restored
+  // tables do not know its token, so they refuse it unless Redis has it still.
+  for (let shard = 0; shard < deployment.shards; shard++) {
+    const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
+    if (last === null) throw new StateNotLoaded();
+    for (const client of restored) await refuseSegments(client, shard, String(last));
+  }
+  return {
+    name,
+    state: 'kept',
+    deleted_again: { requests: known.length, rows },
+    submit_again: unknown.map(
+      ({ deletion_request_id, account_id, app_id, submitted_at, completed_at, targets }) => ({
+        deletion_request_id,
+        account_id,
+        app_id,
+        submitted_at,
+        ...(completed_at === undefined ? {} : { completed_at }),
+        targets,
+      }),
+    ),
+  };
+}
+
+/** How a backup was noted when it began, as its own copy of the registry says: a later note may be of another one. */
+async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
+  const text = (await readMirror(home)).documents[backupsKey];
+  return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
+}
+
+async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
+  const result = await home.query({
+    query: `SELECT request_id FROM deletion_requests GROUP BY request_id
+      HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
+    format: 'JSONEachRow',
+  });
+  return new Set((await result.json<{ request_id: string }>()).map(({ request_id: id }) => id));
+}
+
+/** All requests that ever were, read little by little. */
+async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<DeletionRequest> {
+  let cursor = '0';
+  const seen = new Set<string>();
+  do {
+    const [next, entries] = await redis.hscan(registryKeys.deletions, cursor, 'COUNT', idsPerCall);
+    for (let at = 0; at < entries.length; at += 2) {
+      const id = entries[at] as string;
+      if (seen.has(id)) continue;
+      seen.add(id);
+      yield JSON.parse(entries[at + 1] as string) as DeletionRequest;
+    }
+    cursor = next;
+  } while (cursor !== '0');
+}
+
+const idsPerCall = 1_000;
+
+/**
+ * Has the pending requests begin anew: the restored tables lack what they had found out, and have rows that they had
+ * deleted. What was found before any was deleted stays, as the evidence.
+ */
+async function resetDeletions({ redis }: AdminContext): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
+    const request = await readDeletion(redis, requestId);
+    if (request === undefined) continue;
+    const { left: _, verified_at: __, verified_tables: ___, targets_kept: ____, ...anew } = request;
+    try {
+      await updateDeletion(redis, anew, { state: 'submitted', resolved: false, mutations: [] });
+      await redis.sadd(registryKeys.unkeptDeletions, requestId);
+    } catch (error) {
+      // It is no longer pending: its targets are lost.
+      if (!(error instanceof Overtaken)) throw error;
+    }
+  }
+}
+
+/** Copies all documents to ClickHouse: its restored copies are old. Names that only the backup has are removed. */
+async function copyAll(context: AdminContext): Promise<void> {
+  const { redis, clickhouse } = context;
+  const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
+  const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
+  for (const some of inParts(documents)) {
+    await redis.sadd(registryKeys.unmirrored, ...some);
+    await mirrorRegistry(redis, clickhouse);
+  }
+  for (const some of inParts(await redis.hkeys(registryKeys.deletions))) {
+    await redis.sadd(registryKeys.unmirroredDeletions, ...some);
+    await mirrorDeletions(redis, clickhouse);
+  }
+}
+
+function* inParts(names: readonly string[]): Generator<readonly string[]> {
+  for (let first = 0; first < names.length; first += loads.documentsPerCallMax)
+    yield names.slice(first, first + loads.documentsPerCallMax);
+}

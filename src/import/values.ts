@@ -1,0 +1,29 @@
+// What a field of a row is good for. Pure.
+
+/** Whether a field holds something: exports leave out what they do not know, or write null or an empty text. */
+export function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== '';
+}
+
+export function given(value: unknown): unknown {
+  return isGiven(value) ? value : undefined;
+}
+
+export type Name = string | undefined | { readonly fault: string };
+
+/**
+ * The text of a field that names a row, a session or a user; undefined if it holds nothing. Anything that has no text of its
+ * own is a fault: all objects would have the same name, and a rounded number that of another row.
+ */
+export function nameIn(column: string, value: unknown): Name {
+  if (!isGiven(value)) return undefined;
+  if (typeof value === 'string') return value;
+  if (Number.isSafeInteger(value)) return String(value);
+  if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();
+  return { fault: `has neither a text nor an integer in the column ${column}` };
+}
+
+/** Why there is no name, in words that go on a sentence about the row. */
+export function faultIn(name: unknown): string | undefined {
+  return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
+}

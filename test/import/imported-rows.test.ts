@@ -1,0 +1,165 @@
+// What becomes of a file's rows before they are sent: how they are read, and which records they are.
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { type Input, openInputs } from '../../src/import/inputs.js';
+import { createMapper, type Mapper } from '../../src/import/mapping.js';
+import { type ImportOptions, readOptions } from '../../src/import/options.js';
+import { type Row, readRows } from '../../src/import/rows.js';
+
+let folder: string;
+before(() => {
+  folder = tempDir('import-rows');
+});
+after(() => removeTempDir(folder));
+
+async function open(name: string, content: string | Uint8Array): Promise<Input> {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return (await openInputs([path], undefined))[0] as Input;
+}
+
+async function chunksOf(input: Input, after = 0): Promise<Row[][]> {
+  const options = { after, columns: [], timeColumn: undefined, zone: undefined, onShare: () => undefined };
+  const chunks: Row[][] = [];
+  for await (const rows of readRows(input, options)) chunks.push(rows);
+  return chunks;
+}
+
+function mapperOf(...args: readonly string[]): Mapper {
+  const { mapping, strict } = readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
+  return createMapper(mapping, 'h', strict);
+}
+
+type Sent = { readonly [field: string]: unknown };
+
+/** The records of rows, or the faults of those that have one. */
+async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
+  const mapper = mapperOf(...args);
+  return (await chunksOf(input)).flat().flatMap((row): (Sent | string)[] => {
+    const result = mapper.map(row);
+    return 'fault' in result ? [result.fault] : result.map(({ json }) => JSON.parse(json) as Sent);
+  });
+}
+
+const ndjson = (name: string, ...rows: readonly (string | object)[]) =>
+  open(name, rows.map((row) => (typeof row === 'string' ? row : JSON.stringify(row))).join('\n'));
+
+describe('a number with more digits than a double holds', () => {
+  const [one, other] = ['1234567890123456789', '1234567890123456790'];
+
+  test('names one user and one row, as a text of its digits', async () => {
+    const input = await ndjson('long.ndjson', `{"u": ${one}}`, `{"u": ${other}}`);
+    const by = (...args: readonly string[]) => mapped(input, '--event', 'x', ...args);
+    const field = (records: readonly (Sent | string)[], name: string) =>
+      records.map((record) => (record as Sent)[name]);
+    assert.deepEqual(field(await by('--identity', 'u'), 'identity'), [one, other]);
+    assert.deepEqual(
+      field(await by('--anonymous-id', 'u'), 'user_id'),
+      [one, other].map(userIdOfAnonymousId),
+    );
+    assert.deepEqual(field(await by('--identity', 'u', '--key', 'u'), 'idempotency_key'), [one, other]);
+    assert.deepEqual(field(await by('--identity', 'u', '--session-id', 'u'), 'session_id'), [one, other]);
+  });
+
+  test('stays what it is as a property, in a column or below one of a preset', async () => {
+    const lat = '52.520006599999998714';
+    const columns = await ndjson('lat.ndjson', `{"u": "ada", "lat": ${lat}, "in": {"list": [${one}]}}`);
+    const [event] = await mapped(columns, '--event', 'x', '--identity', 'u');
+    assert.deepEqual((event as Sent).properties, { lat, 'in.list': [one] });
+    const amplitude = await ndjson(
+      'lat-amplitude.ndjson',
+      `{"event_type": "x", "user_id": "ada", "event_properties": {"lat": ${lat}}, "user_properties": {"n": ${one}}}`,
+    );
+    const [first, identify] = (await mapped(amplitude, '--preset', 'amplitude')) as Sent[];
+    assert.deepEqual([first?.properties, identify?.traits], [{ lat }, { n: one }]);
+  });
+
+  test('is refused as a user if its digits are lost already', async () => {
+    const input = await ndjson('lost.ndjson', '{"u": 1e300}', '{"u": 1.5}');
+    for (const args of [
+      ['--identity', 'u'],
+      ['--user-id', 'u'],
+      ['--identity', 'u', '--strict'],
+    ])
+      for (const record of await mapped(input, '--event', 'x', ...args))
+        assert.equal(typeof record, 'string');
+  });
+});
+
+describe('a key', () => {
+  const without = [{ $oid: 'a' }, ['a'], true, 1.5, 1e300];
+  const fault = (column: string) => `The row has neither a text nor an integer in the column ${column}.`;
+
+  test('is a text or an integer, and so is a session and an anonymous id', async () => {
+    const input = await ndjson('keys.ndjson', { k: 'a' }, { k: 7 }, ...without.map((k) => ({ k })));
+    const anonymous = ['--event', 'x', '--anonymous-id'];
+    for (const [args, field, names] of [
+      [[...anonymous, 'k'], 'user_id', [userIdOfAnonymousId('a'), userIdOfAnonymousId('7')]],
+      [['--event-column', 'k', '--identity', 'k', '--key', 'k'], 'idempotency_key', undefined],
+    ] as const) {
+      const records = await mapped(input, ...args);
+      if (names !== undefined)
+        assert.deepEqual(
+          records.slice(0, 2).map((record) => (record as Sent)[field]),
+          names,
+        );
+      assert.deepEqual(
+        records.slice(2),
+        without.map(() => fault('k')),
+      );
+    }
+    const sessions = await ndjson('sessions.ndjson', ...without.map((s) => ({ u: 'ada', s })));
+    assert.deepEqual(
+      await mapped(sessions, '--event', 'x', '--identity', 'u', '--session-id', 's'),
+      without.map(() => fault('s')),
+    );
+  });
+
+  test('of a Parquet date is its time in UTC', () => {
+    const at = new Date('2024-01-01T00:00:00.120Z');
+    const row = { place: 1, value: { u: 'ada', k: at }, surrogates: false, longNumerals: new Set<string>() };
+    const result = mapperOf('--event', 'x', '--identity', 'u', '--key', 'k').map(row);
+    assert.ok(!('fault' in result));
+    assert.match(result[0]?.json ?? '', /"idempotency_key":"2024-01-01T00:00:00\.120Z"/);
+  });
+
+  test('of a preset is that of the place where the export has none', async () => {
+    const exports = [
+      ['heap', { event: 'x', identity: 'ada' }, 'event_id', 'heap:'],
+      ['amplitude', { event_type: 'x', user_id: 'ada' }, 'uuid', 'amplitude:'],
+      ['mixpanel', { event: 'x', properties: { distinct_id: 'ada' } }, '$insert_id', 'mixpanel:'],
+      ['segment', { type: 'track', event: 'x', userId: 'ada' }, 'messageId', ''],
+    ] as const;
+    for (const [preset, row, column, prefix] of exports) {
+      const holding = (value: unknown) =>
+        preset === 'mixpanel'
+          ? { ...row, properties: { distinct_id: 'ada', [column]: value } }
+          : { ...row, [column]: value };
+      const input = await ndjson(`${preset}.ndjson`, ...['', null, 'a', { $oid: 'a' }].map(holding));
+      const records = await mapped(input, '--preset', preset);
+      const events = records.filter((record) => typeof record === 'string' || record.type !== 'identify');
+      const keys = events.map((record) =>
+        typeof record === 'string' ? 'fault' : String(record.idempotency_key ?? record.messageId),
+      );
+      assert.match(keys.slice(0, 2).join(' '), /^import:\S+:1 import:\S+:2$/, preset);
+      assert.ok(keys[2]?.startsWith(`${prefix}a`), preset);
+      assert.equal(keys[3], 'fault', preset);
+    }
+  });
+
+  test('of Mixpanel is no user that every device without a name would be', async () => {
+    const input = await ndjson(
+      'devices.ndjson',
+      { event: 'x', properties: { distinct_id: '$device:' } },
+      { event: 'x', properties: { distinct_id: '$device:tv', $user_id: null } },
+    );
+    const [nobody, device] = await mapped(input, '--preset', 'mixpanel');
+    assert.match(String(nobody), /Exactly one of identity and user_id/);
+    assert.equal((device as Sent).user_id, userIdOfAnonymousId('tv'));
+  });
+});
