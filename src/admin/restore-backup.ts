@@ -125,7 +125,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     await restoreAll(restore, await isLoaded());
     await migrateServers({ ...schema, database: staging });
     // The backup may have been made while a run of retention removed identifications.
-    for (const client of restored) await undoRuns(client);
+    for (const client of restore.restored) await undoRuns(client);
   }
   crash('backup_staged');
   const wasLoaded = await isLoaded();
