@@ -28,6 +28,8 @@ export type Input = {
   readonly compression: Compression;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
+  /** Which file it was, and when it was last written, before it was hashed. */
+  readonly version: string;
 };
 
 /** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
@@ -77,6 +79,7 @@ async function spoolStdin(): Promise<string> {
 
 async function openInput(name: string, path: string, format: Format | undefined): Promise<Input> {
   try {
+    const version = versionOf(path);
     const stats = statSync(path);
     if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
     const hash = createHash('sha256');
@@ -91,11 +94,32 @@ async function openInput(name: string, path: string, format: Format | undefined)
       compression,
       format: format ?? formatOfName(inner) ?? formatOfContent(name, head, compression),
       hash: hash.digest('hex').slice(0, 32),
+      version,
     };
   } catch (error) {
     if (error instanceof ImportError) throw error;
     throw new ImportError(`${name}: ${wordsOf(error)}`);
   }
+}
+
+function versionOf(path: string): string {
+  const { dev, ino, size, mtimeNs } = statSync(path, { bigint: true });
+  return `${dev} ${ino} ${size} ${mtimeNs}`;
+}
+
+/**
+ * Throws ImportError if a file was written to or replaced since it was hashed: its keys and places rest on its first content,
+ * and nobody knows which of its rows were read.
+ */
+export function assertUnchanged({ name, path, version }: Input): void {
+  let now: string | undefined;
+  try {
+    now = versionOf(path);
+  } catch {
+    // It is gone.
+  }
+  if (now !== version)
+    throw new ImportError(`${name}: it was changed while it was read; import a copy that nobody writes to`);
 }
 
 /** An error of the file system in words that name no system call. */

@@ -46,6 +46,7 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
   let escaped = false;
   let place = 0;
   let element: Buffer[] = [];
+  let elementBytes = 0;
   let isOpen = false;
   let isFirst = true;
   for await (const chunk of content) {
@@ -74,6 +75,7 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         if (depth > 1 || (byte !== 0x2c && depth === 1)) continue;
         const bytes = Buffer.concat([...element, chunk.subarray(from, at)]);
         element = [];
+        elementBytes = 0;
         from = at + 1;
         const ends = byte !== 0x2c;
         if (ends && isBlank(bytes) && place === 0) continue;
@@ -81,7 +83,10 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         yield { place, bytes };
       }
     }
-    if (depth > 0 && from < chunk.length) element.push(chunk.subarray(from));
+    if (depth === 0 || from === chunk.length) continue;
+    element.push(chunk.subarray(from));
+    elementBytes += chunk.length - from;
+    if (elementBytes > elementBytesMax) throw new ImportError(`element ${place + 1} has more than 64 MiB`);
   }
   if (!isOpen || depth !== 0) throw new ImportError('the file must be one JSON array, and it ends within it');
 }

@@ -10,7 +10,8 @@ import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
 import type { Mapping } from './options.js';
 import { createPreset, type Made } from './presets.js';
-import { type Row, setField } from './rows.js';
+import type { Row } from './row.js';
+import { setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
 import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
 

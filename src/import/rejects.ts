@@ -5,7 +5,7 @@ import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 
 import { wordsOf } from './inputs.js';
 import { rejectColumns } from './mapping.js';
 import { ImportError } from './options.js';
-import type { Row } from './rows.js';
+import type { Row } from './row.js';
 
 export type Rejects = {
   /** Adds a row; settles its bytes at once. */
@@ -15,16 +15,29 @@ export type Rejects = {
   close(): void;
 };
 
+/** What the state says about the file. */
+export type RejectsBefore = {
+  readonly bytes: number;
+  /** Whether an import goes on, so that the file is its own. */
+  readonly goesOn: boolean;
+  /** Whether all files of the state are done, so that the file has its last size. */
+  readonly isDone: boolean;
+};
+
 /**
  * Opens the file. If an import continues, the rows after `bytes` are removed, since they were refused after the state was
- * written. A file that another import left, perhaps just mended, is not written to.
+ * written. A file that another import left, or somebody mended since, is not written to.
  */
-export function openRejects(path: string, bytes: number, goesOn: boolean): Rejects {
+export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefore): Rejects {
   let file: number;
   try {
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
     if (size > 0 && !goesOn)
       throw new ImportError(`--rejects ${path}: it holds the rows of another import; name another file`);
+    if (size < bytes || (size > bytes && isDone))
+      throw new ImportError(
+        `--rejects ${path}: it has ${size} bytes, but this import left ${bytes}; import a mended file with another --state and --rejects`,
+      );
     file = openSync(path, bytes === 0 ? 'w' : 'r+', 0o600);
     ftruncateSync(file, bytes);
   } catch (error) {

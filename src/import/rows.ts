@@ -1,46 +1,25 @@
 // The rows of a file, in chunks, from a place on. A place is a row's number in its file; it is the same whenever the file is
 // read, so keys and the state of an import rest on it.
 
-import { createReadStream } from 'node:fs';
-import type { Readable } from 'node:stream';
-import { Transform } from 'node:stream';
-import { createGunzip } from 'node:zlib';
-import { parse as parseCsv } from 'csv-parse';
-import { Decompress } from 'fzstd';
 import { asyncBufferFromFile, type DecodedArray, parquetMetadataAsync, parquetRead } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { parseDocument } from '../ingest/document.js';
-import { type Input, wordsOf } from './inputs.js';
+import { contentOf } from './content.js';
+import { readCsv } from './csv-rows.js';
+import type { Input } from './inputs.js';
 import { splitArray, splitLines } from './json-elements.js';
 import { ImportError } from './options.js';
+import {
+  assertColumns,
+  chunkBytesMax,
+  plain,
+  type ReadOptions,
+  type Row,
+  rowsPerChunk,
+  unreadable,
+} from './row.js';
 import { zoneWanted } from './times.js';
 import { utc, type Zone } from './zones.js';
-
-/** A row, or the reason why it cannot be read. */
-export type Row = {
-  readonly place: number;
-  /** Undefined if the row cannot be read. */
-  readonly value: Readonly<Record<string, unknown>> | undefined;
-  readonly surrogates: boolean;
-  readonly longNumerals: ReadonlySet<string>;
-  /** Why it cannot be read, and its text. */
-  readonly fault?: string;
-  readonly text?: string;
-};
-
-export const rowsPerChunk = 1000;
-
-export type ReadOptions = {
-  /** Rows up to this place are left out. */
-  readonly after: number;
-  /** The columns that the mapping names; a file with a header must have them. */
-  readonly columns: readonly string[];
-  /** The column of times, and the zone of those that name none. */
-  readonly timeColumn: string | undefined;
-  readonly zone: Zone | undefined;
-  /** Called with the share of the file that was read. */
-  readonly onShare: (share: number) => void;
-};
 
 /** Reads a file. Throws ImportError if it is not of its format. */
 export function readRows(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
@@ -56,22 +35,22 @@ export function readRows(input: Input, options: ReadOptions): AsyncGenerator<Row
   }
 }
 
-const none: ReadonlySet<string> = new Set();
-const plain = { surrogates: false, longNumerals: none };
-
 async function* readJson(
   input: Input,
   split: typeof splitLines,
   { after, onShare }: ReadOptions,
 ): AsyncGenerator<Row[]> {
   let rows: Row[] = [];
+  let chunkBytes = 0;
   try {
     for await (const { place, bytes } of split(contentOf(input, onShare))) {
       if (place <= after) continue;
       rows.push(jsonRow(place, bytes));
-      if (rows.length < rowsPerChunk) continue;
+      chunkBytes += bytes.length;
+      if (rows.length < rowsPerChunk && chunkBytes < chunkBytesMax) continue;
       yield rows;
       rows = [];
+      chunkBytes = 0;
     }
   } catch (error) {
     throw unreadable(input, error);
@@ -94,49 +73,6 @@ function jsonRow(place: number, bytes: Buffer): Row {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return broken('is not an object');
   return { place, value: value as Record<string, unknown>, surrogates, longNumerals };
 }
-
-async function* readCsv(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
-  let header: string[] = [];
-  const broken: Row[] = [];
-  const parser = parseCsv({
-    bom: true,
-    info: true,
-    delimiter: /\.tsv(\.|$)/i.test(input.name) ? '\t' : [',', ';', '\t'],
-    columns: (names: string[]) => {
-      header = names;
-      assertColumns(input, options.columns, names);
-      return names;
-    },
-    skip_empty_lines: true,
-    skip_records_with_error: true,
-    on_skip: (error) => {
-      const { lines: place = 0, record } = (error ?? {}) as { lines?: number; record?: string[] };
-      const fault = `has ${record?.length ?? 'unreadable'} fields, but the header has ${header.length}`;
-      broken.push({ place, value: undefined, ...plain, fault, text: record?.join(',') ?? '' });
-    },
-  });
-  const content = contentOf(input, options.onShare);
-  content.on('error', (error) => parser.destroy(error));
-  content.pipe(parser);
-  let rows: Row[] = [];
-  try {
-    for await (const { record, info } of parser as AsyncIterable<CsvRecord>) {
-      // The parser is ahead of this loop, but places must ascend.
-      while (broken[0] !== undefined && broken[0].place < info.lines) rows.push(broken.shift() as Row);
-      rows.push({ place: info.lines, value: record, ...plain });
-      if (rows.length < rowsPerChunk) continue;
-      const chunk = rows.filter(({ place }) => place > options.after);
-      if (chunk.length > 0) yield chunk;
-      rows = [];
-    }
-  } catch (error) {
-    throw unreadable(input, error);
-  }
-  const last = [...rows, ...broken].filter(({ place }) => place > options.after);
-  if (last.length > 0) yield last;
-}
-
-type CsvRecord = { readonly record: Record<string, string>; readonly info: { readonly lines: number } };
 
 /** Rows that are decoded at once; a group of rows of the file is seldom larger. */
 const decodedRowsMax = 300_000;
@@ -242,54 +178,4 @@ function simplified(field: unknown, zone: Zone | undefined): unknown {
 export function setField(fields: Record<string, unknown>, name: string, value: unknown): void {
   if (name !== '__proto__') fields[name] = value;
   else Object.defineProperty(fields, name, { value, enumerable: true, writable: true, configurable: true });
-}
-
-function assertColumns({ name }: Input, wanted: readonly string[], there: readonly string[]): void {
-  for (const column of wanted) {
-    const known = there.includes(column) || there.includes(column.replace(/\..*$/, ''));
-    if (!known) throw new ImportError(`${name}: there is no column ${column}; there are ${there.join(', ')}`);
-  }
-}
-
-function contentOf({ path, bytes, compression }: Input, onShare: (share: number) => void): Readable {
-  const file = createReadStream(path, { highWaterMark: 1 << 18 });
-  let read = 0;
-  file.on('data', (chunk) => {
-    read += chunk.length;
-    onShare(bytes === 0 ? 1 : read / bytes);
-  });
-  if (compression === 'none') return file;
-  const inflated = compression === 'gzip' ? createGunzip() : createZstd();
-  file.on('error', (error) => inflated.destroy(error));
-  return file.pipe(inflated);
-}
-
-function createZstd(): Transform {
-  const stream = new Decompress();
-  const transform = new Transform({
-    transform(chunk: Buffer, _, done) {
-      stream.ondata = (data) => void transform.push(Buffer.from(data));
-      try {
-        stream.push(chunk);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    },
-    flush(done) {
-      try {
-        stream.push(new Uint8Array(0), true);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    },
-  });
-  return transform;
-}
-
-function unreadable(input: Input, error: unknown): ImportError {
-  return error instanceof ImportError
-    ? error
-    : new ImportError(`${input.name}: it cannot be read as ${input.format}: ${wordsOf(error)}`);
 }

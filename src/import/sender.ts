@@ -1,9 +1,11 @@
-// Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not at all, is sent
-// again, as it is: its keys make that harmless. One that is too large is sent in halves.
+// Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not by the service,
+// is sent again, as it is: its keys make that harmless. Only the service's own word refuses a record; a gateway's 403 is no
+// word about rows. A request that is too large is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
+import type { OutcomeCode } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 
@@ -38,6 +40,18 @@ const freshTokenPauseMs = 200;
 /** After failing for this long it gives up, or nobody would notice that the import stands still. */
 const failingMsMax = 15 * 60 * 1000;
 
+/** Refusals of the caller or of the way of sending: none of them is about a record. */
+const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
+  'invalid_framing',
+  'invalid_content_type',
+  'unsupported_encoding',
+  'invalid_encoding',
+  'not_found',
+  'method_not_allowed',
+  'unknown_app_id',
+  'unauthorized',
+]);
+
 const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
 
 type Answer = {
@@ -54,6 +68,7 @@ export function createSender(
   { appId, url, writeKey, importToken }: Pick<ImportOptions, 'appId' | 'url' | 'writeKey' | 'importToken'>,
   connections: number,
   stop: AbortSignal,
+  nowMs: () => number = () => performance.now(),
 ): Sender {
   const isSecure = url.startsWith('https:');
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
@@ -94,11 +109,13 @@ export function createSender(
           const text = Buffer.concat(parts).toString('utf8');
           try {
             const seconds = Number(reply.headers['retry-after']);
+            const parsed: unknown = JSON.parse(text);
+            if (typeof parsed !== 'object' || parsed === null) throw new Error('no object');
             resolve({
               status: reply.statusCode ?? 0,
               retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
               repeats: Number(reply.headers['sluice-repeats'] ?? 0),
-              body: JSON.parse(text) as Answer['body'],
+              body: parsed as Answer['body'],
             });
           } catch {
             reject(new Error(`${url} answered ${reply.statusCode}, but not as this service does`));
@@ -117,25 +134,29 @@ export function createSender(
     waits[kind] -= 1;
   }
 
-  /** Settles with the first final answer; until then the request is repeated. */
+  /** Settles with the service's first final answer; until then the request is repeated. */
   async function postUntilAnswered(lane: Lane, body: Buffer): Promise<Answer> {
-    const beganMs = performance.now();
+    let failingSinceMs = nowMs();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
       let reason: string;
       if (stop.aborted) throw new Stopped();
       try {
         const answer = await post(lane, body);
-        if (answer.status === 429) {
+        if (answer.status === 429 && isOurs(answer)) {
           await pause('limits', answer.retryAfterMs ?? pauseMs);
+          // It works, however long it takes.
+          failingSinceMs = nowMs();
           pauseMs = firstPauseMs;
           continue;
         }
-        if (answer.status < 500) return answer;
-        reason = answer.body.err?.message ?? `the service answers ${answer.status}`;
+        if (answer.status < 500 && isOurs(answer)) return answer;
+        reason =
+          answer.body.err?.message ??
+          `${url} answers ${answer.status}${isOurs(answer) ? '' : ', but not as this service does'}`;
       } catch (error) {
         reason = (error as Error).message;
       }
-      if (performance.now() - beganMs > failingMsMax)
+      if (nowMs() - failingSinceMs > failingMsMax)
         throw new ImportError(`gave up after 15 minutes: ${reason}`);
       await pause('service', pauseMs * (0.5 + Math.random()));
     }
@@ -149,8 +170,7 @@ export function createSender(
       return { stored: records.length - refused.length - repeats, repeats, refused };
     }
     const { code = '', message = `the service answers ${status}` } = body.err ?? {};
-    const concernsCaller = status === 401 || code === 'unknown_app_id' || code === 'not_found';
-    if (concernsCaller) throw new ImportError(message);
+    if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
     if (records.length === 1) return { stored: 0, repeats: 0, refused: [{ index: 0, reason: message }] };
     const half = Math.ceil(records.length / 2);
     const first = await send(lane, records.slice(0, half));
@@ -189,4 +209,9 @@ export function createSender(
     waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
     close: () => agent.destroy(),
   };
+}
+
+/** Whether the service itself answered: it names the code of whatever it refuses. */
+function isOurs({ status, body }: Answer): boolean {
+  return status === 200 || typeof body.err?.code === 'string';
 }

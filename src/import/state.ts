@@ -81,6 +81,12 @@ export function fileState(state: ImportState, hash: string, name: string): FileS
   return state.files[hash] as FileState;
 }
 
+/** Whether every file that the state knows is imported; one that knows none is not begun. */
+export function isDone({ files }: ImportState): boolean {
+  const all = Object.values(files);
+  return all.length > 0 && all.every(({ done }) => done);
+}
+
 /** The counts of all files together. */
 export function totalsOf({ files }: ImportState): Counts {
   const totals = { read: 0, stored: 0, repeats: 0, refused: 0 };

@@ -19,7 +19,8 @@ import { until } from '../../harness/wait.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { type Input, openInputs } from '../../src/import/inputs.js';
 import { ImportError, readOptions } from '../../src/import/options.js';
-import { type Row, readRows } from '../../src/import/rows.js';
+import type { Row } from '../../src/import/row.js';
+import { readRows } from '../../src/import/rows.js';
 import { utc } from '../../src/import/zones.js';
 import { startAnsweringServer } from '../support/answering-server.js';
 

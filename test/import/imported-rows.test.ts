@@ -7,9 +7,11 @@ import { after, before, describe, test } from 'node:test';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { type Input, openInputs } from '../../src/import/inputs.js';
+import { splitArray } from '../../src/import/json-elements.js';
 import { createMapper, type Mapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
-import { type Row, readRows } from '../../src/import/rows.js';
+import type { Row } from '../../src/import/row.js';
+import { readRows } from '../../src/import/rows.js';
 
 let folder: string;
 before(() => {
@@ -161,5 +163,91 @@ describe('a key', () => {
     const [nobody, device] = await mapped(input, '--preset', 'mixpanel');
     assert.match(String(nobody), /Exactly one of identity and user_id/);
     assert.equal((device as Sent).user_id, userIdOfAnonymousId('tv'));
+  });
+});
+
+describe('CSV', () => {
+  const texts = (rows: readonly Row[]) => rows.map(({ value, text }) => value ?? text);
+  const csv = async (name: string, content: string | Uint8Array) =>
+    texts((await chunksOf(await open(name, content))).flat());
+
+  test('that is not UTF-8 ends the import, since several names would be the same', async () => {
+    const latin = Buffer.from('mail\nJos\u00e9@x.com\nJos\u00e8@x.com\n', 'latin1');
+    await assert.rejects(
+      csv('latin.csv', latin),
+      /latin\.csv: it is not UTF-8 after its first 0 bytes; convert it/,
+    );
+    await assert.rejects(csv('cut.csv', Buffer.from('mail\nJos\u00e9').subarray(0, -1)), /it is not UTF-8/);
+    const wide = Buffer.from('\ufeffmail\nJos\u00e9\n', 'utf16le');
+    assert.deepEqual(await csv('wide.csv', wide), [{ mail: 'Jos\u00e9' }]);
+    assert.deepEqual(await csv('marked.csv', '\ufeffmail\nJos\u00e9\n'), [{ mail: 'Jos\u00e9' }]);
+  });
+
+  test('has the delimiter of its header, and the others are parts of texts', async () => {
+    assert.deepEqual(await csv('comma.csv', 'a,b\n1;2,3\t4\n'), [{ a: '1;2', b: '3\t4' }]);
+    assert.deepEqual(await csv('semicolon.csv', '\n"a,x,y";b\n1,2;3\n'), [{ 'a,x,y': '1,2', b: '3' }]);
+    assert.deepEqual(await csv('old.csv', 'a,b\r1,2\r'), [{ a: '1', b: '2' }]);
+    assert.deepEqual(await csv('one.csv', 'a\n1;2\n'), [{ a: '1;2' }]);
+    assert.deepEqual(await csv('tabs.tsv', 'a,a\tb\n1\t2\n'), [{ 'a,a': '1', b: '2' }]);
+  });
+
+  test('keeps quotes within a field, and refuses what a stray one holds with all its text', async () => {
+    const rows = ['1,5" disk', '2,"a"b', '"3,x', '4","y",z', '5,"last"'];
+    assert.deepEqual(await csv('quotes.csv', `n,text\r\n${rows.join('\r\n')}\n`), [
+      { n: '1', text: '5" disk' },
+      { n: '2', text: '"a"b' },
+      '"3,x\r\n4","y",z',
+      { n: '5', text: 'last' },
+    ]);
+  });
+
+  test('with a quote that nothing closes ends the import, and names the row where it opens', async () => {
+    const rows = '9,x\n'.repeat(20);
+    await assert.rejects(
+      csv('open.csv', `n,text\n1,a\n2,"b\n${rows}`),
+      /open\.csv: a quote that opens in the row at line 3 is never closed/,
+    );
+    const far = `n,text\n1,a\n2,"b\n${'9,x\n'.repeat(300_000)}3,"c"\n`;
+    await assert.rejects(
+      csv('far.csv', far),
+      /far\.csv: the row at line 3 has more than 1 MiB; perhaps a quote/,
+    );
+  });
+});
+
+describe('a chunk of rows', () => {
+  test('ends at 1,000 rows or at 8 MiB, in the order of the file', async () => {
+    const large = await ndjson('large.ndjson', ...Array.from({ length: 5 }, () => ({ x: 'x'.repeat(3e6) })));
+    assert.deepEqual(
+      (await chunksOf(large)).map(({ length }) => length),
+      [3, 2],
+    );
+    const broken = await open('broken.csv', `a,b\n${'1\n'.repeat(2_500)}1,2\n`);
+    const chunks = await chunksOf(broken);
+    assert.deepEqual(
+      chunks.map(({ length }) => length),
+      [1_000, 1_000, 501],
+    );
+    const places = Array.from({ length: 2_501 }, (_, at) => at + 2);
+    assert.deepEqual(
+      chunks.flat().map(({ place }) => place),
+      places,
+    );
+    assert.deepEqual(
+      (await chunksOf(broken, 1_999)).flat().map(({ place }) => place),
+      places.slice(1_998),
+    );
+  });
+
+  test('has no element of an array that is larger than any row', async () => {
+    async function* oneElement() {
+      yield Buffer.from('["');
+      const text = Buffer.alloc(1 << 20, 'x');
+      for (let at = 0; at < 66; at++) yield text;
+    }
+    const read = async () => {
+      for await (const { place } of splitArray(oneElement())) assert.fail(`element ${place}`);
+    };
+    await assert.rejects(read(), /element 1 has more than 64 MiB/);
   });
 });

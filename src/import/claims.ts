@@ -1,0 +1,50 @@
+// The state and the rejects file of an import belong to one process at a time: two would cut and replace each other's. A claim
+// is a folder beside the file, which names the process, as that of a spool does; that of a process which is gone counts as free.
+
+import { mkdirSync, rmdirSync } from 'node:fs';
+import { claimFolder, releaseFolder } from '../producer/spool-folder.js';
+import { ImportError, type ImportOptions } from './options.js';
+
+/** Claims both files; the result gives them free. Throws ImportError if another import has one of them. */
+export function claimFiles({ stateFile, rejectsFile }: Pick<ImportOptions, 'stateFile' | 'rejectsFile'>) {
+  const claimed: string[] = [];
+  const release = () => {
+    for (const folder of claimed) {
+      releaseFolder(folder);
+      try {
+        rmdirSync(folder);
+      } catch {
+        // Another import is claiming it.
+      }
+    }
+  };
+  try {
+    for (const [option, file] of [
+      ['--state', stateFile],
+      ['--rejects', rejectsFile],
+    ] as const)
+      claimed.push(claim(option, file));
+  } catch (error) {
+    release();
+    throw error;
+  }
+  return release;
+}
+
+function claim(option: string, file: string): string {
+  const folder = `${file}.owner`;
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'EEXIST') throw new ImportError(`${option} ${file}: it cannot be written: ${message}`);
+  }
+  try {
+    claimFolder(folder);
+  } catch {
+    throw new ImportError(
+      `${option} ${file}: another import is using it; give this one a --state and a --rejects of its own`,
+    );
+  }
+  return folder;
+}

@@ -1,0 +1,193 @@
+// What an import makes of answers, and what becomes of its files when others touch them. The service answers as a test says.
+
+import assert from 'node:assert/strict';
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { ImportError, type ImportOptions, readOptions } from '../../src/import/options.js';
+import { runImport } from '../../src/import/run.js';
+import { createSender } from '../../src/import/sender.js';
+import { type AnsweringServer, startAnsweringServer, type ToAnswer } from '../support/answering-server.js';
+
+let folder: string;
+let service: AnsweringServer;
+/** The next answers to records; afterwards all are stored. */
+let answers: (ToAnswer | (() => ToAnswer | Promise<ToAnswer>))[];
+
+before(async () => {
+  folder = tempDir('importing');
+  service = await startAnsweringServer();
+  service.answer = ({ body }) => {
+    if (body.events?.length === 0) return { status: 400, body: { err: { code: 'empty' } } };
+    const next = answers.shift() ?? { status: 200 };
+    return typeof next === 'function' ? next() : next;
+  };
+});
+beforeEach(() => {
+  answers = [];
+});
+after(() => {
+  service?.close();
+  removeTempDir(folder);
+});
+
+const never = new AbortController().signal;
+const path = (name: string) => join(folder, name);
+
+function put(name: string, content: string): string {
+  writeFileSync(path(name), content);
+  return path(name);
+}
+
+function run(file: string, state: string, rejects: string) {
+  const args = [file, '--event', 'x', '--identity', 'user', '--app-id', '1', '--url', service.baseUrl];
+  const files = ['--state', path(state), '--rejects', path(rejects)];
+  return runImport(readOptions([...args, ...files], {}) as ImportOptions, never);
+}
+
+/** Settles with the line that an import ends with. */
+async function faultOf(importing: Promise<unknown>): Promise<string> {
+  const error = await importing.then(
+    () => assert.fail('it ended well'),
+    (fault: unknown) => fault,
+  );
+  assert.ok(error instanceof ImportError, String(error));
+  return error.message;
+}
+
+describe('an answer', () => {
+  const options = () => ({ appId: '1', url: service.baseUrl, writeKey: undefined, importToken: undefined });
+  const records = ['{"event":"a"}', '{"event":"b"}', '{"event":"c"}'];
+
+  test('that is not of the service is no word about rows, whatever its status', async () => {
+    answers = [
+      { status: 403, body: { message: 'blocked' } },
+      { status: 404, body: { error: 'no such site' } },
+      { status: 413, body: 'null' },
+    ];
+    const before = service.arrived.length;
+    const sender = createSender(options(), 1, never);
+    assert.deepEqual(await sender.send('events', records), { stored: 3, repeats: 0, refused: [] });
+    sender.close();
+    assert.deepEqual(
+      service.arrived.slice(before).map(({ body }) => body.events?.length),
+      [3, 3, 3, 3],
+    );
+  });
+
+  test('about the way of sending ends the import, and refuses no row', async () => {
+    answers = [{ status: 415, body: { err: { code: 'unsupported_encoding', message: 'No.' } } }];
+    const sender = createSender(options(), 1, never);
+    assert.equal(await faultOf(sender.send('events', records)), 'No.');
+    sender.close();
+  });
+
+  test('429 may come for longer than a service may be away', async () => {
+    let nowMs = 0;
+    const limited = () => {
+      nowMs += 20 * 60_000;
+      return { status: 429, body: { err: { code: 'rate_limited' } } };
+    };
+    answers = [limited, { status: 503, body: { err: { code: 'unavailable' } } }];
+    const sender = createSender(options(), 1, never, () => nowMs);
+    assert.equal((await sender.send('events', records)).stored, 3);
+    const away = () => {
+      nowMs += 20 * 60_000;
+      return { status: 403, body: {} };
+    };
+    answers = [away];
+    assert.match(
+      await faultOf(sender.send('events', records)),
+      /^gave up after 15 minutes: http:\S+ answers 403, but not as this service does$/,
+    );
+    sender.close();
+  });
+});
+
+describe('the files of an import', () => {
+  test('belong to one import at a time', async () => {
+    const [one, other] = [put('one.csv', 'user\nada\n'), put('other.csv', 'user\ngrace\n')];
+    let arrive: () => void = () => undefined;
+    const arrived = new Promise<void>((settle) => {
+      arrive = settle;
+    });
+    let answer: (answer: ToAnswer) => void = () => undefined;
+    answers = [
+      () => {
+        arrive();
+        return new Promise((settle) => {
+          answer = settle;
+        });
+      },
+    ];
+    const first = run(one, 'held', 'held-r');
+    await arrived;
+    const words = 'another import is using it; give this one a --state and a --rejects of its own';
+    assert.equal(await faultOf(run(other, 'held', 'free-r')), `--state ${path('held')}: ${words}`);
+    assert.equal(await faultOf(run(other, 'free', 'held-r')), `--rejects ${path('held-r')}: ${words}`);
+    answer({ status: 200 });
+    assert.equal((await first).stored, 1);
+    assert.equal((await run(other, 'held', 'held-r')).stored, 2, 'the counts of both');
+    for (const name of ['held', 'held-r', 'free', 'free-r'])
+      assert.equal(existsSync(path(`${name}.owner`)), false, name);
+  });
+
+  test('are not done with when one is written to on its way', async () => {
+    for (const [name, change] of [
+      ['appended.csv', () => appendFileSync(path('appended.csv'), 'grace\n')],
+      ['removed.csv', () => rmSync(path('removed.csv'))],
+    ] as const) {
+      const file = put(name, 'user\nada\n');
+      answers = [
+        () => {
+          change();
+          return { status: 200 };
+        },
+      ];
+      assert.equal(
+        await faultOf(run(file, `${name}-s`, `${name}-r`)),
+        `${file}: it was changed while it was read; import a copy that nobody writes to`,
+      );
+      assert.match(readFileSync(path(`${name}-s`), 'utf8'), /"place":2,"done":false,/);
+    }
+  });
+
+  test('hold refused rows that are never cut again once the import is done', async () => {
+    const file = put('refused.csv', 'user,x\nada\n,1\ngrace,2\n');
+    const again = () => run(file, 'refused', 'refused-r');
+    assert.deepEqual(await again(), { read: 3, stored: 1, repeats: 0, refused: 2, mended: {} });
+    const rejected = readFileSync(path('refused-r'), 'utf8');
+    assert.equal((await again()).refused, 2);
+    assert.equal(readFileSync(path('refused-r'), 'utf8'), rejected);
+    // While another file is imported, a kill leaves a state that knows of it: then the rejects may be longer than it says.
+    let known = '';
+    answers = [
+      () => {
+        known = readFileSync(path('refused'), 'utf8');
+        return { status: 200 };
+      },
+    ];
+    assert.equal((await run(put('second.csv', 'user\nada\n'), 'refused', 'refused-r')).stored, 2);
+    assert.match(known, /second\.csv","place":0,"done":false/);
+    for (const content of [`${rejected.trim()} mended\n`, rejected.slice(0, -20), undefined]) {
+      if (content === undefined) rmSync(path('refused-r'));
+      else put('refused-r', content);
+      const bytes = content?.length ?? 0;
+      assert.match(
+        await faultOf(again()),
+        new RegExp(
+          `refused-r: it has ${bytes} bytes, but this import left ${rejected.length}; import a mended file`,
+        ),
+      );
+      if (content === undefined) assert.equal(existsSync(path('refused-r')), false);
+      else assert.equal(readFileSync(path('refused-r'), 'utf8'), content);
+    }
+    // Another file that the same import takes does not open it either.
+    put('refused-r', `${rejected.trim()} mended\n`);
+    assert.match(
+      await faultOf(run(put('more.csv', 'user\nada\n'), 'refused', 'refused-r')),
+      /it has \d+ bytes/,
+    );
+  });
+});
