@@ -59,7 +59,14 @@ export const crashPoints = {
   /** In a worker: the exports that a deletion ends are gone and its targets are there; a callback was answered and is not noted. */
   desk: ['exports_ended', 'call_answered'],
   /** The end of what environments retain, in a worker; all but the first once for each table. */
-  retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
+  retention: [
+    'expired_users_found',
+    'expired_keys_kept',
+    'partition_dropped',
+    'identifications_copied',
+    'place_expired',
+    'users_returned',
+  ],
   /** `npm run admin -- backup create`. */
   backupMade: ['home_backed_up'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */

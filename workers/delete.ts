@@ -46,6 +46,7 @@ import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
 import { isTurnTaken, takeTurn } from '../src/redis/turn.js';
+import { undoRuns } from '../src/retention/removed-identifications.js';
 
 export type RoundOptions = {
   readonly redis: Redis;
@@ -260,6 +261,8 @@ async function resolve(
       shard: shardOf(app_id, shards),
     })),
   );
+  // A run of retention from which this round took over may have removed what merges users.
+  for (const part of parts.all) await undoRuns(part.client);
   await tellUsers(parts);
   const named = await countNamed(clickhouse, parts.home.tables);
   const leftOut = new Set<number>();

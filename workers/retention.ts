@@ -1,6 +1,6 @@
 // Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
 // or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
-// failed rows. If a round begins meanwhile, it ends after the statement that runs. Each step may be repeated; a run that is cut
+// failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
 // off is repeated as a whole.
 
 import { randomBytes } from 'node:crypto';
@@ -9,7 +9,7 @@ import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { refreshShardTable } from '../src/accounts/shard-servers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
-import { deleteRows, killMutations } from '../src/clickhouse/mutate.js';
+import { deleteRows } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
@@ -22,17 +22,21 @@ import { runScript, scripts } from '../src/redis/scripts.js';
 import { takeTurn } from '../src/redis/turn.js';
 import {
   countExpired,
-  dropExpiredUsers,
   dropPartition,
   type ExpiredUsers,
   expiredPredicate,
   findExpiredUsers,
   findWholePartitions,
   inPartition,
-  namePrefix,
   type Retained,
   retainedOf,
 } from '../src/retention/expired-rows.js';
+import {
+  copyIdentifications,
+  letCopyCount,
+  returnUsers,
+  undoRuns,
+} from '../src/retention/removed-identifications.js';
 import type { WorkerContext } from './context.js';
 
 export type RetentionContext = Pick<
@@ -96,7 +100,15 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     for (const part of await partsOf(context, retaining)) {
       if (part === 'away') ofServers.push('busy');
       else
-        ofServers.push(await expireOn({ ...context, clickhouse: part.client, isHeld }, part, nowMs, fences));
+        ofServers.push(
+          await expireOn({ ...context, clickhouse: part.client, isHeld }, part, nowMs, fences).catch(
+            async (error: unknown): Promise<'busy'> => {
+              // A round has taken over and dropped the run's tables.
+              if (!(await isHeld())) return 'busy';
+              throw error;
+            },
+          ),
+        );
     }
     return ofServers.includes('busy') ? 'busy' : 'done';
   });
@@ -149,30 +161,38 @@ async function expireOn(
   const retained = retainedOf(environments, nowMs);
   // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
   const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
-  await killMutations(clickhouse, namePrefix);
-  await dropExpiredUsers(clickhouse);
+  await undoRuns(clickhouse);
   await untilNoRetryRuns(clickhouse);
   const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
   crash('expired_users_found');
   const expired = new Map<string, Record<string, number>>();
   for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
-    const rows = await expirePlace(context, place, retained, users, fences);
+    const run = { place, retained, users, fences, its };
+    const rows = await (place === identifications ? expireIdentifications : expirePlace)(context, run);
     for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
   }
-  await dropExpiredUsers(clickhouse);
+  await undoRuns(clickhouse);
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   for (const [appId, rows] of expired)
     log.info({ environment: appId, retainDays: daysOf.get(appId), rows }, 'rows are over and deleted');
   return deletionsWait || !(await isHeld()) ? 'busy' : 'done';
 }
 
+/** What a run deletes from one table. */
+type Step = {
+  readonly place: Place;
+  readonly retained: readonly Retained[];
+  readonly users: ExpiredUsers;
+  readonly fences: readonly string[];
+  readonly its: ReadonlySet<number>;
+};
+
+const identifications = storedTable('user_identities');
+
 /** Deletes what is over in a table. Settles with how many rows, by environment. */
 async function expirePlace(
   context: Run,
-  place: Place,
-  retained: readonly Retained[],
-  users: ExpiredUsers,
-  fences: readonly string[],
+  { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
   const { clickhouse, config, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
@@ -192,6 +212,39 @@ async function expirePlace(
 }
 
 /**
+ * Deletes the identifications that are over, except those of users who have come back meanwhile. Months are not dropped here: a
+ * statement that is late would drop what was put back. Settles with how many rows were over.
+ */
+async function expireIdentifications(
+  context: Run,
+  { place, retained, users, fences, its }: Step,
+): Promise<ReadonlyMap<string, number>> {
+  const { clickhouse, config, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const rows = await countExpired(clickhouse, place, predicate);
+  if (rows.size === 0) return rows;
+  const nothing = new Map<string, number>();
+  await keepKeysOf(clickhouse, place, predicate);
+  crash('expired_keys_kept');
+  await copyIdentifications(clickhouse, users.mark, predicate);
+  if (!(await isHeld())) return nothing;
+  await letCopyCount(clickhouse, users.mark);
+  crash('identifications_copied');
+  await deleteRows(clickhouse, place, predicate, users.mark);
+  crash('place_expired');
+  if (!(await isStoredUpTo(context, await takeFences(context), its))) return nothing;
+  const appIds = retained.flatMap((each) => each.appIds);
+  const itsFences = [...its].map((shard) => fences[shard] ?? '0');
+  await returnUsers(clickhouse, users.mark, appIds, least(itsFences));
+  crash('users_returned');
+  return rows;
+}
+
+function least(fences: readonly string[]): string {
+  return fences.reduce((lowest, fence) => (BigInt(fence) < BigInt(lowest) ? fence : lowest));
+}
+
+/**
  * Drops the partitions in which only markers would be left. That erases the tokens of their segments. So ClickHouse first gets
  * a constraint that refuses these segments: a worker that stood still must not bring the rows back.
  */
@@ -201,8 +254,7 @@ async function dropWholePartitions(
   predicate: string,
   fences: readonly string[],
 ): Promise<void> {
-  const oldest = fences.reduce((least, fence) => (BigInt(fence) < BigInt(least) ? fence : least));
-  const find = () => findWholePartitions(clickhouse, place, predicate, oldest);
+  const find = () => findWholePartitions(clickhouse, place, predicate, least(fences));
   if ((await find()).length === 0) return;
   for (const [shard, fence] of fences.entries()) await refuseSegments(clickhouse, shard, fence);
   if (!(await untilNoInsertRuns(clickhouse))) return;

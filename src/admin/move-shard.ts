@@ -39,6 +39,7 @@ import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { undoRuns } from '../retention/removed-identifications.js';
 import type { AdminContext } from './context.js';
 
 type Say = (line: string) => void;
@@ -97,7 +98,7 @@ async function carryOver(moving: Moving): Promise<void> {
   const { context, move, owned, source, target, crash, say } = moving;
   const { shard, to } = move;
   if (move.stage === 'copy') {
-    await endRounds(context);
+    await endRounds(moving);
     await close(moving);
     crash('shard_closed');
     await copyAll(moving);
@@ -210,9 +211,10 @@ async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> 
 
 /**
  * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard: those that begin
- * later know of the move. A round that was chosen before, or stood still, is overtaken.
+ * later know of the move. A round that was chosen before, or stood still, is overtaken. What an end of retention left is undone
+ * while the shard's rows are here.
  */
-async function endRounds({ redis }: AdminContext): Promise<void> {
+async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
@@ -229,8 +231,12 @@ async function endRounds({ redis }: AdminContext): Promise<void> {
       if (isDone) break;
     }
   }
+  const undo = async () => {
+    await undoRuns(source);
+    return 'free';
+  };
   await untilTrue(
-    async () => (await withFailedRowsLocked(redis, 'restore', async () => 'free')) === 'free',
+    async () => (await withFailedRowsLocked(redis, 'restore', undo)) === 'free',
     'a round of deletions or another restore still runs; try again when it has ended',
   );
   await checkNoRestore(redis);

@@ -39,6 +39,7 @@ import {
 } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
 import { checkAllThere, checkName, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
@@ -123,6 +124,8 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     for (const client of all) await dropDatabase(client, staging);
     await restoreAll(restore, await isLoaded());
     await migrateServers({ ...schema, database: staging });
+    // The backup may have been made while a run of retention removed identifications.
+    for (const client of restore.restored) await undoRuns(client);
   }
   crash('backup_staged');
   const wasLoaded = await isLoaded();

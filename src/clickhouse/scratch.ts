@@ -6,8 +6,11 @@
 import type { ClickHouseClient } from './client.js';
 import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 
-/** `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column. */
-export type ScratchKind = 'rows' | 'Set' | { readonly lookUp: string };
+/**
+ * `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column. `onDisk`: rows that must
+ * outlive a crash of ClickHouse.
+ */
+export type ScratchKind = 'rows' | 'onDisk' | 'Set' | { readonly lookUp: string };
 
 /** Makes an empty table. Its structure is the list of its columns. */
 export async function createScratch(
@@ -22,10 +25,10 @@ export async function createScratch(
 }
 
 function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
-  if (hasReplicas(client)) {
+  if (hasReplicas(client) || kind === 'onDisk') {
     const soon =
       'old_parts_lifetime = 10, cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1';
-    return `${engineInUse(client, 'MergeTree')} ORDER BY tuple() SETTINGS fsync_after_insert = 1, ${soon}`;
+    return `${engineInUse(client, 'MergeTree')} ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, ${soon}`;
   }
   if (kind === 'rows') return 'Memory';
   // Not persistent: nothing of it ever reaches the disk, and a table that a crash emptied matches nothing.
@@ -53,6 +56,11 @@ export async function fillScratch(client: ClickHouseClient, table: string, selec
     query: `INSERT INTO ${table} ${select}`,
     clickhouse_settings: await settingsOfAll(client),
   });
+}
+
+/** Gives a table another name. Rejects if somebody else has renamed or dropped it. */
+export async function renameScratch(client: ClickHouseClient, from: string, to: string): Promise<void> {
+  await client.command({ query: `RENAME TABLE ${from} TO ${to} ${onCluster(client)}` });
 }
 
 /** Removes all rows. */

@@ -4,11 +4,12 @@
 //
 // A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
 // a user goes last, when nothing younger of that user is left: without it a deletion would not find the rest, and a later
-// identification of the same user_id would merge it with somebody else.
+// identification of the same user_id would merge it with somebody else. Users may come back meanwhile: see
+// removed-identifications.ts.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
-import { createScratch, dropScratch, fillScratch } from '../clickhouse/scratch.js';
+import { createScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
 import type { Place } from '../deletion/places.js';
 
@@ -67,14 +68,9 @@ export async function findExpiredUsers(
   await syncReplicas(client, [events, properties, identifications, 'failed_events']);
   const isOver = compared(retained, 'received_at', '<');
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
-  const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
-    FROM ${identifications} WHERE app_id IN (${appIds}) GROUP BY app_id, user_id`;
-  // A row has an identity or a user_id.
-  const withUser = (rows: string) => `SELECT r.app_id AS app_id, r.identity AS identity, r.user_id AS user_id,
-      multiIf(r.identity != '', concat('i', r.identity), m.merged_identity != '', concat('i', m.merged_identity),
-        concat('u', ifNull(toString(r.user_id), ''))) AS merged_user
-    FROM (${rows}) AS r LEFT ANY JOIN (${merged}) AS m ON r.app_id = m.app_id AND assumeNotNull(r.user_id) = m.user_id`;
-  const usersOf = (rows: string) => `SELECT app_id, merged_user FROM (${withUser(rows)})`;
+  const { merged, withUser, usersOf } = mergedBy(
+    `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
+  );
   const isKept = compared(retained, 'received_at', '>=');
   const recentEvents = `SELECT DISTINCT app_id, identity, user_id FROM ${events} WHERE ${isKept}`;
   const recentRows = `${recentEvents}
@@ -96,6 +92,19 @@ export async function findExpiredUsers(
       WHERE (app_id, concat('i', merged_identity)) NOT IN (${usersOf(recentRows)})`,
   );
   return users;
+}
+
+/** The merged users of rows, as texts of queries, by these identifications. */
+export function mergedBy(rowsOfIdentifications: string) {
+  const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
+    FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
+  // A row has an identity or a user_id.
+  const withUser = (rows: string) => `SELECT r.app_id AS app_id, r.identity AS identity, r.user_id AS user_id,
+      multiIf(r.identity != '', concat('i', r.identity), m.merged_identity != '', concat('i', m.merged_identity),
+        concat('u', ifNull(toString(r.user_id), ''))) AS merged_user
+    FROM (${rows}) AS r LEFT ANY JOIN (${merged}) AS m ON r.app_id = m.app_id AND assumeNotNull(r.user_id) = m.user_id`;
+  const usersOf = (rows: string) => `SELECT app_id, merged_user FROM (${withUser(rows)})`;
+  return { merged, withUser, usersOf };
 }
 
 const nameOfRow =
@@ -168,15 +177,4 @@ export async function dropPartition(
     query: `ALTER TABLE ${place} DROP PARTITION ${partition}`,
     clickhouse_settings: { max_partition_size_to_drop: '0' },
   });
-}
-
-/** Drops the sets of all runs. To be called when their mutations have ended. */
-export async function dropExpiredUsers(client: ClickHouseClient): Promise<void> {
-  const result = await client.query({
-    query:
-      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
-    query_params: { prefix: namePrefix },
-    format: 'JSONEachRow',
-  });
-  for (const { name } of await result.json<{ name: string }>()) await dropScratch(client, name);
 }

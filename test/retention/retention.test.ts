@@ -6,8 +6,8 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
-import { createEnvironment } from '../../harness/accounts.js';
-import { administer } from '../../harness/deletion.js';
+import { createEnvironment, createTestAccount } from '../../harness/accounts.js';
+import { administer, deleteNow, getToken } from '../../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -38,12 +38,14 @@ const lines: string[] = [];
 
 before(async () => {
   sluice = await startSluice();
+  redis = connectTestRedis(sluice.redisUrl);
+  // The worker makes no run of its own beside those of the tests.
+  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retention.runEveryMs);
   appIds = [
     await createEnvironment(sluice, '--retain-days', '30'),
     await createEnvironment(sluice, '--retain-days', '100'),
     await createEnvironment(sluice),
   ];
-  redis = connectTestRedis(sluice.redisUrl);
   clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
   const epoch = (await redis.get(registryKeys.epoch)) ?? '';
   const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
@@ -350,6 +352,87 @@ test('waits for what is accepted and not stored, since its user may have come ba
   await untilStored(sluice);
   assert.deepEqual(await storedRows(), [`e ${retained} back`, `p ${retained} plan`].sort());
   assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
+});
+
+/** Calls a function before a statement that begins like this is sent, each time. */
+function clientBefore(start: string, act: () => Promise<unknown>): ClickHouseClient {
+  return new Proxy(clickhouse, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown;
+      if (name !== 'command') return typeof value === 'function' ? value.bind(target) : value;
+      return async (params: Parameters<ClickHouseClient['command']>[0]) => {
+        if (params.query.trimStart().startsWith(start)) await act();
+        return target.command(params);
+      };
+    },
+  });
+}
+
+const removal = 'ALTER TABLE stored_user_identities DELETE';
+
+/** Seven and eight are ada, nine is bob; all of it is over. */
+async function storeIdentified(nowMs: number, app_id: string): Promise<void> {
+  const row = (user_id: number, identity: string) => ({ app_id, identity, user_id, name: '' });
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', [row(7, 'ada'), row(9, 'bob')]);
+  await storeAt(nowMs - 90 * dayMs, 'stored_user_identities', [row(8, 'ada')]);
+}
+
+async function sendBack(app_id: string): Promise<void> {
+  const sent = await post(sluice.baseUrl, paths.track, { app_id, event: 'back', user_id: '7' });
+  assert.ok(isAccepted(sent), sent.text);
+}
+
+async function scratchTables(): Promise<readonly unknown[]> {
+  return sluice.rows(
+    `SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE 'retention%'`,
+  );
+}
+
+test('a user who comes back while identifications are removed keeps all of them, in every run', async () => {
+  await emptyTables();
+  const [retained] = appIds;
+  for (const run of ['first', 'second']) {
+    const nowMs = Date.now();
+    await clickhouse.command({ query: 'TRUNCATE TABLE stored_user_identities' });
+    await clickhouse.command({ query: 'TRUNCATE TABLE stored_events' });
+    await storeIdentified(nowMs, retained);
+    const client = clientBefore(removal, () => sendBack(retained));
+    assert.equal(await expireRows({ ...context, clickhouse: client }, nowMs), 'done');
+    const expected = [`e ${retained} back`, `i ${retained} 7 ada`, `i ${retained} 8 ada`];
+    assert.deepEqual(await storedRows(), expected, run);
+    assert.deepEqual(await scratchTables(), []);
+  }
+});
+
+test('a deletion finds a user who came back before a run was killed or stood still', async () => {
+  const account = await createTestAccount(sluice, 'Back', ['Main Production']);
+  const retained = account.appIds[0] as string;
+  await sluice.admin('environments', 'set', retained, '--retain-days', '30');
+  const token = await getToken(sluice, account);
+  for (const died of ['place_expired', 'identifications_copied', 'stood still'] as const) {
+    await emptyTables();
+    const nowMs = Date.now();
+    await storeIdentified(nowMs, retained);
+    const deleteAda = () => deleteNow(sluice, token, [{ identity: 'ada' }]);
+    const crash: CrashPoint = (name) => {
+      if (name === died) throw new Error(`died at ${name}`);
+    };
+    const client = clientBefore(removal, async () => {
+      await sendBack(retained);
+      if (died === 'stood still') await deleteAda();
+    });
+    const run = expireRows({ ...context, crash, clickhouse: client }, nowMs);
+    if (died === 'stood still') assert.equal(await run, 'busy');
+    else {
+      await assert.rejects(run, /died at/);
+      if (died === 'identifications_copied') await sendBack(retained);
+      await deleteAda();
+    }
+    assert.deepEqual(await storedRows(), [`i ${retained} 9 bob`], died);
+    assert.deepEqual(await scratchTables(), [], died);
+    assert.equal(await expireRows(context, nowMs), 'done');
+    assert.deepEqual(await storedRows(), [], died);
+  }
 });
 
 test('keeps identifications while a deletion waits, which may need them to find its users', async () => {

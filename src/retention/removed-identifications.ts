@@ -1,0 +1,172 @@
+// Removing what identifies users so that it can be taken back. A user who is over may come back while a run removes the
+// identifications: what is accepted then would belong to an unknown user, and a deletion of the merged user would leave it.
+// No look beforehand can rule that out. So a copy is kept on disk first. After the removal, when everything that was accepted by
+// then is stored, the run puts back the identifications of all users of whom something was accepted since its fences.
+//
+// Until then the removal does not count. Whoever needs identifications before that (a round of deletions, the next run, a
+// move, a restored backup) undoes it. That is always right, since the next run removes again what is over.
+//
+// A run that stood still may send statements long after it was undone. Each of them names a table of the run, and is refused when
+// that is gone. So the copy counts only from the moment when it is renamed, which comes after the lock was asked.
+
+import { randomBytes } from 'node:crypto';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { killMutations } from '../clickhouse/mutate.js';
+import {
+  databaseIn,
+  onAllReplicas,
+  onCluster,
+  settingsOfAll,
+  syncReplicas,
+} from '../clickhouse/replication.js';
+import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
+import { returnNameOf } from '../clickhouse/store.js';
+import { columnsOf, storedTable } from '../clickhouse/tables.js';
+import { retention } from '../contract/limits.js';
+import { mergedBy, namePrefix } from './expired-rows.js';
+
+const identifications = storedTable('user_identities');
+const columns = columnsOf('user_identities').join(', ');
+const idOfRow = 'app_id, user_id, segment, commit_number, row_number';
+
+const copyOf = (mark: string) => `${mark}_copied`;
+const removedEnd = '_removed';
+const removedBy = (mark: string) => `${mark}${removedEnd}`;
+
+/** Copies the identifications that are to go. A copy that does not count yet is simply dropped. */
+export async function copyIdentifications(
+  client: ClickHouseClient,
+  mark: string,
+  predicate: string,
+): Promise<void> {
+  const result = await client.query({
+    query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
+    query_params: { table: identifications },
+    format: 'JSONEachRow',
+  });
+  const types = await result.json<{ name: string; type: string }>();
+  await createScratch(
+    client,
+    copyOf(mark),
+    types.map(({ name, type }) => `${name} ${type}`).join(', '),
+    'onDisk',
+  );
+  await client.command({
+    query: `INSERT INTO ${copyOf(mark)} (${columns}) SELECT ${columns} FROM ${identifications} WHERE ${predicate}`,
+    clickhouse_settings: { ...insertSettings, ...(await settingsOfAll(client)), log_comment: mark },
+  });
+}
+
+/** From here on the identifications may go: whoever undoes runs puts them back. Rejects if the run was undone. */
+export async function letCopyCount(client: ClickHouseClient, mark: string): Promise<void> {
+  await renameScratch(client, copyOf(mark), removedBy(mark));
+}
+
+/**
+ * Puts back the identifications of users of whom anything was accepted above a segment's number; the removal counts then. To be
+ * called when all that was accepted before the removal's end is stored.
+ */
+export async function returnUsers(
+  client: ClickHouseClient,
+  mark: string,
+  appIds: readonly string[],
+  segment: string,
+): Promise<void> {
+  for (const each of [...appIds, segment])
+    if (!/^\d+$/.test(each)) throw new Error('a number is not decimal');
+  const removed = removedBy(mark);
+  await syncReplicas(client, [storedTable('events'), storedTable('user_properties'), 'failed_events']);
+  const isNew = `app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')}) AND segment > ${segment}`;
+  const newRows = `SELECT DISTINCT app_id, identity, user_id FROM ${storedTable('events')} WHERE ${isNew}
+    UNION DISTINCT SELECT app_id, identity, user_id FROM ${storedTable('user_properties')} WHERE ${isNew}
+    UNION DISTINCT SELECT app_id, '' AS identity, toNullable(user_id) AS user_id FROM ${identifications} WHERE ${isNew}
+    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${isNew}`;
+  const { merged, usersOf } = mergedBy(
+    `SELECT ${columns} FROM ${removed} UNION ALL SELECT ${columns} FROM ${identifications}
+      WHERE app_id IN (SELECT app_id FROM ${removed})`,
+  );
+  const isBack = `(app_id, user_id) IN (SELECT app_id, user_id FROM (${merged})
+    WHERE (app_id, concat('i', merged_identity)) IN (${usersOf(newRows)}))`;
+  await putBack(client, removed, isBack);
+  await dropScratch(client, removed);
+}
+
+/**
+ * Ends whatever runs have left, and puts back all identifications whose removal does not count yet. Anybody may call this at
+ * any time, and again.
+ */
+export async function undoRuns(client: ClickHouseClient): Promise<void> {
+  const names = await listTables(client);
+  if (names.length === 0) return;
+  // Without its table a mutation is stuck for ever.
+  await killMutations(client, namePrefix);
+  for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  // Of a mutation that began in between; another cannot begin without its table.
+  await killMutations(client, namePrefix);
+  await untilNothingIsRewritten(client);
+  for (const name of names.filter((each) => each.endsWith(removedEnd))) {
+    const removed = removedBy(`${namePrefix}${randomBytes(6).toString('hex')}`);
+    await renameScratch(client, name, removed);
+    // Whoever else puts the same rows back has begun before, or does not find the table.
+    await killStatements(client);
+    await putBack(client, removed, '1');
+    await dropScratch(client, removed);
+  }
+}
+
+/** Adds rows of a copy to the identifications, those that are not among them. */
+async function putBack(client: ClickHouseClient, from: string, condition: string): Promise<void> {
+  await syncReplicas(client, [identifications, from]);
+  await client.command({
+    query: `INSERT INTO ${identifications} (${columns}) SELECT ${columns} FROM ${from}
+      WHERE ${condition} AND (${idOfRow}) NOT IN (
+        SELECT ${idOfRow} FROM ${identifications} WHERE app_id IN (SELECT app_id FROM ${from}))`,
+    clickhouse_settings: {
+      ...insertSettings,
+      ...(await settingsOfAll(client)),
+      log_comment: returnNameOf(from),
+    },
+  });
+}
+
+// The same rows may be put back in every run. A block of them goes to every month that has one of them.
+const insertSettings = {
+  async_insert: 0,
+  insert_deduplicate: 0,
+  max_partitions_per_insert_block: '0',
+} as const;
+
+async function listTables(client: ClickHouseClient): Promise<string[]> {
+  const result = await client.query({
+    query:
+      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
+    query_params: { prefix: namePrefix },
+    format: 'JSONEachRow',
+  });
+  return (await result.json<{ name: string }>()).map(({ name }) => name);
+}
+
+/** Ends the inserts of all runs; settles when none is left. */
+async function killStatements(client: ClickHouseClient): Promise<void> {
+  await client.command({
+    query: `KILL QUERY ${onCluster(client)} WHERE current_database = ${databaseIn(client)}
+      AND position(Settings['log_comment'], '${namePrefix}') > 0 SYNC`,
+  });
+}
+
+/** A mutation that was ended may still put the last part that it rewrote in place. */
+async function untilNothingIsRewritten(client: ClickHouseClient): Promise<void> {
+  const giveUpAt = performance.now() + retention.storedMsMax;
+  for (;;) {
+    const result = await client.query({
+      query: `SELECT count() AS parts FROM ${onAllReplicas(client, 'system.merges')}
+        WHERE database = ${databaseIn(client)} AND table = {table:String} AND is_mutation`,
+      query_params: { table: identifications },
+      format: 'JSONEachRow',
+    });
+    const [row] = await result.json<{ parts: string | number }>();
+    if (Number(row?.parts) === 0) return;
+    if (performance.now() > giveUpAt) throw new Error('identifications are still being rewritten');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
