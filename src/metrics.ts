@@ -304,7 +304,7 @@ export const keyLookupSeconds = new Histogram({
 
 export const keysLookedUp = new Counter({
   name: 'sluice_keys_looked_up_total',
-  help: 'Idempotency keys that were looked up in the index.',
+  help: 'Idempotency keys that were looked up: in the index, or among the rows of the segments that own many of them.',
   registers,
 });
 
