@@ -143,8 +143,8 @@ export const mutants: readonly Mutant[] = [
       // Without this patch another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',
-        find: 'await mirrorRegistry(redis, clickhouse, crash);',
-        replace: 'await purgeStrays(context);\n    await mirrorRegistry(redis, clickhouse, crash);',
+        find: '() => mirrorRegistry(redis, clickhouse, crash)',
+        replace: '() => purgeStrays(context), () => mirrorRegistry(redis, clickhouse, crash)',
       },
     ],
     faults: Array(3).fill('redis emptied while a deletion is pending'),

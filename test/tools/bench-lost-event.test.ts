@@ -57,7 +57,7 @@ after(async () => {
   await deployment?.stop();
 });
 
-/** Summed over all runs, since the kernel counts in steps of 10 ms and one run may take less. */
+/** Summed over runs, since the kernel counts in steps of 10 ms and one run may take less. */
 let systemMicroseconds = 0;
 
 /** Runs one way through the proxy, where `next` happens to one request after the warm-up. */
@@ -124,7 +124,11 @@ for (const [name, parts] of [
   });
 }
 
-test('the kernel’s part of the API’s CPU time is counted', () => {
+test('the kernel’s part of the API’s CPU time is counted', async () => {
+  for (let more = 50; systemMicroseconds === 0 && more > 0; more -= 1) {
+    const { run } = await runThrough('single', 'none');
+    systemMicroseconds += (await run).systemCpu?.api ?? 0;
+  }
   assert.ok(systemMicroseconds > 0);
 });
 
