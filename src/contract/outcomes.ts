@@ -72,6 +72,18 @@ export const outcomes = {
   ),
 } as const satisfies Record<string, Outcome>;
 
+/** Refusals of the caller or of the way of sending: none of them is about a record. */
+export const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
+  'invalid_framing',
+  'invalid_content_type',
+  'unsupported_encoding',
+  'invalid_encoding',
+  'not_found',
+  'method_not_allowed',
+  'unknown_app_id',
+  'unauthorized',
+]);
+
 /** Why one record, or one request, is refused: what (`code`), where (`field`, a path) and in words. */
 export type Rejection = {
   readonly code: OutcomeCode;

@@ -5,7 +5,7 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
-import type { OutcomeCode } from '../contract/outcomes.js';
+import { aboutSending } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 
@@ -39,18 +39,6 @@ const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
 /** After failing for this long it gives up, or nobody would notice that the import stands still. */
 const failingMsMax = 15 * 60 * 1000;
-
-/** Refusals of the caller or of the way of sending: none of them is about a record. */
-const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
-  'invalid_framing',
-  'invalid_content_type',
-  'unsupported_encoding',
-  'invalid_encoding',
-  'not_found',
-  'method_not_allowed',
-  'unknown_app_id',
-  'unauthorized',
-]);
 
 const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
 

@@ -1,7 +1,7 @@
 // What an answer means for the records of a request. Only the service's own word settles a record: what a proxy or a
 // wrong address answers is tried again.
 
-import { type OutcomeCode, outcomes } from '../contract/outcomes.js';
+import { aboutSending, type OutcomeCode, outcomes } from '../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
 import type { Answer } from './transport.js';
 
@@ -21,18 +21,6 @@ export type Verdict =
   | { readonly kind: 'users_limited'; readonly ms: number }
   /** To be sent again, after at least as long as the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
-
-/** Refusals whose cause is the request itself or the settings, and no record. */
-const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
-  'invalid_framing',
-  'invalid_content_type',
-  'unsupported_encoding',
-  'invalid_encoding',
-  'not_found',
-  'method_not_allowed',
-  'unknown_app_id',
-  'unauthorized',
-]);
 
 export function judge(answer: Answer): Verdict {
   const body = parseObject(answer.text);
