@@ -26,6 +26,7 @@ const settings = [
   'tsconfig.json',
   'src/client/tsconfig.json',
   'src/console/tsconfig.json',
+  'package.json',
   'package-lock.json',
   'deploy/build.mjs',
   'deploy/bundle-programs.mjs',
@@ -52,6 +53,8 @@ const bundles = [
     options: ['--format=esm', '--target=node20', '--keep-names'],
   },
 ];
+/** The viewer of the console's page API comes minified, and is too much for terser. */
+const viewer = { entry: 'src/console/reference/frame.ts', file: 'src/console/reference.js' };
 /**
  * What the processes use of packages: one file for each, in place of the compiler's output, and one more for what they share.
  * Loaded file by file, these packages took two thirds of a worker's start.
@@ -65,7 +68,7 @@ export function isBuilt() {
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
     sources.every((source) => isBundled(source) || existsSync(join(dist, outputOf(source)))) &&
-    bundles.every(({ file }) => existsSync(join(dist, file)))
+    [...bundles, viewer].every(({ file }) => existsSync(join(dist, file)))
   );
 }
 
@@ -85,7 +88,8 @@ export function build() {
   if (!compile(join(root, 'src/client'))) return false;
   // The console is checked against a browser's types; only its bundle is used.
   if (!compile(join(root, 'src/console'))) return false;
-  if (!bundles.every(bundle) || !bundlePackages(sources) || !bundlePrograms()) return false;
+  if (!bundles.every(bundle) || !bundleViewer() || !bundlePackages(sources) || !bundlePrograms())
+    return false;
   for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
     mkdirSync(dirname(join(dist, source)), { recursive: true });
     cpSync(join(root, source), join(dist, source));
@@ -129,6 +133,18 @@ function bundle({ entry, file, options }) {
       out,
     ])
   );
+}
+
+function bundleViewer() {
+  const out = join(dist, viewer.file);
+  const options = ['--bundle', '--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
+  // It warns of a worker that the viewer begins only elsewhere.
+  if (!run('esbuild', [join(root, viewer.entry), ...options, '--log-level=error', `--outfile=${out}`]))
+    return false;
+  // The picture of its makers, from their server: the policy of the frame would refuse it, and say so at every load.
+  const picture = /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(-full)?\.svg/g;
+  writeFileSync(out, readFileSync(out, 'utf8').replaceAll(picture, 'data:,'));
+  return true;
 }
 
 /** Packages written as CommonJS call `require` for Node's own modules. */

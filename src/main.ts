@@ -323,7 +323,7 @@ try {
             })),
         visualizerPageRoute(config.adminToken !== ''),
         ...pageFileRoutes(),
-        ...consoleRoutes(fileURLToPath(new URL('./console/console.js', import.meta.url)), log),
+        ...consoleRoutes(fileURLToPath(new URL('./console/', import.meta.url)), log),
         ...(config.demo ? demoRoutes(demo) : []),
       ],
       log,

@@ -28,7 +28,7 @@ import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
-import { mirrorAudit, readAuditLog } from '../audit/mirror.js';
+import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
 import { loads } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
@@ -84,6 +84,7 @@ type Scope = { readonly accountId?: string | undefined };
 /** Lists are this long unless a command says otherwise. */
 const listedMax = 100;
 type List = { readonly countMax?: number | undefined };
+type Before = { readonly before?: AuditPlace | undefined };
 
 /**
  * The commands as an actor gives them, under the audit log, and as far as the principal may. They reject with
@@ -151,13 +152,14 @@ function commandsOf(context: AdminContext) {
     listWriteKeys: ({ appId }: OfEnvironment) => listWriteKeys(redis, appId),
     revokeWriteKey: ({ appId, id }: OfEnvironment & { readonly id: string }) =>
       copied(context, revokeWriteKey(redis, appId, id)),
-    listAudit: async ({ countMax = listedMax, accountId }: List & Scope) => {
+    listAudit: async ({ countMax = listedMax, accountId, before }: List & Scope & Before) => {
       // So that an action is in the list as soon as it is done.
       await mirrorAudit(redis, clickhouse);
-      if (accountId === undefined) return readAuditLog(clickhouse, countMax);
+      if (accountId === undefined) return readAuditLog(clickhouse, countMax, undefined, before);
       const { environments } = await readRegistry(redis);
       const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-      return readAuditLog(clickhouse, countMax, { accountId, appIds: own.map(({ app_id }) => app_id) });
+      const scope = { accountId, appIds: own.map(({ app_id }) => app_id) };
+      return readAuditLog(clickhouse, countMax, scope, before);
     },
 
     invitePerson: async (invitation: Invitation) => {

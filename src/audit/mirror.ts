@@ -53,21 +53,33 @@ export type AuditEntry = Omit<AuditLine, 'stage' | 'details'> & { readonly detai
 /** What to show of the log: lines that name the account or one of its environments. */
 export type AuditScope = { readonly accountId: string; readonly appIds: readonly string[] };
 
-/** The last actions, the newest first, without those whose lines have not reached ClickHouse. */
+/** An action of the log: only older ones are wanted. */
+export type AuditPlace = { readonly at: string; readonly id: string };
+
+/**
+ * The last actions, or the last ones before a place, the newest first, without those whose lines have not reached ClickHouse.
+ */
 export async function readAuditLog(
   clickhouse: ClickHouseClient,
   countMax: number,
   scope?: AuditScope,
+  before?: AuditPlace,
 ): Promise<AuditEntry[]> {
   const columns = ['account_id', 'app_id', 'key_id', 'deletion_request_id', 'details', 'outcome'];
   const result = await clickhouse.query({
     query: `SELECT formatDateTime(at, '%Y-%m-%dT%H:%i:%S', 'UTC') || '.' || leftPad(toString(toUnixTimestamp64Milli(at) % 1000), 3, '0') || 'Z' AS time,
         id, any(actor) AS actor_kind, any(actor_name) AS name, any(address) AS from_address, any(action) AS what,
         ${columns.map((column) => `argMax(audit_log.${column}, stage) AS last_${column}`).join(', ')}
-      FROM audit_log GROUP BY at, id
+      FROM audit_log
+      ${before === undefined ? '' : `WHERE at <= ${placeTime} AND (at < ${placeTime} OR id > {beforeId:String})`}
+      GROUP BY at, id
       ${scope === undefined ? '' : "HAVING last_account_id = {accountId:String} OR (last_app_id != '' AND has({appIds:Array(String)}, last_app_id))"}
       ORDER BY at DESC, id LIMIT {countMax:UInt32}`,
-    query_params: { countMax, ...scope },
+    query_params: {
+      countMax,
+      ...scope,
+      ...(before === undefined ? {} : { beforeAt: Date.parse(before.at), beforeId: before.id }),
+    },
     format: 'JSONEachRow',
   });
   const rows = await result.json<Record<string, string>>();
@@ -86,3 +98,5 @@ export async function readAuditLog(
     outcome: row.last_outcome as AuditLine['outcome'],
   }));
 }
+
+const placeTime = "fromUnixTimestamp64Milli({beforeAt:Int64}, 'UTC')";

@@ -100,8 +100,8 @@ function Shell({ person: self }: { readonly person: Person }) {
         ) : (
           <span class="account">{account.value?.name}</span>
         )}
-        <span class="who muted" title={self.role}>
-          {self.email}
+        <span class="who muted">
+          {self.email} · {self.role}
         </span>
         <button type="button" class="small" onClick={() => void signOut()}>
           Sign out

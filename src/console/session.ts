@@ -21,6 +21,9 @@ export const account = computed(
   () => accounts.value.find(({ account_id }) => account_id === chosenId.value) ?? accounts.value[0],
 );
 
+/** The app_id that the last page was about. The next one is about it, too, if it is of the account. */
+export const chosenEnvironment = signal('');
+
 export function chooseAccount(id: string): void {
   chosenId.value = id;
 }

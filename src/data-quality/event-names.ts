@@ -9,6 +9,7 @@ import { eventNames } from '../contract/limits.js';
 export type EventName = {
   readonly event: string;
   readonly count: number;
+  /** When the first and the last one were accepted. */
   readonly first_seen: string;
   readonly last_seen: string;
 };
@@ -31,11 +32,15 @@ export async function listEventNames(
   days: number,
 ): Promise<readonly EventName[]> {
   const result = await client.query({
-    query: `SELECT event, toFloat64(count()) AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
+    query: `SELECT event, toFloat64(count()) AS count, ${takenAt('min')} AS first_seen, ${takenAt('max')} AS last_seen
       FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isSince}
       GROUP BY event ORDER BY count DESC, event LIMIT ${eventNames.listedMax}`,
     query_params: { appId, days },
-    clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
+    clickhouse_settings: {
+      max_execution_time: eventNames.querySecondsMax,
+      // The rows of an environment are sorted by their events: no hash tables.
+      optimize_aggregation_in_order: 1,
+    },
     format: 'JSONEachRow',
   });
   return result.json<EventName>();
@@ -68,6 +73,14 @@ export async function listEventProperties(
     format: 'JSONEachRow',
   });
   return result.json<EventProperty>();
+}
+
+/**
+ * When the first or the last one was accepted, to the opening of its segment. What senders say about the time would be a column
+ * more to read.
+ */
+function takenAt(which: 'min' | 'max'): string {
+  return isoTime(`toDateTime64(fromUnixTimestamp64Micro(toInt64(${which}(segment))), 3)`);
 }
 
 /** The number of a segment is the microsecond of its opening. Of older ones nothing is read, thanks to the index `by_segment`. */

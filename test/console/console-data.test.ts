@@ -69,6 +69,13 @@ describe('the console', { skip }, () => {
     }) as typeof clickhouse.query;
     const ask = async (days: number) => {
       const names = await listEventNames({ query } as typeof clickhouse, appId, days);
+      for (const { first_seen, last_seen } of names) {
+        assert.match(first_seen, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+        assert.ok(
+          first_seen <= last_seen && Date.parse(last_seen) <= Date.now(),
+          `${first_seen} ${last_seen}`,
+        );
+      }
       return names.map(({ event, count }) => [event, count]);
     };
     try {
@@ -342,9 +349,13 @@ describe('the console', { skip }, () => {
     const watched = await createTestAccount(sluice, 'Watched');
     const app_id = String(watched.appIds[0]);
     const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];
-    const events = sold.map((properties) => ({ identity: 'ada@example.com', event: hostile, properties }));
+    const identity = 'ada@example.com';
+    const events = [
+      ...sold.map((properties) => ({ identity, event: hostile, properties })),
+      { identity, event: 'Z' },
+    ];
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, events })));
-    await until(async () => (await count(`app_id = '${app_id}'`)) === 3, {
+    await until(async () => (await count(`app_id = '${app_id}'`)) === 4, {
       deadlineMs: 30_000,
       what: 'stored',
     });
@@ -353,6 +364,16 @@ describe('the console', { skip }, () => {
     await openPage(page, 'Data quality');
     const names = page.getByRole('table', { name: 'Event names' });
     await names.getByRole('cell', { name: '3', exact: true }).waitFor();
+    const listed = async () => (await names.getByRole('row').allTextContents()).slice(1).map((row) => row[0]);
+    assert.deepEqual(await listed(), ['<', 'Z'], 'the most frequent first');
+    await names.getByRole('button', { name: 'Event' }).click();
+    assert.deepEqual(await listed(), ['Z', '<']);
+    await names.getByRole('button', { name: 'Event' }).click();
+    await page
+      .getByRole('columnheader', { name: 'Event' })
+      .and(page.locator('[aria-sort=ascending]'))
+      .waitFor();
+    assert.deepEqual(await listed(), ['<', 'Z']);
     await page.getByRole('button', { name: /^Properties of <img/ }).click();
     const properties = page.getByRole('dialog').getByRole('row');
     await properties.nth(3).waitFor();

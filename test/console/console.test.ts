@@ -5,7 +5,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import type { Browser, Page } from 'playwright-core';
+import { type TOTP, URI } from 'otpauth';
+import type { Browser, Frame, Page } from 'playwright-core';
+import decodeQR from 'qr/decode.js';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { freePort } from '../../harness/free-port.js';
@@ -16,6 +18,36 @@ import { root } from '../support/deploy-file.js';
 import { client, startProvider, type TestProvider } from '../support/provider.js';
 
 const skip = withoutBrowser();
+const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
+
+/** Whether axe finds nothing in a page, or in a frame, and nothing makes it scroll sideways. */
+async function checkReadable(of: Page | Frame, name: string): Promise<void> {
+  // The browser's debugger evaluates this, since the page's policy does not apply to it.
+  const found = await of.evaluate(
+    `(() => { const module = undefined; ${axe}; return axe.run(document, { iframes: false }).then(({ violations }) =>
+      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,
+  );
+  assert.deepEqual(found, [], name);
+  const sideways = Number(await of.evaluate('document.documentElement.scrollWidth - innerWidth'));
+  assert.ok(sideways <= 0, `${name} scrolls ${sideways}`);
+}
+
+/** The text of a QR code whose dark modules a path draws, each as a square. */
+function readQrCode(path: string): string {
+  const modules = [...path.matchAll(/M(\d+) (\d+)h1v1h-1z/g)].map(
+    ([, x, y]) => [Number(x), Number(y)] as const,
+  );
+  const side = 2 * Math.max(...modules.flat());
+  const scale = 4;
+  const width = side * scale;
+  const data = new Uint8ClampedArray(width * width * 4).fill(255);
+  for (const [x, y] of modules)
+    for (let line = y * scale; line < (y + 1) * scale; line += 1)
+      for (let at = x * scale; at < (x + 1) * scale; at += 1)
+        data.fill(0, 4 * (line * width + at), 4 * (line * width + at) + 3);
+  return decodeQR({ width, height: width, data });
+}
+
 const hostile = `<img src=x onerror=alert(1)><b>"'=1+1`;
 
 let sluice: SluiceHandle;
@@ -102,6 +134,31 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
+  test('saves the settings of an environment that one person changed, and leaves those that another one changed meanwhile', async () => {
+    const of = await createTestAccount(sluice, 'Set');
+    const appId = String(of.appIds[0]);
+    const page = await newPage();
+    await enter(page, sluice, 'sets@example.com', 'administrator', of.accountId);
+    await openPage(page, 'Settings');
+    await page.getByRole('button', { name: 'Settings of Main Production' }).click();
+    await page.getByLabel('Events of one identity, in 30 s').fill('none');
+    await sluice.admin('environments', 'set', appId, '--validation', 'lenient', '--limit', 'collect_user=7');
+    await page.getByLabel('Days that events are kept').fill('400');
+    await page.getByText('more than 400 days ago are deleted').waitFor();
+    await page.getByLabel(/^Words to allow/).fill('guest\n');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const shown = (await sluice.admin('environments', 'show', appId)) as Record<string, unknown>;
+    assert.deepEqual(
+      [shown.retain_days, shown.allowed_identities, shown.validation, shown.limits],
+      [400, ['guest'], 'lenient', { track: 'none', collect_user: 7 }],
+    );
+    await page.getByRole('button', { name: 'Settings of Main Production' }).click();
+    await page.getByText('Allowed now: guest').waitFor();
+    assert.equal(await page.getByLabel('Days that events are kept').inputValue(), '400');
+    assert.deepEqual(faults, []);
+  });
+
   test('lets an operator invite a person, see them in the audit log, and remove them', async () => {
     const page = await newPage();
     await enter(page, sluice, 'operator@example.com', 'operator');
@@ -178,6 +235,31 @@ describe('the console', { skip }, () => {
     await page.getByText('Your session has ended').waitFor();
   });
 
+  test('sets up a second factor by a QR code, and asks for it at the next sign-in', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'factor@example.com', 'viewer', account.accountId);
+    await openPage(page, 'Settings');
+    await page.getByText('Second factor: off').click();
+    await page.getByRole('button', { name: 'Set up second factor' }).click();
+    const drawn = page.getByRole('img', { name: /to scan/ }).locator('path');
+    const uri = readQrCode(String(await drawn.getAttribute('d')));
+    assert.ok(uri.startsWith('otpauth://totp/'), uri);
+    const totp = URI.parse(uri) as TOTP;
+    await page.getByLabel('Code').fill(totp.generate());
+    await page.getByLabel('Your password', { exact: true }).fill(password);
+    await page.getByRole('button', { name: 'Turn on' }).click();
+    await page.getByText('Second factor: on').waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    const form = page.getByRole('form', { name: 'Sign in' });
+    await form.getByLabel('E-mail').fill('factor@example.com');
+    await form.getByLabel('Password').fill(password);
+    await page.keyboard.press('Enter');
+    // The code that was used is good no more; the next one is already.
+    await form.getByLabel('Code').fill(totp.generate({ timestamp: Date.now() + 30_000 }));
+    await page.keyboard.press('Enter');
+    await page.getByRole('navigation').waitFor();
+  });
+
   test('lets people in by the provider, without a password of ours that they could change', async () => {
     const page = await newPage();
     const signOn = page.getByRole('link', { name: 'Sign in with single sign-on' });
@@ -213,11 +295,15 @@ describe('the console', { skip }, () => {
     assert.ok(csv.includes(`"'=HYPERLINK(""http://evil.example"")"`), csv);
     assert.ok(String(await page.textContent('main')).includes(hostile));
     assert.equal(await page.locator('img').count(), 0);
+    // The environment that is chosen on one page is that of the next.
+    await openPage(page, 'Data quality');
+    await page.getByLabel('Environment', { exact: true }).selectOption(String(account.appIds[1]));
+    await openPage(page, 'Live');
+    await page.getByRole('heading', { name: `What arrives in ${hostile}` }).waitFor();
     assert.deepEqual(faults, []);
   });
 
   test('axe finds nothing on any page, wide and narrow, light and dark, and neither pages nor tables scroll sideways', async () => {
-    const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
     const page = await newPage();
     await enter(page, sluice, 'axe@example.com', 'operator');
     const links = await page.getByRole('navigation').getByRole('link').allTextContents();
@@ -232,14 +318,7 @@ describe('the console', { skip }, () => {
         await openPage(page, name);
         await page.getByRole('heading', { level: 1 }).waitFor();
         await page.locator('main').getByText('Loading…').first().waitFor({ state: 'detached' });
-        // The browser's debugger evaluates this, since the page's policy does not apply to it.
-        const found = await page.evaluate(
-          `(() => { const module = undefined; ${axe}; return axe.run().then(({ violations }) =>
-            violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,
-        );
-        assert.deepEqual(found, [], `${name} at ${width}`);
-        const sideways = Number(await page.evaluate('document.documentElement.scrollWidth - innerWidth'));
-        assert.ok(sideways <= 0, `${name} at ${width} scrolls ${sideways}`);
+        await checkReadable(page, `${name} at ${width}`);
         if (width > 600) continue;
         const tables = "Array.from(document.querySelectorAll('.scroll'))";
         const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
@@ -255,6 +334,37 @@ describe('the console', { skip }, () => {
       }
     }
     assert.deepEqual(faults, []);
+  });
+
+  test('draws the reference of the API with the account’s app_id, in a frame without an origin that axe and the keyboard go through', async () => {
+    const page = await newPage();
+    await page.setViewportSize({ width: 360, height: 800 });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await enter(page, sluice, 'reads@example.com', 'viewer', account.accountId);
+    await openPage(page, 'API');
+    const inFrame = page.frameLocator('iframe[title="API reference"]');
+    await inFrame.getByRole('heading', { name: /^Sluice/ }).waitFor();
+    const frame = page.frames().find((each) => each.url().endsWith('/reference'));
+    assert.ok(frame !== undefined);
+    await checkReadable(frame, 'the reference');
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await inFrame.getByRole('button', { name: /^Search/ }).press('Enter');
+    await page.keyboard.type('/api/track');
+    await inFrame.getByText('Track one event, or many').last().waitFor();
+    await checkReadable(frame, 'the search');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await inFrame.getByText(`"${account.appIds[0]}"`).first().waitFor();
+    await inFrame.getByText('Identity of the user, case-sensitive').first().waitFor();
+    await page.getByLabel('Document').selectOption('Administration');
+    await inFrame.getByText('Own access').first().waitFor();
+    assert.deepEqual(faults, []);
+    const asks = `fetch('${sluice.adminUrl}/admin/v1/session').then(() => 'an answer', () => 'refused')`;
+    const framed = page.frames().find((each) => each.url().endsWith('/reference'));
+    assert.deepEqual(await framed?.evaluate(`${asks}.then((answer) => [self.origin, answer])`), [
+      'null',
+      'refused',
+    ]);
   });
 
   test('comes back by itself when the service was away under an open page', async () => {
@@ -276,6 +386,7 @@ describe('the console', { skip }, () => {
       "default-src 'none'",
       "script-src 'self'",
       "style-src 'self'",
+      "frame-src 'self'",
       "require-trusted-types-for 'script'",
       "trusted-types 'none'",
     ])

@@ -132,6 +132,14 @@ test('names the token and the address of an administrator over HTTP, and is read
   );
   assert.deepEqual((await administer<AuditEntry[]>(sluice, 'GET', '/audit'))[0], entry);
   assert.equal(((await sluice.admin('audit', 'list', '--limit', '1')) as unknown[]).length, 1);
+  // Page by page, each action is there once, in the same order.
+  const all = (await sluice.admin('audit', 'list')) as AuditEntry[];
+  assert.ok(all.length > 3);
+  const pageAfter = ({ at, id }: AuditEntry) =>
+    administer<AuditEntry[]>(sluice, 'GET', `/audit?before=${at}&before_id=${encodeURIComponent(id)}`);
+  for (const place of [0, 2, all.length - 1])
+    assert.deepEqual(await pageAfter(all[place] as AuditEntry), all.slice(place + 1));
+  assert.deepEqual(await pageAfter({ ...entry, at: '2020-01-01T00:00:00.000Z' }), []);
 });
 
 test('names the key and the address of the caller who deletes users, and how many, but no user', async () => {

@@ -27,7 +27,9 @@ export function Callback({ account }: { readonly account: Account }) {
         {(data) => (
           <>
             {data.url === null ? (
-              <p class="empty">Nobody is called.</p>
+              <p class="empty">
+                Nobody is called.{may('setCallback') && ' Enter below the address of a program of yours.'}
+              </p>
             ) : (
               <p class="line">
                 <code class="value">{data.url}</code>

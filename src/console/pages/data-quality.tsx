@@ -2,6 +2,7 @@
 // refused.
 
 import { useState } from 'preact/hooks';
+import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
@@ -91,8 +92,17 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
               }
               empty="No record was refused lately. Notes of refused records name what was wrong, never a value."
               columns={[
-                { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} /> },
-                { title: 'Why', text: (each) => each.code, cell: (each) => <code>{each.code}</code> },
+                { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
+                {
+                  title: 'Why',
+                  text: (each) => each.code,
+                  cell: (each) => (
+                    <>
+                      <code>{each.code}</code>
+                      <span class="hint">{meaningOf(each.code)}</span>
+                    </>
+                  ),
+                },
                 {
                   title: 'Field',
                   text: (each) => each.field ?? '',
@@ -120,6 +130,11 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
       </section>
     </>
   );
+}
+
+/** What a code of the API means, in a sentence; nothing for one that this console does not know yet. */
+function meaningOf(code: string): string {
+  return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : '';
 }
 
 /** A chart with a line for each of the most frequent reasons, and one for all others. */

@@ -93,7 +93,10 @@ function Backlog({ parts }: { readonly parts: Parts }) {
         empty="There is no shard."
         columns={[
           { title: 'Shard', text: (each) => String(each.shard) },
-          { title: 'Oldest', text: (each) => `${each.oldest_seconds.toFixed(1)} s` },
+          {
+            title: 'Oldest',
+            text: (each) => (each.rows === 0 ? 'none' : `${each.oldest_seconds.toFixed(1)} s`),
+          },
           { title: 'Rows', text: (each) => each.rows.toLocaleString(), number: true },
           { title: 'Segments', text: (each) => each.segments.toLocaleString(), number: true },
           { title: 'Bytes', text: (each) => bytesText(each.bytes), number: true },

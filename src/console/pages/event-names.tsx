@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
 import { Choice, Dialog, Field, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { onLink } from '../router.js';
 
 type EventName = {
   readonly event: string;
@@ -19,6 +20,15 @@ type Property = {
   readonly time: number;
   readonly text: number;
 };
+
+const noEvent = (
+  <>
+    No event was stored in this time.{' '}
+    <a href="/api" onClick={onLink}>
+      API has a command that sends one.
+    </a>
+  </>
+);
 
 /** Of more names the first are shown, with a field to find one. */
 const listed = 20;
@@ -53,23 +63,27 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
               rows={data.filter(({ event }) => event.toLowerCase().includes(wanted.toLowerCase()))}
               first={listed}
               keyOf={({ event }) => event}
-              empty={
-                data.length === 0
-                  ? 'No event was stored in this time. Send one to /api/track: API has the command.'
-                  : 'No event has this name.'
-              }
+              empty={data.length === 0 ? noEvent : 'No event has this name.'}
               columns={[
-                { title: 'Event', text: (each) => each.event },
-                { title: 'Count', text: (each) => each.count.toLocaleString(), number: true },
+                { title: 'Event', text: (each) => each.event, by: ({ event }) => event },
+                {
+                  title: 'Count',
+                  text: (each) => each.count.toLocaleString(),
+                  number: true,
+                  by: ({ count }) => count,
+                },
+                { title: 'Share', text: (each) => shareText(each, data), number: true },
                 {
                   title: 'First',
                   text: (each) => each.first_seen,
                   cell: (each) => <Time at={each.first_seen} />,
+                  by: ({ first_seen }) => first_seen,
                 },
                 {
                   title: 'Last',
                   text: (each) => each.last_seen,
                   cell: (each) => <Time at={each.last_seen} />,
+                  by: ({ last_seen }) => last_seen,
                 },
               ]}
               actions={(each) => (
@@ -96,6 +110,14 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       )}
     </section>
   );
+}
+
+/** Of all events of the list, rounded; what is there is not 0. */
+function shareText({ count }: EventName, all: readonly EventName[]): string {
+  const share = count / all.reduce((sum, each) => sum + each.count, 0);
+  return share < 0.001
+    ? '< 0.1 %'
+    : `${(100 * share).toLocaleString(undefined, { maximumFractionDigits: 1 })} %`;
 }
 
 const types = ['number', 'boolean', 'time', 'text'] as const;

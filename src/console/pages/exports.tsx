@@ -36,7 +36,7 @@ export function Exports({ account }: { readonly account: Account }) {
             caption="Exports"
             rows={data}
             keyOf={({ user_export_id }) => user_export_id}
-            empty="No export is kept. Each is kept for a day, and ends when one of its users is deleted."
+            empty="No export is kept. Ask for one by New export: it is kept for a day, and ends when one of its users is deleted."
             columns={[
               {
                 title: 'Asked for',

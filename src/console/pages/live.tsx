@@ -121,7 +121,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
               {
                 title: 'Taken',
                 text: (each) => each.received_at,
-                cell: (each) => <Time at={each.received_at} />,
+                cell: (each) => <Time at={each.received_at} seconds />,
               },
               { title: 'Event', text: (each) => each.event },
               {

@@ -31,6 +31,7 @@ export function NewDeletion({ account, close }: { readonly account: Account; rea
   const [suppress, setSuppress] = useState(false);
   const [submitted, setSubmitted] = useState<number | undefined>(undefined);
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
+  const [lookedUp, setLookedUp] = useState<number | undefined>(undefined);
   const [done, setDone] = useState(false);
   const list = readUserList(text, kind);
   const path = `/accounts/${part(account.account_id)}/user_deletion`;
@@ -56,10 +57,16 @@ export function NewDeletion({ account, close }: { readonly account: Account; rea
   };
   const preview = async () => {
     const parts: Preview[] = [];
-    for (let from = 0; from < list.users.length; from += perRequestMax) {
-      const some = list.users.slice(from, from + perRequestMax);
-      const found = await call<Preview>('POST', path, { users: some, dry_run: true });
-      parts.push({ ...found, unclear: found.unclear.map((each) => ({ ...each, place: each.place + from })) });
+    try {
+      for (let from = 0; from < list.users.length; from += perRequestMax) {
+        setLookedUp(from);
+        const some = list.users.slice(from, from + perRequestMax);
+        const found = await call<Preview>('POST', path, { users: some, dry_run: true });
+        const unclear = found.unclear.map((each) => ({ ...each, place: each.place + from }));
+        parts.push({ ...found, unclear });
+      }
+    } finally {
+      setLookedUp(undefined);
     }
     setPreviewed({ of: `${kind} ${text}`, parts });
   };
@@ -124,6 +131,9 @@ export function NewDeletion({ account, close }: { readonly account: Account; rea
         </p>
         <BadLines list={list} />
         <Act button="Preview" disabled={list.users.length === 0} work={preview} />
+        {lookedUp !== undefined && requests > 1 && (
+          <progress aria-label="Previewed" max={list.users.length} value={lookedUp} />
+        )}
         {previewed?.of === `${kind} ${text}` && (
           <Found parts={previewed.parts} list={list} kind={kind} account={account} />
         )}

@@ -5,6 +5,7 @@ import { type Account, part } from '../api.js';
 import { Chart, type Line } from '../parts/chart.js';
 import { Choice, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { onLink } from '../router.js';
 import { may } from '../session.js';
 import { Deployment } from './deployment.js';
 
@@ -73,12 +74,28 @@ export function Overview({ account }: { readonly account: Account }) {
           />
         </div>
         <Loaded from={span === 'hour' ? hour : week}>
-          {(data) => <Chart shows="Records over time" of={data} linesOf={linesOf} />}
+          {(data) => (
+            <>
+              <Chart shows="Records over time" of={data} linesOf={linesOf} />
+              {isEmpty(data) && (
+                <p class="empty">
+                  No record came in this time.{' '}
+                  <a href="/api" onClick={onLink}>
+                    API has a command that sends one.
+                  </a>
+                </p>
+              )}
+            </>
+          )}
         </Loaded>
       </section>
       {may('showDeployment') && <Deployment />}
     </>
   );
+}
+
+function isEmpty(traffic: Traffic): boolean {
+  return linesOf(traffic).every(({ counts }) => counts.every((count) => count === 0));
 }
 
 function linesOf(traffic: Traffic): readonly Line[] {

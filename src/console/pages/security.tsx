@@ -278,7 +278,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
             caption={`Write keys of ${name}`}
             rows={data}
             keyOf={({ id }) => id}
-            empty="There is no write key."
+            empty="There is no write key. One is needed only where write keys are required."
             columns={[
               { title: 'Write key', text: nameOf },
               {

@@ -71,7 +71,7 @@ export function TimeLine(props: {
           keyOf={({ event_id }) => event_id}
           empty="No event of this user is stored."
           columns={[
-            { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} /> },
+            { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
             { title: 'Event', text: (each) => each.event },
             { title: 'By', text: (each) => each.user_id ?? each.identity },
             {

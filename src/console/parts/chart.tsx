@@ -133,8 +133,10 @@ function draw(
       ],
       series: [
         {},
-        ...lines.map((line) => ({
+        ...lines.map((line, index) => ({
           label: line.name,
+          // One that is always 0 would hide the others at 0.
+          show: index === 0 || line.counts.some((count) => count > 0),
           stroke: colour(`--${line.colour}`),
           width: 2,
           points: { show: false },

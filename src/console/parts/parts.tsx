@@ -5,10 +5,11 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api.js';
 import type { Resource } from './resource.js';
 
-/** A time in the reader's zone; the same in UTC on hover. */
-export function Time({ at }: { readonly at: string }) {
+/** A time in the reader's zone, to the minute, or where several are near each other to the second; in UTC on hover. */
+export function Time({ at, seconds = false }: { readonly at: string; readonly seconds?: boolean }) {
   const date = new Date(at);
-  const text = date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+  const form = { dateStyle: 'medium', timeStyle: seconds ? 'medium' : 'short' } as const;
+  const text = date.toLocaleString(undefined, form);
   return (
     <time dateTime={at} title={`${date.toISOString().replace('T', ' ').slice(0, 19)} UTC`}>
       {text}
@@ -99,7 +100,21 @@ export type Column<Row> = {
   readonly cell?: (row: Row) => ComponentChildren;
   /** Numbers stand with their last digits below each other. */
   readonly number?: true;
+  /** By what the reader may have the rows sorted, if they may. */
+  readonly by?: (row: Row) => string | number;
 };
+
+type Order<Row> = { readonly column: Column<Row>; readonly isUp: boolean };
+
+function sorted<Row>(rows: readonly Row[], order: Order<Row> | undefined): readonly Row[] {
+  const { by } = order?.column ?? {};
+  if (order === undefined || by === undefined) return rows;
+  const sign = order.isUp ? 1 : -1;
+  return rows.toSorted((one, other) => {
+    const [a, b] = [by(one), by(other)];
+    return sign * (typeof a === 'string' ? a.localeCompare(String(b)) : a - Number(b));
+  });
+}
 
 /** A table that can be copied as CSV. Narrow screens show each row as a list of titles and cells. */
 export function Table<Row>(props: {
@@ -114,9 +129,16 @@ export function Table<Row>(props: {
 }) {
   const { caption, columns, rows, keyOf, empty, actions, first = rows.length } = props;
   const [wantsAll, setWantsAll] = useState(false);
-  const shown = wantsAll ? rows : rows.slice(0, first);
+  const [sorting, setSorting] = useState<{ title: string; isUp: boolean } | undefined>(undefined);
+  const column = columns.find(({ title }) => title === sorting?.title);
+  const order = column && sorting && { column, isUp: sorting.isUp };
+  const ordered = sorted(rows, order);
+  const shown = wantsAll ? ordered : ordered.slice(0, first);
   if (rows.length === 0) return <p class="empty">{empty}</p>;
-  const csv = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ text }) => text(row)))]
+  const csv = [
+    columns.map(({ title }) => title),
+    ...ordered.map((row) => columns.map(({ text }) => text(row))),
+  ]
     .map((cells) => cells.map(csvCell).join(','))
     .join('\r\n');
   return (
@@ -127,11 +149,30 @@ export function Table<Row>(props: {
           <caption class="sr">{caption}</caption>
           <thead>
             <tr>
-              {columns.map(({ title, number }) => (
-                <th key={title} scope="col" class={number && 'number'}>
-                  {title}
-                </th>
-              ))}
+              {columns.map(({ title, number, by }) => {
+                const isUp = sorting?.title === title ? sorting.isUp : undefined;
+                return (
+                  <th
+                    key={title}
+                    scope="col"
+                    class={number && 'number'}
+                    aria-sort={isUp === undefined ? undefined : isUp ? 'ascending' : 'descending'}
+                  >
+                    {by === undefined ? (
+                      title
+                    ) : (
+                      // What is largest or latest comes first; a second click turns it round.
+                      <button
+                        type="button"
+                        class="sort"
+                        onClick={() => setSorting({ title, isUp: isUp === false })}
+                      >
+                        {title}
+                      </button>
+                    )}
+                  </th>
+                );
+              })}
               {actions !== undefined && (
                 <th scope="col">
                   <span class="sr">Actions</span>

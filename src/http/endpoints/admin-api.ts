@@ -245,7 +245,12 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
     (commands, _, body) => commands.showVerified({ text: JSON.stringify(body) }),
     bodies.adminListBytesMax,
   ],
-  ['get', '/audit', (commands, _, body) => commands.listAudit(scopeOf(body))],
+  [
+    'get',
+    '/audit',
+    (commands, _, { before, before_id, ...body }) =>
+      commands.listAudit({ ...scopeOf(body), before: placeOf(before, before_id) }),
+  ],
   ['get', '/failed', (commands) => commands.listFailed({})],
   ['post', '/failed/retry', (commands) => commands.retryFailed()],
   ['get', '/keys-index', (commands) => commands.showKeyIndex()],
@@ -331,6 +336,15 @@ async function reply(
     options.log.warn({ error: describeError(error) }, 'a request of the administration failed');
     exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
   }
+}
+
+/** The action before which the audit log is read: the time and the id of the last one that the caller has. */
+function placeOf(at: unknown, id: unknown): { at: string; id: string } | undefined {
+  if (at === undefined && id === undefined) return undefined;
+  const place = { at: textOf('before', at), id: textOf('before_id', id) };
+  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(place.at) || Number.isNaN(Date.parse(place.at)))
+    throw new AdministrationError('before must be the time of an action of the audit log');
+  return place;
 }
 
 /** The account that a list is narrowed to, or that something is of. */

@@ -248,7 +248,11 @@ const operations: readonly Operation[] = [
     id: 'listAudit',
     right: 'listAudit',
     list: true,
-    summary: 'The last actions: who, what, when, from where',
+    query: {
+      before: 'With `before_id`: only older ones than the action with this `at`.',
+      before_id: 'Its `id`.',
+    },
+    summary: 'The last 100 actions: who, what, when, from where',
   },
   {
     method: 'get',
@@ -324,7 +328,7 @@ const operations: readonly Operation[] = [
     path: '/environments/{app_id}/event-names',
     id: 'listEventNames',
     right: 'listEventNames',
-    summary: 'The events that were accepted lately, how often, from when to when',
+    summary: 'The events that were accepted lately: how often, and when the first and the last one came',
     query: { days: 'How far back, 7 if it is missing.' },
   },
   {

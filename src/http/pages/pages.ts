@@ -1,7 +1,7 @@
 // The pages for administrators on ADMIN_PORT: static files, read once. Pages load and run this server's own files only.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { extname } from 'node:path';
+import { extname, join } from 'node:path';
 import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { notFound, type Route, withoutBody } from '../protocol/server.js';
@@ -16,11 +16,11 @@ const types: Readonly<Record<string, string>> = {
   '.js': scriptType,
 };
 
-const protections: Headers = [
+const protectionsOfAll: Headers = [
   ['X-Content-Type-Options', 'nosniff'],
   ['Referrer-Policy', 'no-referrer'],
-  ['Cross-Origin-Resource-Policy', 'same-origin'],
 ];
+const protections: Headers = [...protectionsOfAll, ['Cross-Origin-Resource-Policy', 'same-origin']];
 
 /** The next load gets a new version, and browsers keep nothing of a page. */
 const always: Headers = [['Cache-Control', 'no-store'], ...protections];
@@ -56,14 +56,13 @@ const consolePaths = [
   '/api',
 ];
 
-/** The console: its page under each of its addresses, and its script from the path `script`. */
-export function consoleRoutes(script: string, log: Log): Route[] {
-  const isBuilt = existsSync(script);
-  if (!isBuilt) log.warn({ path: script }, 'the console was not built and is not served');
+/** The console: its page under each of its addresses, and its scripts from the folder `built`. */
+export function consoleRoutes(built: string, log: Log): Route[] {
   const html = readPage('console.html');
   const directives = [
     "script-src 'self'",
     "connect-src 'self'",
+    "frame-src 'self'",
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
   ];
@@ -75,12 +74,48 @@ export function consoleRoutes(script: string, log: Log): Route[] {
         handle: (exchange) => pageReply(withoutBody(exchange), html, directives),
       }),
     ),
-    {
-      method: 'get',
-      path: '/console.js',
-      handle: isBuilt ? serveEncoded(scriptType, 'no-cache', protections, readFileSync(script)) : notFound,
-    },
+    scriptRoute('/console.js', join(built, 'console.js'), protections, log),
+    referenceRoute(),
+    // The frame has no origin, so it is none of ours.
+    scriptRoute(
+      '/reference.js',
+      join(built, 'reference.js'),
+      [...protectionsOfAll, ['Cross-Origin-Resource-Policy', 'cross-origin']],
+      log,
+    ),
   ];
+}
+
+function scriptRoute(path: string, file: string, headers: Headers, log: Log): Route {
+  const isBuilt = existsSync(file);
+  if (!isBuilt) log.warn({ path: file }, 'a script of the console was not built and is not served');
+  const handle = isBuilt ? serveEncoded(scriptType, 'no-cache', headers, readFileSync(file)) : notFound;
+  return { method: 'get', path, handle };
+}
+
+/**
+ * The frame of the console's page API. Its viewer may set styles and HTML as it likes, so it is alone: without an origin, it
+ * neither reads answers of the service nor reaches the page around it.
+ */
+function referenceRoute(): Route {
+  const html = readPage('reference.html');
+  const policy = [
+    'sandbox allow-scripts',
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'unsafe-inline'",
+    'img-src data:',
+    'font-src data:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+  ].join('; ');
+  const headers: Headers = [...always, ['Content-Security-Policy', policy]];
+  return {
+    method: 'get',
+    path: '/reference',
+    handle: (exchange) => withoutBody(exchange).reply(200, html, headers, 'text/html; charset=utf-8'),
+  };
 }
 
 /** Answers with a page. Its policy allows its own styles and what the directives say. */

@@ -1,0 +1,124 @@
+// The audit log: who did what to which account, environment, key or deletion request. For operators of all accounts.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, part } from '../api.js';
+import { Act, Loaded, Table, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { accounts, person } from '../session.js';
+
+type AuditEntry = {
+  readonly at: string;
+  readonly id: string;
+  readonly actor: string;
+  readonly actor_name: string;
+  readonly address: string;
+  readonly action: string;
+  readonly app_id: string;
+  readonly account_id: string;
+  readonly key_id: string;
+  readonly deletion_request_id: string;
+  readonly details: object;
+  readonly outcome: string;
+};
+
+/** The service answers with so many at most. */
+const perPage = 100;
+
+const actors: Readonly<Record<string, string>> = {
+  admin_token: 'ADMIN_TOKEN',
+  command_line: 'command line',
+  api_key: 'API key',
+  person: '',
+};
+
+export function AuditLog({ account }: { readonly account: Account | undefined }) {
+  const isOperator = person.value?.role === 'operator';
+  const path =
+    isOperator || account === undefined ? '/audit' : `/audit?account_id=${part(account.account_id)}`;
+  const log = useResource<AuditEntry[]>(path);
+  const [earlier, setEarlier] = useState<readonly (readonly AuditEntry[])[]>([]);
+  return (
+    <section class="card">
+      <h2>Audit log</h2>
+      <p class="muted">
+        {isOperator
+          ? 'The actions in all accounts, the last first.'
+          : 'The actions in this account, the last first.'}{' '}
+        <button
+          type="button"
+          class="small"
+          onClick={() => {
+            setEarlier([]);
+            log.reload();
+          }}
+        >
+          Load again
+        </button>
+      </p>
+      <Loaded from={log}>
+        {(data) => {
+          const last = earlier.at(-1) ?? data;
+          const oldest = last.length < perPage ? undefined : last.at(-1);
+          return (
+            <>
+              <Table
+                caption="Audit log"
+                rows={[data, ...earlier].flat()}
+                {...(earlier.length === 0 ? { first: 20 } : {})}
+                keyOf={({ id }) => id}
+                empty="Nothing was done yet."
+                columns={[
+                  { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} seconds /> },
+                  {
+                    title: 'Who',
+                    text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
+                  },
+                  { title: 'What', text: (each) => each.action.replaceAll('_', ' ') },
+                  {
+                    title: 'About',
+                    text: (each) => aboutOf(each),
+                    cell: (each) => <span class="about">{aboutOf(each)}</span>,
+                  },
+                  {
+                    title: 'Outcome',
+                    text: (each) => each.outcome,
+                    cell: (each) => (
+                      <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{each.outcome}</span>
+                    ),
+                  },
+                  { title: 'From', text: (each) => each.address },
+                ]}
+              />
+              {oldest !== undefined && (
+                <Act
+                  button="Earlier actions"
+                  work={async () => {
+                    const before = `before=${part(oldest.at)}&before_id=${part(oldest.id)}`;
+                    const page = await call<AuditEntry[]>(
+                      'GET',
+                      `${path}${path.includes('?') ? '&' : '?'}${before}`,
+                    );
+                    setEarlier((known) => [...known, page]);
+                  }}
+                />
+              )}
+            </>
+          );
+        }}
+      </Loaded>
+    </section>
+  );
+}
+
+function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {
+  const named = Object.entries(details).map(
+    ([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  const account = accounts.value.find((each) => each.account_id === account_id)?.name ?? account_id;
+  const environment = accounts.value
+    .flatMap(({ environments }) => environments)
+    .find((each) => each.app_id === app_id)?.name;
+  return [account, environment ?? app_id, key_id, deletion_request_id, ...named]
+    .filter((text) => text !== '')
+    .join(' · ');
+}

@@ -1,0 +1,167 @@
+// The settings of an environment: how records are checked, how many are taken, and how long they are kept. Only what was changed is
+// sent, so that two people who change different settings at once do not undo each other's.
+
+import { useState } from 'preact/hooks';
+import type { LimitName } from '../../contract/limits.js';
+import { call, type EnvironmentOfList, part } from '../api.js';
+import { Choice, Dialog, Field, Form, Loaded } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { may } from '../session.js';
+
+type SettingsOf = {
+  readonly validation: 'strict' | 'lenient';
+  readonly limits: Readonly<Record<string, number | 'none'>>;
+  readonly allowed_identities?: readonly string[];
+  readonly retain_days?: number;
+};
+
+/** The limits, and what each counts. */
+const countedByLimit: Readonly<Record<LimitName, string>> = {
+  track: 'Events of one identity, in 30 s',
+  user_properties: 'Properties of one identity, in 30 s',
+  bulk_identity: 'Records of one identity in bulk requests, in 60 s',
+  bulk_app: 'Records in bulk requests, in 60 s',
+  collect_user: 'Messages of one user of the client library, in 60 s',
+  collect_app: 'Messages of the client library, in 60 s',
+};
+const limits = Object.entries(countedByLimit);
+
+export function EnvironmentSettings(props: {
+  readonly environment: EnvironmentOfList;
+  readonly changed: () => Promise<void>;
+  readonly close: () => void;
+}) {
+  const { environment, changed, close } = props;
+  const settings = useResource<SettingsOf>(`/environments/${part(environment.app_id)}`);
+  return (
+    <Dialog title={`Settings of ${environment.name}`} close={close}>
+      <Loaded from={settings}>
+        {(data) =>
+          may('setEnvironment') ? (
+            <EnvironmentForm environment={environment} settings={data} changed={changed} close={close} />
+          ) : (
+            <Shown settings={data} close={close} />
+          )
+        }
+      </Loaded>
+    </Dialog>
+  );
+}
+
+function Shown({ settings, close }: { readonly settings: SettingsOf; readonly close: () => void }) {
+  const { validation, limits: set, retain_days: days, allowed_identities: allowed = [] } = settings;
+  return (
+    <>
+      <p>
+        Records that are not as they should be are{' '}
+        {validation === 'strict' ? 'refused' : 'mended where that is possible'}. Events are kept{' '}
+        {days === undefined ? 'for ever' : `for ${days.toLocaleString()} days`}.
+        {allowed.length > 0 && ` These words may be identities: ${allowed.join(', ')}.`}
+      </p>
+      <h3>Limits</h3>
+      <ul>
+        {limits.map(([name, what]) => (
+          <li key={name}>
+            {what}: {set[name]?.toLocaleString() ?? 'the default'}
+          </li>
+        ))}
+      </ul>
+      <button type="button" onClick={close}>
+        Close
+      </button>
+    </>
+  );
+}
+
+function EnvironmentForm(props: {
+  readonly environment: EnvironmentOfList;
+  readonly settings: SettingsOf;
+  readonly changed: () => Promise<void>;
+  readonly close: () => void;
+}) {
+  const { environment, settings, changed, close } = props;
+  const limitsBefore = Object.fromEntries(
+    limits.map(([name]) => [name, String(settings.limits[name] ?? '')]),
+  );
+  const daysBefore = String(settings.retain_days ?? '');
+  const allowed = settings.allowed_identities ?? [];
+  const [validation, setValidation] = useState(settings.validation);
+  const [values, setValues] = useState<Readonly<Record<string, string>>>(limitsBefore);
+  const [main, setMain] = useState<'as' | 'main'>('as');
+  const [days, setDays] = useState(daysBefore);
+  const [allow, setAllow] = useState('');
+  const save = async () => {
+    const changedLimits = limits
+      .map(([name]) => [name, (values[name] ?? '').trim()] as const)
+      .filter(([name, value]) => value !== limitsBefore[name])
+      .map(([name, value]) => [name, value || 'default'] as const);
+    const words = allow.split('\n').filter((line) => line.trim() !== '');
+    await call('PATCH', `/environments/${part(environment.app_id)}`, {
+      ...(validation === settings.validation ? {} : { validation }),
+      ...(days.trim() === daysBefore ? {} : { retain_days: days.trim() || 'none' }),
+      ...(words.length === 0 ? {} : { allow_identities: words }),
+      ...(main === 'main' ? { main: true } : {}),
+      limits: Object.fromEntries(changedLimits),
+    });
+    await changed();
+    close();
+  };
+  return (
+    <Form label={`Settings of ${environment.name}`} submit="Save" work={save} cancel={close}>
+      <Choice
+        label="Records that are not as they should be"
+        value={validation}
+        set={setValidation}
+        options={[
+          ['strict', 'are refused'],
+          ['lenient', 'are mended where that is possible'],
+        ]}
+      />
+      {!environment.main && (
+        <Choice
+          label="Main Production"
+          value={main}
+          set={setMain}
+          options={[
+            ['as', 'stays as it is'],
+            ['main', 'becomes this environment'],
+          ]}
+          hint="Only API keys of the main environment give tokens that delete users."
+        />
+      )}
+      <Field
+        label="Days that events are kept"
+        value={days}
+        set={setDays}
+        mode="numeric"
+        hint="Empty: for ever. Users go, too, once they have sent no event for so long."
+      />
+      {days.trim() !== '' && days.trim() !== daysBefore && (
+        <p class="problem">
+          Events of {environment.name} that were accepted more than {days.trim()} days ago are deleted within
+          a day. This cannot be undone.
+        </p>
+      )}
+      <Field
+        label="Words to allow as identities, one a line"
+        value={allow}
+        set={setAllow}
+        lines={2}
+        hint={`Words such as null or user are refused by identify, since they would merge strangers, for ever. ${
+          allowed.length === 0 ? 'None is allowed now.' : `Allowed now: ${allowed.join(', ')}.`
+        }`}
+      />
+      <fieldset>
+        <legend>Limits: a number, none, or empty for the default</legend>
+        {limits.map(([name, what]) => (
+          <Field
+            key={name}
+            label={what}
+            value={values[name] ?? ''}
+            set={(value) => setValues({ ...values, [name]: value })}
+          />
+        ))}
+      </fieldset>
+    </Form>
+  );
+}

@@ -1,0 +1,133 @@
+// Your access: the sessions, the password and the second factor of whoever is signed in.
+
+import { useState } from 'preact/hooks';
+import { call, part } from '../api.js';
+import { Confirm, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { roleTexts } from '../parts/roles.js';
+import { person } from '../session.js';
+import { SecondFactor } from './second-factor.js';
+
+type SessionOfList = {
+  readonly id: string;
+  readonly began_at: string;
+  readonly ends_at: string;
+  readonly address: string;
+  readonly agent: string;
+  readonly this_one: boolean;
+};
+
+/** Whose name another one has in it stands first. */
+const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
+const systems = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'];
+const fullNames: Readonly<Record<string, string>> = { Edg: 'Edge', OPR: 'Opera' };
+
+/** `Chrome on Linux`, as far as the header User-Agent says it. */
+function browserOf(agent: string): string {
+  const browser = browsers.find((name) => agent.includes(`${name}/`));
+  const system = systems.find((name) => agent.includes(name));
+  if (browser === undefined || system === undefined) return agent;
+  return `${fullNames[browser] ?? browser} on ${system}`;
+}
+
+export function OwnAccess() {
+  const sessions = useResource<SessionOfList[]>('/sessions');
+  const signsOn = person.value?.signs_on === true;
+  return (
+    <section class="card">
+      <h2>Your access</h2>
+      <p>
+        You are {person.value?.email}, {roleTexts[person.value?.role ?? 'viewer']}.
+        {signsOn && ' You sign in by your provider, where your password and second factor are.'}
+      </p>
+      {!signsOn && (
+        <>
+          <SecondFactor />
+          <NewPassword done={sessions.reload} />
+        </>
+      )}
+      <h3>Sessions</h3>
+      <Loaded from={sessions}>
+        {(data) => (
+          <Table
+            caption="Your sessions"
+            rows={data}
+            keyOf={({ id }) => id}
+            empty="There is no session."
+            columns={[
+              { title: 'Began', text: (each) => each.began_at, cell: (each) => <Time at={each.began_at} /> },
+              { title: 'From', text: (each) => each.address },
+              {
+                title: 'Browser',
+                text: (each) => each.agent,
+                cell: (each) => (
+                  <span class="agent" title={each.agent}>
+                    {browserOf(each.agent)}
+                  </span>
+                ),
+              },
+            ]}
+            actions={(each) =>
+              each.this_one ? (
+                <span class="chip good">this one</span>
+              ) : (
+                <Confirm
+                  button="End"
+                  of={`the session from ${each.address}`}
+                  title="End this session?"
+                  says={<p>Whoever uses it has to sign in again.</p>}
+                  confirm="End session"
+                  work={async () => {
+                    await call('DELETE', `/sessions/${part(each.id)}`);
+                    sessions.reload();
+                  }}
+                />
+              )
+            }
+          />
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+function NewPassword({ done }: { readonly done: () => void }) {
+  const [password, setPassword] = useState('');
+  const [next, setNext] = useState('');
+  const [said, setSaid] = useState('');
+  return (
+    <details>
+      <summary>Change your password</summary>
+      <Form
+        label="Change your password"
+        submit="Change password"
+        work={async () => {
+          await call('PUT', '/password', { password, new_password: next });
+          setPassword('');
+          setNext('');
+          setSaid('Your password is changed, and your other sessions have ended.');
+          done();
+        }}
+      >
+        <Field
+          label="Present password"
+          type="password"
+          value={password}
+          set={setPassword}
+          complete="current-password"
+          required
+        />
+        <Field
+          label="New password"
+          type="password"
+          value={next}
+          set={setNext}
+          complete="new-password"
+          hint="At least 10 characters."
+          required
+        />
+      </Form>
+      <p role="status">{said}</p>
+    </details>
+  );
+}

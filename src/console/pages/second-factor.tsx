@@ -1,0 +1,94 @@
+// The second factor of whoever is signed in: set up with an app on their phone, or removed.
+
+import { useState } from 'preact/hooks';
+import { call } from '../api.js';
+import { Copy, Field, Form } from '../parts/parts.js';
+import { QrCode } from '../parts/qr-code.js';
+import { person } from '../session.js';
+
+export function SecondFactor() {
+  const [offered, setOffered] = useState<{ readonly secret: string; readonly uri: string } | undefined>(
+    undefined,
+  );
+  const [password, setPassword] = useState('');
+  const [code, setCode] = useState('');
+  const { value } = person;
+  if (value == null) return null;
+  const change = (second_factor: boolean) => {
+    person.value = { ...value, second_factor };
+    setOffered(undefined);
+    setPassword('');
+    setCode('');
+  };
+  const passwordField = (
+    <Field
+      label="Your password"
+      type="password"
+      value={password}
+      set={setPassword}
+      complete="current-password"
+      required
+    />
+  );
+  if (value.second_factor) {
+    return (
+      <details>
+        <summary>Second factor: on</summary>
+        <Form
+          label="Remove the second factor"
+          submit="Remove second factor"
+          danger
+          work={async () => {
+            await call('DELETE', '/second_factor', { password });
+            change(false);
+          }}
+        >
+          {passwordField}
+        </Form>
+      </details>
+    );
+  }
+  return (
+    <details>
+      <summary>Second factor: off</summary>
+      <p>With a second factor, signing in also takes six digits that an app on your phone shows.</p>
+      {offered === undefined ? (
+        <Form
+          label="Set up a second factor"
+          submit="Set up second factor"
+          work={async () => setOffered(await call('POST', '/second_factor'))}
+        />
+      ) : (
+        <Form
+          label="Set up a second factor"
+          submit="Turn on"
+          work={async () => {
+            await call('PUT', '/second_factor', { password, secret: offered.secret, code: code.trim() });
+            change(true);
+          }}
+          cancel={() => setOffered(undefined)}
+        >
+          <p>
+            Scan this code with your app, or enter its key there. On this phone{' '}
+            <a href={offered.uri}>open it in the app</a>.
+          </p>
+          <QrCode text={offered.uri} what="The key of the second factor, to scan" />
+          <p class="line">
+            <code class="value">{offered.secret.replaceAll(/(.{4})(?=.)/g, '$1 ')}</code>
+            <Copy text={offered.secret} what="key of the second factor" />
+          </p>
+          <Field
+            label="Code"
+            value={code}
+            set={setCode}
+            mode="numeric"
+            complete="one-time-code"
+            hint="The six digits that the app shows now."
+            required
+          />
+          {passwordField}
+        </Form>
+      )}
+    </details>
+  );
+}

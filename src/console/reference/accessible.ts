@@ -1,0 +1,30 @@
+// What the viewer lacks for those who do not point or see: its search is a button only for a mouse, and its menu and the dialog of
+// the search have no roles and names. It draws them again and again.
+
+export function keepAccessible(document: Document): void {
+  new MutationObserver(() => mend(document)).observe(document.body, { childList: true, subtree: true });
+}
+
+function mend(document: Document): void {
+  describe(document.querySelector('.menu-content'), { role: 'navigation', 'aria-label': 'Operations' });
+  describe(document.querySelector('[data-testid="search-dialog"]'), {
+    role: 'dialog',
+    'aria-modal': 'true',
+    'aria-label': 'Search',
+  });
+  describe(document.querySelector('[data-testid="search-dialog"] header button'), { 'aria-label': 'Clear' });
+  const search = document.querySelector<HTMLElement>(
+    '[data-testid="search-trigger"]:not([role], :has(button))',
+  );
+  if (search === null) return;
+  describe(search, { role: 'button', tabindex: '0' });
+  search.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' && event.key !== ' ') return;
+    event.preventDefault();
+    search.click();
+  });
+}
+
+function describe(element: Element | null, attributes: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(attributes)) element?.setAttribute(name, value);
+}
