@@ -622,19 +622,25 @@ test('waits for a failed row that is being sent again, and deletes it where it a
   const before = await dumpPlaces(sluice);
   await storeFailedRow(sluice, main, 'go', { identity });
   // Like the insert of a retry that has lost its lock, on a slow ClickHouse: it has read the row and stores it later.
-  const sending = sluice.rows(`INSERT INTO stored_events (app_id, identity, segment, properties)
-    SETTINGS log_comment = 'store asked events 1-1', max_block_size = 1
-    SELECT app_id, identity, segment, map('fate', 'go')
-    FROM failed_events CROSS JOIN (SELECT sum(sleepEachRow(0.25)) FROM numbers(20)) AS slow
-    WHERE identity = '${identity}' AND app_id = '${main}'`);
+  let isSent = false;
+  const sending = sluice
+    .rows(`INSERT INTO stored_events (app_id, identity, segment, properties)
+      SETTINGS log_comment = 'store asked events 1-1', max_block_size = 1
+      SELECT app_id, identity, segment, map('fate', 'go')
+      FROM failed_events CROSS JOIN (SELECT sum(sleepEachRow(0.25)) FROM numbers(20)) AS slow
+      WHERE identity = '${identity}' AND app_id = '${main}'`)
+    .finally(() => {
+      isSent = true;
+    });
   await until(
     async () =>
+      isSent ||
       (
         await sluice.rows(
           "SELECT 1 FROM system.processes WHERE Settings['log_comment'] = 'store asked events 1-1'",
         )
       ).length > 0,
-    { deadlineMs: 20_000, what: 'the row is being sent' },
+    { deadlineMs: 60_000, what: 'the row is being sent' },
   );
   const requestId = await submitNow([{ identity }]);
   await untilComplete(sluice, token, requestId, 60_000);
@@ -644,7 +650,7 @@ test('waits for a failed row that is being sent again, and deletes it where it a
 
 test('leaves nothing of a deleted user in the files of Redis and ClickHouse, and never in a log', async () => {
   await until(() => clickhouseFiles().length + redisFiles().length === 0, {
-    deadlineMs: 60_000,
+    deadlineMs: 120_000,
     what: 'no file holds the identity that was deleted',
     everyMs: 500,
   });
