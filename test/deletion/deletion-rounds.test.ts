@@ -25,6 +25,7 @@ import {
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
 import { createLog } from '../../src/log.js';
@@ -307,7 +308,7 @@ test('while requests gather for the next round, neither they nor the registry ar
       };
       const look = async () => {
         commands.length = 0;
-        await redis.set(registryKeys.deletionRound, '1', 'PX', 60_000);
+        await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs);
         const options = { redis, clickhouse, database, shards, epoch, secret, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };

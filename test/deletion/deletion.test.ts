@@ -572,7 +572,7 @@ test('completes hundreds of requests within a minute by at most 20 mutations per
 test('completes a deletion of one user on an idle service within seconds', async (context) => {
   const took: number[] = [];
   // A busy machine delays some deletions, but not the quickest one.
-  for (let round = 0; round < 5 && (took.at(-1) ?? Infinity) > 5_000; round += 1) {
+  for (let round = 0; round < 5 && (took.at(-1) ?? Infinity) > 10_000; round += 1) {
     await sendEvents(sluice, main, 'go', [{ identity: `idle ${round}` }]);
     await untilStored(sluice);
     const started = performance.now();
@@ -582,7 +582,7 @@ test('completes a deletion of one user on an idle service within seconds', async
   }
   const quickestMs = Math.min(...took);
   context.diagnostic(`quickest ${Math.round(quickestMs)} ms, slowest ${Math.round(Math.max(...took))} ms`);
-  assert.ok(quickestMs <= 5_000, `quickest ${quickestMs} ms`);
+  assert.ok(quickestMs <= 10_000, `quickest ${quickestMs} ms`);
 });
 
 test('does not let an administrator send a failed row of a target again past its deletion', async () => {

@@ -506,10 +506,13 @@ test('a restore asks ClickHouse and Redis as seldom for thousands of requests as
     const few = await restore(8, 2);
     const startedMs = performance.now();
     const many = await restore(12_000, 3_000);
-    console.log(few, many, `${Math.round(performance.now() - startedMs)} ms`);
+    const ms = performance.now() - startedMs;
+    console.log(few, many, `${Math.round(ms)} ms`);
     // To replace a shard's existing constraint takes a statement of its own.
     assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
-    assert.ok(many.sent <= few.sent + 60, JSON.stringify({ few, many }));
+    // A load on a slow machine renews its right more often.
+    const renewals = Math.ceil(ms / loads.renewEveryMs);
+    assert.ok(many.sent <= few.sent + 60 + renewals, JSON.stringify({ few, many, renewals }));
   } finally {
     counted.disconnect();
   }
