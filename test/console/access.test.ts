@@ -12,7 +12,10 @@ import type { Role } from '../../src/contract/roles.js';
 import { rights } from '../../src/contract/roles.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
-import { accountDeletionRoute, type DeletionApiOptions } from '../../src/http/endpoints/deletion.js';
+import {
+  accountDeletionRoute,
+  type SubmissionOptions,
+} from '../../src/http/endpoints/deletion-submission.js';
 import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
@@ -237,7 +240,7 @@ test('the OpenAPI document of the administration names every path and method, an
     ...adminApiRoutes({} as AdminApiOptions),
     ...signInRoutes({} as SignInOptions),
     ...signOnRoutes({} as SignOnOptions),
-    accountDeletionRoute({} as DeletionApiOptions, {} as AdminCallers),
+    accountDeletionRoute({} as SubmissionOptions, {} as AdminCallers),
     accountExportRoute({} as ExportApiOptions, {} as AdminCallers),
   ].map(
     ({ method, path }) => `${method === 'del' ? 'delete' : method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`,

@@ -24,7 +24,7 @@ import {
 } from '../../src/clickhouse/store.js';
 import { columns, markerRows, stampTypes, storedTable } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
-import { commits } from '../../src/contract/limits.js';
+import { commits, storing } from '../../src/contract/limits.js';
 import {
   type ColumnType,
   columnTypes,
@@ -34,13 +34,14 @@ import {
   type TableName,
   tables,
 } from '../../src/contract/records.js';
-import { noCrash } from '../../src/crash-point.js';
+import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-point.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { LookTooOld } from '../../workers/look.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
@@ -224,6 +225,38 @@ test('only the first try of a segment that is not overdue may skip the look befo
   assert.equal(isFreshAt(openedMs, 2), false);
 });
 
+test('ClickHouse remembers as many tokens as the age of a look rests on', () => {
+  const windows = readMigrations().flatMap(({ sql }) =>
+    [...sql.matchAll(/replicated_deduplication_window = (\d+)/g)].map(([, tokens]) => Number(tokens)),
+  );
+  assert.ok(windows.length >= 2 * tables.length);
+  assert.ok(windows.every((tokens) => tokens >= storing.tokensKept));
+});
+
+for (const [clock, what] of [
+  [performance, 'stood still'],
+  [Date, 'was suspended with its machine'],
+] as const) {
+  test(`a worker that ${what} between its look and its insert inserts nothing, and looks again`, async (t) => {
+    const { segment } = await sealedSegment('a', 'b');
+    const stopAt = (point: CrashPointName): CrashPoint => {
+      const nowMs = clock.now.bind(clock);
+      return (name) => {
+        if (name === point) t.mock.method(clock, 'now', () => nowMs() + storing.lookMsMax + 1);
+      };
+    };
+    const storeAndStopAt = (point: CrashPointName, one = segment) =>
+      storeSegment({ redis, clickhouse, shard: 0, crash: stopAt(point), log }, one).finally(() =>
+        t.mock.restoreAll(),
+      );
+    for (const point of ['segment_read', 'before_insert'] as const)
+      await assert.rejects(storeAndStopAt(point), LookTooOld);
+    assert.deepEqual(await names(), []);
+    assert.equal(await store(segment), 'stored');
+    assert.deepEqual(await names(), ['a', 'b']);
+  });
+}
+
 test('two workers with the same segment at once store it once', async () => {
   for (let round = 0; round < 6; round++) {
     const { segment } = await sealedSegment(`a${round}`, `b${round}`);
@@ -277,7 +310,7 @@ test('does not call a token burnt while an insert of the segment is running', as
     async () =>
       (await rowsOf("SELECT 1 FROM system.processes WHERE Settings['log_comment'] LIKE 'store events%'"))
         .length > 0,
-    { deadlineMs: 20_000, what: 'the insert is running' },
+    { deadlineMs: 60_000, what: 'the insert is running' },
   );
   await assert.rejects(store(segment), /another insert of this segment is running/);
   assert.deepEqual(await names(), []);
@@ -439,7 +472,7 @@ const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_nam
 async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
   gate.hold(({ sql }) => statement.test(sql));
   const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
   return { result };
 }
 
@@ -586,6 +619,19 @@ test('a worker that stood still before it looked for failed rows brings none bac
   gate.release();
   assert.equal(await result, 'gone');
   assert.deepEqual(await failedLines(), []);
+});
+
+test('a worker that stood still after it looked for failed rows keeps none by that look', async (t) => {
+  const segment = await segmentWithBadRow();
+  const { result } = await storeHeldAt(segment, /FROM failed_events/);
+  const nowMs = Date.now.bind(Date);
+  t.mock.method(Date, 'now', () => nowMs() + storing.lookMsMax + 1);
+  gate.release();
+  await assert.rejects(result, LookTooOld);
+  t.mock.restoreAll();
+  assert.deepEqual(await failedLines(), []);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await failedLines(), [[2]]);
 });
 
 test('an insert of failed rows that arrives after a deletion brings none back, and carries the name of its segment', async () => {
@@ -811,7 +857,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.startsWith('INSERT INTO stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry sends a row' });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry sends a row' });
   await deleteFailedRows();
   gate.release();
   assert.deepEqual(await retried, { retried: 0, left: 2 });
@@ -822,14 +868,14 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry looks for its first row' });
-  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 5_000);
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry looks for its first row' });
+  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 40_000);
   gate.release();
   await assert.rejects(retried, /has taken over the failed rows/);
   assert.deepEqual((await names()).length, 1);
   assert.equal(await redis.get(registryKeys.failedRowsLock), 'round another');
   const leftMs = await redis.pttl(registryKeys.failedRowsLock);
-  assert.ok(leftMs <= 5_000, `the lock of another lasts ${leftMs} ms`);
+  assert.ok(leftMs <= 40_000, `the lock of another lasts ${leftMs} ms`);
 });
 
 /** What happens to Redis after a worker has read a segment and before its statement, and the expected result. */
@@ -842,7 +888,7 @@ const restores = [
 async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
   gate.hold(({ sql }) => sql.startsWith(statement));
   const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
   if (!isOutstanding) await redis.flushall();
   await refuseSegments(clickhouse, 0, segment.number);
   gate.release();

@@ -27,7 +27,7 @@ import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
-import type { AdminCaller, AdminCallers, Refuse } from './admin-caller.js';
+import { type AdminCaller, type AdminCallers, type Refuse, refuseUnread } from './admin-caller.js';
 
 export type AdminApiOptions = {
   readonly callers: AdminCallers;
@@ -280,10 +280,7 @@ function handle(
   const path = Array.from({ length: parameterCount }, (_, i) => decode(req.getParameter(i) ?? ''));
   const hasBody = !['get', 'delete'].includes(req.getMethod());
   const found = options.callers.find(exchange, req);
-  if ('refused' in found) {
-    withoutBody(exchange);
-    return exchange.attend(found.refused.then((refuse) => refuse(exchange)));
-  }
+  if ('refused' in found) return refuseUnread(exchange, found.refused);
   const run = (read: () => Fields | Rejection) =>
     exchange.attend(reply(options, found.caller, exchange, command, path, read));
   if (!hasBody || exchange.framing.length === 0) {

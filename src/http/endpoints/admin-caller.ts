@@ -13,6 +13,7 @@ import type { Redis } from '../../redis/client.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
+import { withoutBody } from '../protocol/server.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
 
@@ -107,6 +108,12 @@ function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;
   // Without an account nothing is theirs.
   return { role, accountId: accountId ?? '' };
+}
+
+/** Refuses a request whose body nobody reads. */
+export function refuseUnread(exchange: Exchange, refused: Promise<Refuse>): void {
+  withoutBody(exchange);
+  exchange.attend(refused.then((refuse) => refuse(exchange)));
 }
 
 /** The value of a cookie, if it has the form of ours. */

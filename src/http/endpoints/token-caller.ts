@@ -1,20 +1,32 @@
-// What all endpoints under tokens of the deletion API share: how to refuse a caller without credentials, and how to answer an
-// error.
+// What all endpoints under tokens of the deletion API share: who calls, how often a token may ask, how a body is read, and how
+// an error is answered. A 401 of one endpoint has the same bytes whatever its cause.
 
 import { StateNotLoaded } from '../../accounts/registry.js';
+import {
+  allowStatusRequest,
+  allowSuppressionRequest,
+  type Caller,
+  callerOfToken,
+} from '../../accounts/tokens.js';
 import { AuditLogFull } from '../../audit/audit.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
+import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type Document, parseDocument } from '../../ingest/document.js';
+import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
+import type { Steps } from '../../ingest/steps.js';
 import { describeError, type Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
 import { TooManyNames } from '../../suppression/change.js';
-import type { Exchange } from '../protocol/exchange.js';
+import { readBearer } from '../protocol/authorization.js';
+import { readJsonBody } from '../protocol/body.js';
+import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
+import { withoutBody } from '../protocol/server.js';
+import { takeTurns } from '../protocol/turns.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
+import type { Refuse } from './admin-caller.js';
 
-export function unauthorized(exchange: Exchange, scheme: 'Basic' | 'Bearer' = 'Bearer'): void {
-  refuseUnauthorized(exchange, unauthorizedReason, `${scheme} realm="sluice"`);
-}
-
-const unauthorizedReason = rejection('unauthorized', 'Unauthorized: the credentials are invalid.');
+export const publicApi = '/api/public/v0';
 
 export type Failing = {
   readonly log: Log;
@@ -24,21 +36,143 @@ export type Failing = {
   readonly isAnswered?: (error: unknown) => boolean;
 };
 
+/** How often a token may ask in a second, and what it is told when it asks more often. */
+export type RequestLimit = {
+  readonly allows: (redis: Redis, accessToken: string) => Promise<boolean>;
+  readonly message: string;
+  readonly retrySeconds: number;
+};
+
+/** A request under a token: `limit` is undefined where something else bounds the requests. */
+export type Asked = Failing & { readonly redis: Redis; readonly limit?: RequestLimit };
+
+/** A body of at most so many bytes, in which `list` names the users. */
+export type WithUsers = { readonly bytesMax: number; readonly list: RecordList };
+
+export const statusRequests: RequestLimit = {
+  allows: allowStatusRequest,
+  message: 'Too many status requests by this token.',
+  retrySeconds: limitedRetrySeconds.statusRequests,
+};
+export const exportRequests: RequestLimit = {
+  ...statusRequests,
+  message: 'Too many requests about exports by this token.',
+};
+export const suppressionRequests: RequestLimit = {
+  allows: allowSuppressionRequest,
+  message: 'Too many suppressions by this token.',
+  retrySeconds: limitedRetrySeconds.suppressionRequests,
+};
+
+/** Goes on with a caller whose token is good. The request has no body. */
+export function answerForCaller(
+  exchange: Exchange,
+  asked: Asked,
+  answer: (caller: Caller) => Promise<void>,
+): void {
+  withoutBody(exchange);
+  const accessToken = readBearer(exchange.framing.authorization);
+  if (accessToken === undefined) return unauthorized(exchange);
+  answerOrFail(exchange, asked, async () => {
+    const caller = await findCaller(asked, accessToken);
+    if (typeof caller === 'function') caller(exchange);
+    else await answer(caller);
+  });
+}
+
+/** Goes on with the document of a caller whose token is good. */
+export function readFromCaller(
+  exchange: Exchange,
+  asked: Asked,
+  what: WithUsers,
+  take: (caller: Caller, document: Document) => Promise<void>,
+): void {
+  const accessToken = readBearer(exchange.framing.authorization);
+  if (accessToken === undefined) return unauthorized(withoutBody(exchange));
+  // The token is looked up while the body arrives, so the body of a caller without a token is never parsed.
+  readDocument(exchange, asked, what, findCaller(asked, accessToken), take);
+}
+
+async function findCaller({ redis, limit }: Asked, accessToken: string): Promise<Caller | Refuse> {
+  const caller = await callerOfToken(redis, accessToken);
+  if (caller === undefined) return unauthorized;
+  if (limit === undefined || (await limit.allows(redis, accessToken))) return caller;
+  return (exchange) =>
+    refuse(exchange, 'rate_limited', limit.message, [['Retry-After', String(limit.retrySeconds)]]);
+}
+
+/** Goes on with the document once `lookup` has settled with who calls; it may also settle with how to refuse them. */
+export function readDocument<Who extends Caller>(
+  exchange: Exchange,
+  failing: Failing,
+  { bytesMax, list }: WithUsers,
+  lookup: Promise<Who | Refuse>,
+  take: (caller: Who, document: Document) => Promise<void>,
+): void {
+  lookup.catch(() => undefined);
+  readJsonBody(exchange, bytesMax, (body, owned) => {
+    const kept = owned ? body : Buffer.from(body);
+    answerOrFail(exchange, failing, async () => {
+      const caller = await lookup;
+      if (typeof caller === 'function') return caller(exchange);
+      const goOn = async (document: Document | Rejection) => {
+        if ('code' in document) exchange.refuse(document);
+        else await take(caller, document);
+      };
+      if (kept.length <= receiving.largeBytesMin) return goOn(parseDocument(kept));
+      takeTurns(exchange, readLarge(exchange, failing, kept, list, goOn));
+    });
+  });
+}
+
+function* readLarge(
+  exchange: Exchange,
+  failing: Failing,
+  body: Buffer,
+  list: RecordList,
+  goOn: (document: Document | Rejection) => Promise<void>,
+): Steps<void> {
+  const document = yield* readLargeDocument(body, list);
+  answerOrFail(exchange, failing, () => goOn(document));
+}
+
 /** Answers 503 when Redis or ClickHouse fails. */
 export function answerOrFail(
   exchange: Exchange,
   { log, code = 'unknown', isAnswered }: Failing,
   work: () => Promise<void>,
 ): void {
-  const nothing = (why: string) => exchange.refuse(rejection('overloaded', `Nothing was stored: ${why}.`));
+  const nothing = (why: string) => refuse(exchange, 'overloaded', `Nothing was stored: ${why}.`);
   const answered = work().catch((error: unknown) => {
     if (isAnswered?.(error)) return;
     if (error instanceof StateNotLoaded) return nothing('the state of the service is not loaded');
     if (error instanceof AuditLogFull) return nothing('the audit log is full');
-    if (error instanceof TooManyNames) return exchange.refuse(rejection('not_possible', error.message));
+    if (error instanceof TooManyNames) return refuse(exchange, 'not_possible', error.message);
     if (isOwnFault(error)) throw error;
     log.warn({ error: describeError(error) }, 'a request of the deletion API failed');
-    exchange.refuse(rejection(code, outcomes[code].meaning));
+    refuse(exchange, code, outcomes[code].meaning);
   });
   exchange.attend(answered);
+}
+
+export function refuse(exchange: Exchange, code: OutcomeCode, message: string, headers: Headers = []): void {
+  exchange.refuse(rejection(code, message), {}, headers);
+}
+
+export function unauthorized(exchange: Exchange): void {
+  refuseUnauthorized(exchange, unauthorizedReason, 'Bearer realm="sluice"');
+}
+
+/** For a request of a token, which names an API key. */
+export function wrongApiKey(exchange: Exchange): void {
+  refuseUnauthorized(exchange, unauthorizedReason, 'Basic realm="sluice"');
+}
+
+const unauthorizedReason = rejection('unauthorized', 'Unauthorized: the credentials are invalid.');
+
+const requestIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Whether a path may name a deletion or an export by this. */
+export function isRequestId(text: string): boolean {
+  return requestIdForm.test(text);
 }

@@ -1,0 +1,189 @@
+// What a token may ask about deletions of its account: their states, what was counted for single users, and the certificate. A
+// 404 has the same bytes for an unknown request and for another account's request.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { StateNotLoaded } from '../../accounts/registry.js';
+import { readSigningKey } from '../../accounts/signing-key.js';
+import type { Caller } from '../../accounts/tokens.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { deletionStates } from '../../contract/deletion-states.js';
+import { bodies, counts } from '../../contract/limits.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import { certify } from '../../deletion/certificate.js';
+import { evidenceHasher, listEvidence, lookUpEvidence } from '../../deletion/evidence.js';
+import { isListCursor, listOfAccount } from '../../deletion/listed.js';
+import { type DeletionRequest, readDeletion } from '../../deletion/request.js';
+import { readLookup } from '../../deletion/targets.js';
+import { statusOf } from '../../deletion/view.js';
+import type { Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { readParameters } from '../protocol/query.js';
+import type { Route } from '../protocol/server.js';
+import {
+  answerForCaller,
+  isRequestId,
+  publicApi,
+  readFromCaller,
+  refuse,
+  statusRequests,
+  type WithUsers,
+} from './token-caller.js';
+
+export type StatusOptions = {
+  readonly redis: Redis;
+  /** Has the evidence of single users. */
+  readonly clickhouse: ClickHouseClient;
+  /** Has the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
+  readonly submission: () => { readonly secret: string } | undefined;
+  readonly log: Log;
+};
+
+export function deletionStatusRoutes(options: StatusOptions): Route[] {
+  const path = `${publicApi}/deletion_status/:id`;
+  return [
+    { method: 'get', path, handle: (exchange, req) => status(options, exchange, req) },
+    { method: 'get', path: `${path}/users`, handle: (exchange, req) => users(options, exchange, req) },
+    { method: 'post', path: `${path}/lookup`, handle: (exchange, req) => lookup(options, exchange, req) },
+    {
+      method: 'get',
+      path: `${path}/certificate`,
+      handle: (exchange, req) => certificate(options, exchange, req),
+    },
+    { method: 'get', path: `${publicApi}/user_deletions`, handle: (exchange) => list(options, exchange) },
+  ];
+}
+
+const lookups: WithUsers = {
+  bytesMax: bodies.lookupBytesMax,
+  list: { field: 'users', recordsMax: counts.lookupUsersMax },
+};
+
+function status(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
+  answerForRequest(options, exchange, req, (request) => {
+    exchange.reply(200, JSON.stringify(statusOf(request)));
+  });
+}
+
+function list(options: StatusOptions, exchange: Exchange): void {
+  const parameters = readParameters(exchange.query);
+  answerForCaller(exchange, { ...options, limit: statusRequests }, async ({ accountId }) => {
+    if ('code' in parameters) return exchange.refuse(parameters);
+    const state = parameters.get('state') ?? undefined;
+    if (state !== undefined && state !== 'pending' && !Object.hasOwn(deletionStates, state)) {
+      return refuseParameter(
+        exchange,
+        'state',
+        'must be pending, complete, or the state of a pending request',
+      );
+    }
+    const cursor = parameters.get('cursor') ?? undefined;
+    const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString('latin1');
+    if (after !== undefined && !isListCursor(after)) {
+      return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
+    }
+    const reference = parameters.get('reference') ?? undefined;
+    if (reference === '') return refuseParameter(exchange, 'reference', 'must not be empty');
+    const { requests, next } = await listOfAccount(options.redis, accountId, { state, reference, after });
+    const page = {
+      deletions: requests.map(statusOf),
+      ...(next === undefined ? {} : { cursor: Buffer.from(next, 'latin1').toString('base64url') }),
+    };
+    exchange.reply(200, JSON.stringify(page));
+  });
+}
+
+function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
+  const parameters = readParameters(exchange.query);
+  answerForRequest(options, exchange, req, async (request) => {
+    if ('code' in parameters) return exchange.refuse(parameters);
+    const cursor = parameters.get('cursor') ?? '0';
+    if (!/^\d{1,9}$/.test(cursor)) {
+      return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
+    }
+    if (refuseWithoutEvidence(exchange, request)) return;
+    const page = await listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor));
+    // ClickHouse may have been replaced by one that never had it.
+    if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
+    const { users: listed, next } = page;
+    exchange.reply(
+      200,
+      JSON.stringify({ users: listed, ...(next === undefined ? {} : { cursor: String(next) }) }),
+    );
+  });
+}
+
+function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
+  const requestId = req.getParameter(0) ?? '';
+  const asked = { ...options, limit: statusRequests };
+  readFromCaller(exchange, asked, lookups, async (caller, document) => {
+    const request = await readOwn(options, caller, requestId);
+    if (request === undefined) return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+    const targets = readLookup(document);
+    if ('code' in targets) return exchange.refuse(targets);
+    if (refuseWithoutEvidence(exchange, request)) return;
+    const secret = options.submission()?.secret;
+    if (secret === undefined) throw new StateNotLoaded();
+    const hashes = targets.map(evidenceHasher(secret, requestId));
+    const counted = await lookUpEvidence(options.clickhouse, requestId, [...new Set(hashes)]);
+    if (counted.size === 0 && (await listEvidence(options.clickhouse, requestId, 0)).users.length === 0) {
+      return refuseOver(exchange);
+    }
+    const answers = hashes.map((hash) => counted.get(hash) ?? notNamed);
+    exchange.reply(200, JSON.stringify({ users: answers }));
+  });
+}
+
+const notNamed = { found: false, rows: 0, similar: 0, named: false };
+
+/** Refuses to say what was counted for single users while a request is pending, and when that is over. */
+function refuseWithoutEvidence(
+  exchange: Exchange,
+  { status: its, evidence_until }: DeletionRequest,
+): boolean {
+  if (its === 'complete' && Date.parse(evidence_until ?? '') > Date.now()) return false;
+  if (its === 'complete') refuseOver(exchange);
+  else refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
+  return true;
+}
+
+function refuseOver(exchange: Exchange): void {
+  refuse(exchange, 'no_longer_kept', outcomes.no_longer_kept.meaning);
+}
+
+function certificate(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
+  answerForRequest(options, exchange, req, async (request) => {
+    const signed = certify(request, await readSigningKey(options.redis, options.clickhouse));
+    if (signed === undefined) return refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
+    exchange.reply(200, JSON.stringify(signed));
+  });
+}
+
+function refuseParameter(exchange: Exchange, name: string, must: string): void {
+  exchange.refuse(rejection('invalid_parameter', `${name} ${must}.`, name));
+}
+
+/** Goes on with the request that the path names, if it is the caller's. */
+function answerForRequest(
+  options: StatusOptions,
+  exchange: Exchange,
+  req: HttpRequest,
+  answer: (request: DeletionRequest) => unknown,
+): void {
+  const requestId = req.getParameter(0) ?? '';
+  answerForCaller(exchange, { ...options, limit: statusRequests }, async (caller) => {
+    const request = await readOwn(options, caller, requestId);
+    if (request === undefined) return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+    await answer(request);
+  });
+}
+
+/** A request by its id; undefined unless it is the caller's. */
+async function readOwn(
+  { redis }: StatusOptions,
+  { accountId }: Caller,
+  requestId: string,
+): Promise<DeletionRequest | undefined> {
+  const request = isRequestId(requestId) ? await readDeletion(redis, requestId) : undefined;
+  return request?.account_id === accountId ? request : undefined;
+}

@@ -1,0 +1,193 @@
+// Submissions of deletions: under a token, or on ADMIN_PORT by whoever may delete users of an account. A dry run only says what
+// a deletion would find.
+
+import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
+import type { Caller } from '../../accounts/tokens.js';
+import { refusalOf } from '../../admin/access.js';
+import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
+import { bodies, counts, limitedRetrySeconds, previews as previewLimits } from '../../contract/limits.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import type { Previews } from '../../deletion/preview.js';
+import { type SubmitOptions, submitDeletion } from '../../deletion/submit.js';
+import { readSubmission, type Submission, type TargetList, targetsOf } from '../../deletion/targets.js';
+import { rowsOf } from '../../deletion/view.js';
+import type { Document } from '../../ingest/document.js';
+import { describeError, type Log } from '../../log.js';
+import { type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { isOwnFault } from '../protocol/fault.js';
+import type { Route } from '../protocol/server.js';
+import { type AdminCaller, type AdminCallers, type Refuse, refuseUnread } from './admin-caller.js';
+import { publicApi, readDocument, readFromCaller, refuse, type WithUsers } from './token-caller.js';
+
+export type SubmissionOptions = {
+  /** Undefined until the deployment was read from Redis. */
+  readonly submission: () => SubmitOptions | undefined;
+  /** The same, for submissions that suppress too. */
+  readonly suppression: () => SuppressOptions | undefined;
+  readonly previews: Previews;
+  readonly audit: AuditOptions;
+  readonly redis: SubmitOptions['redis'];
+  readonly publicBaseUrl: string;
+  readonly log: Log;
+};
+
+const submissions: WithUsers = {
+  bytesMax: bodies.deletionBytesMax,
+  list: { field: 'users', recordsMax: counts.deletionTargetsMax },
+};
+
+export function submit(options: SubmissionOptions, exchange: Exchange): void {
+  // If the caller has gone meanwhile, nothing of the request can be read any more.
+  const { address } = exchange;
+  readFromCaller(exchange, options, submissions, (caller, document) =>
+    acceptSubmission(options, exchange, { ...caller, actor: actorOf(caller, address) }, document),
+  );
+}
+
+/** A caller, and the name under which the audit log has the submission. */
+type Submitter = Caller & { readonly actor: Actor };
+
+function actorOf({ keyId }: Caller, address: string): Actor {
+  return { kind: 'api_key', name: keyId, address };
+}
+
+/** The same submission on ADMIN_PORT, for whoever may delete users of the account in the path. */
+export function accountDeletionRoute(options: SubmissionOptions, callers: AdminCallers): Route {
+  return {
+    method: 'post',
+    path: '/admin/v1/accounts/:account_id/user_deletion',
+    handle: (exchange, req) => {
+      const accountId = req.getParameter(0) ?? '';
+      const found = callers.find(exchange, req);
+      if ('refused' in found) return refuseUnread(exchange, found.refused);
+      const lookup = submitterFor(options, accountId, found.caller);
+      readDocument(exchange, options, submissions, lookup, (submitter, document) =>
+        acceptSubmission(options, exchange, submitter, document),
+      );
+    },
+  };
+}
+
+async function submitterFor(
+  { redis }: SubmissionOptions,
+  accountId: string,
+  lookup: Promise<AdminCaller | Refuse>,
+): Promise<Submitter | Refuse> {
+  const caller = await lookup;
+  if (typeof caller === 'function') return caller;
+  const refusal = refusalOf(caller.principal, 'submitDeletion', accountId);
+  if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+  const { deployment, environments } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
+  if (refusal !== undefined || main === undefined)
+    return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
+  // No key is involved; who it was is in the audit log.
+  return { accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', actor: caller.actor };
+}
+
+async function acceptSubmission(
+  options: SubmissionOptions,
+  exchange: Exchange,
+  { actor, ...caller }: Submitter,
+  document: Document,
+): Promise<void> {
+  const wanted = readSubmission(document);
+  if ('code' in wanted) return exchange.refuse(wanted);
+  const submission = options.submission();
+  const suppression = options.suppression();
+  if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
+  if (wanted.dryRun) return answerPreview(options, exchange, submission, caller, wanted.list);
+  const submitted = await submitAudited(options, { submission, suppression }, caller, actor, wanted);
+  const { how, requestId: id } = submitted;
+  if (how === 'reference_taken') {
+    return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
+  }
+  if (how === 'too_many') {
+    return refuse(exchange, 'rate_limited', 'The account has too many pending deletion requests.', [
+      ['Retry-After', String(limitedRetrySeconds.pendingDeletions)],
+    ]);
+  }
+  // The same for a repeat, whatever has become of the request since.
+  const body = {
+    deletion_request_location: `${options.publicBaseUrl}${publicApi}/deletion_status/${id}`,
+    deletion_request_id: id,
+    status: 'pending',
+  };
+  exchange.reply(how === 'stored' ? 201 : 200, JSON.stringify(body));
+}
+
+/** Answers what a deletion would find. */
+async function answerPreview(
+  { previews, log }: SubmissionOptions,
+  exchange: Exchange,
+  submission: SubmitOptions,
+  { accountId }: Caller,
+  list: TargetList,
+): Promise<void> {
+  const targets = targetsOf(list);
+  const preview = await previews.look(submission, accountId, targets).catch((error: unknown) => {
+    if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
+    log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
+    return 'failed' as const;
+  });
+  if (typeof preview === 'string') return refuse(exchange, 'overloaded', whyNoPreview[preview]);
+  const { found, usersFound, unclear } = preview;
+  const places = new Map(list.map((target, place) => [target, place]));
+  const listed = unclear.map(({ target, rows, similar }) => ({
+    place: places.get(target) ?? 0,
+    found: rows !== '0',
+    rows: Number(rows),
+    similar,
+  }));
+  const body = {
+    dry_run: true,
+    users: targets.length,
+    users_found: usersFound,
+    rows: rowsOf(found),
+    found,
+    unclear: listed.sort((a, b) => a.place - b.place).slice(0, previewLimits.unclearMax),
+  };
+  exchange.reply(200, JSON.stringify(body));
+}
+
+const whyNoPreview = {
+  busy: 'Nothing was stored: too many dry runs at once.',
+  too_long: 'Nothing was stored: the look-up took too long. Name fewer users, or submit the deletion.',
+  failed: 'Nothing was stored: the users could not be looked up.',
+};
+
+/** Stores a request under the audit log. Its line counts the users and names none. */
+function submitAudited(
+  { audit }: SubmissionOptions,
+  { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
+  caller: Caller,
+  actor: Actor,
+  wanted: Submission,
+): ReturnType<typeof submitDeletion> {
+  const { accountId: account_id, appId: app_id } = caller;
+  const targets = targetsOf(wanted.list);
+  return audited(
+    audit,
+    actor,
+    {
+      action: 'submit_deletion',
+      account_id,
+      app_id,
+      details: { users: targets.length, ...(wanted.suppress ? { suppress: true } : {}) },
+    },
+    async () => {
+      // First, so that nothing is accepted between the deletion's fence and the suppression.
+      if (wanted.suppress) await suppressUsers(suppression, account_id, targets);
+      return submitDeletion(submission, caller, wanted);
+    },
+    {
+      endingOf: (submitted) =>
+        submitted.requestId !== undefined
+          ? { outcome: 'done', deletion_request_id: submitted.requestId }
+          : { outcome: 'refused' },
+      outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
+    },
+  );
+}
