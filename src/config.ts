@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, takeovers } from './contract/limits.js';
+import { administration, bearerMax, storing, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
@@ -148,11 +148,17 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
-    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
+    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, storing.shardsMax),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
     // Each of several embedded servers has some of the rows.
-    shards: integer(env, 'SHARDS', clickhouseUrls === undefined ? clickhouseServers : 1, 1, 64),
-    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', 400, 10, 60_000),
+    shards: integer(
+      env,
+      'SHARDS',
+      clickhouseUrls === undefined ? clickhouseServers : 1,
+      1,
+      storing.shardsMax,
+    ),
+    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', storing.segmentAgeMs, 10, 60_000),
     segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),

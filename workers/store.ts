@@ -27,6 +27,7 @@ import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import type { KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
+import { beginLook } from './look.js';
 import { quarantine } from './quarantine.js';
 import { rowsOfStored } from './segment-bytes.js';
 
@@ -78,6 +79,7 @@ export async function storeSegment(
   let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    const checkLook = beginLook();
     const read = await readSegment(redis, shard, segment);
     if (read === undefined) {
       // A worker that stood still for long may have noted a burnt token after the segment was forgotten.
@@ -95,6 +97,7 @@ export async function storeSegment(
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
     crash('before_insert');
+    checkLook();
     try {
       await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);
     } catch (error) {

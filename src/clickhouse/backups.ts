@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from './client.js';
+import { commandLong } from './long-statement.js';
 
 const pollMs = 100;
 
@@ -152,7 +153,7 @@ export async function addRowsOf(
   from: string,
   into: string,
 ): Promise<void> {
-  await client.command({ query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
+  await commandLong(client, { query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
 }
 
 /** Drops a database of any size, if it is there. */

@@ -29,26 +29,52 @@ export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster 
 }
 
 export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient {
-  const { database, tables = 'plain', cluster } = options;
-  const client = createClient({
+  const { tables = 'plain', cluster, database } = options;
+  const replication = { tables, cluster, database };
+  const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax);
+  noteReplication(client, replication);
+  let patient: ClickHouseClient | undefined;
+  patients.set(client, () => {
+    if (patient === undefined) {
+      patient = connect(options, timerMsMax);
+      noteReplication(patient, replication);
+    }
+    return patient;
+  });
+  const close = client.close.bind(client);
+  client.close = async () => {
+    await Promise.all([close(), patient?.close()]);
+  };
+  return client;
+}
+
+const patients = new WeakMap<ClickHouseClient, () => ClickHouseClient>();
+/** The longest that a timer takes. */
+const timerMsMax = 2 ** 31 - 1;
+
+/** The same connection without a bound on time, for statements that are watched (`long-statement.ts`). It is closed with the other. */
+export function patientOf(client: ClickHouseClient): ClickHouseClient {
+  return patients.get(client)?.() ?? client;
+}
+
+function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {
+  return createClient({
     url: options.url,
     database: options.database,
     application: 'sluice',
-    request_timeout: options.requestMsMax ?? waits.clickhouseMsMax,
+    request_timeout: requestMsMax,
     max_open_connections: 16,
     // Below the shortest keep-alive of a server (3 s). Otherwise a request may meet a socket that has just closed.
     keep_alive: { enabled: true, idle_socket_ttl: 2_000 },
     // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
-    clickhouse_settings: { wait_end_of_query: 1, ...settingsFor(tables) },
+    clickhouse_settings: { wait_end_of_query: 1, ...settingsFor(options.tables ?? 'plain') },
     // Its faults reach the caller, who logs them.
     log: { level: ClickHouseLogLevel.OFF },
     ...(options.url.startsWith('http:')
       ? { http_agent: new Agent({ keepAlive: true, maxSockets: 16 }) }
       : {}),
   });
-  noteReplication(client, { tables, cluster, database });
-  return client;
 }
 
 /**

@@ -11,6 +11,7 @@ import { randomUUID } from 'node:crypto';
 import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
+import { commandLong, readLong, whileItProgresses } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
 import { shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
@@ -32,7 +33,7 @@ function keysOf(source: KeySource, condition: string): string {
 }
 
 async function add(client: ClickHouseClient, source: KeySource, condition: string): Promise<void> {
-  await client.command({
+  await commandLong(client, {
     query: `INSERT INTO stored_keys ${keysOf(source, condition)}`,
     clickhouse_settings: {
       // One part a statement, since every part is one more place to look.
@@ -85,13 +86,11 @@ export async function stepsOf(
   to: string,
 ): Promise<string[]> {
   const condition = ofSegments(shard, from, to);
-  const result = await client.query({
+  const minutes = await readLong<{ minute: string; rows: number | string }>(client, {
     query: `SELECT toString(intDiv(segment, 60000000)) AS minute, count() AS rows FROM (
         ${sources.map((source) => `SELECT segment FROM ${source} WHERE ${condition}`).join(' UNION ALL ')}
       ) GROUP BY minute ORDER BY intDiv(any(segment), 60000000)`,
-    format: 'JSONEachRow',
   });
-  const minutes = await result.json<{ minute: string; rows: number | string }>();
   const steps: string[] = [];
   let rows = 0;
   for (const [i, minute] of minutes.entries()) {
@@ -138,17 +137,18 @@ export async function* readKeyHashes(
   to: bigint,
 ): AsyncGenerator<KeyHashes> {
   const condition = `hash != 0 AND ${ofSegments(shard, from.toString(), to.toString())}`;
-  const counted = await client.query({
+  const [row] = await readLong<{ keys: number | string }>(client, {
     query: `SELECT count() AS keys FROM stored_keys WHERE ${condition}`,
-    format: 'JSONEachRow',
   });
-  const [row] = await counted.json<{ keys: number | string }>();
   const expected = Number(row?.keys ?? 0);
-  const { stream } = await client.exec({
-    query: `SELECT hash FROM stored_keys WHERE ${condition} FORMAT RowBinary`,
-    // It is read while it is found; the whole of it would have to wait in ClickHouse's memory.
-    clickhouse_settings: { wait_end_of_query: 0 },
-  });
+  const { stream } = await whileItProgresses(client, (patient, its) =>
+    patient.exec({
+      query: `SELECT hash FROM stored_keys WHERE ${condition} FORMAT RowBinary`,
+      // It is read while it is found; the whole of it would have to wait in ClickHouse's memory.
+      clickhouse_settings: { wait_end_of_query: 0 },
+      ...its,
+    }),
+  );
   let left: Buffer = Buffer.alloc(0);
   let read = 0;
   for await (const chunk of stream) {

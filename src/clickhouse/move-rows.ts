@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { tables } from '../contract/records.js';
 import { type ClickHouseClient, drain } from './client.js';
+import { readLong } from './long-statement.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
@@ -48,13 +49,11 @@ export async function readPartitions(
   shard: number,
 ): Promise<ReadonlyMap<string, number>> {
   const { from, where } = rowsOf(table, shard);
-  const result = await client.query({
+  const rows = await readLong<{ partition: string; rows: string }>(client, {
     query: `SELECT _partition_id AS partition, toString(count()) AS rows FROM ${from} WHERE ${where}
       GROUP BY partition ORDER BY partition`,
-    format: 'JSONEachRow',
     clickhouse_settings: { max_execution_time: 0 },
   });
-  const rows = await result.json<{ partition: string; rows: string }>();
   return new Map(rows.map(({ partition, rows: count }) => [partition, Number(count)]));
 }
 
@@ -67,15 +66,13 @@ export async function readFingerprint(
 ): Promise<string> {
   const { from, where } = rowsOf(table, shard);
   const columns = await columnsOf(client, table);
-  const result = await client.query({
+  const [row] = await readLong<{ rows: string; sum: string; xor: string }>(client, {
     // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
     query: `SELECT toString(count()) AS rows, toString(sum(hash)) AS sum, toString(groupBitXor(hash)) AS xor
       FROM (SELECT sipHash64((${columns})) AS hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
     query_params: { partition },
-    format: 'JSONEachRow',
     clickhouse_settings: { max_execution_time: 0 },
   });
-  const [row] = await result.json<{ rows: string; sum: string; xor: string }>();
   return `${row?.rows} ${row?.sum} ${row?.xor}`;
 }
 
@@ -147,16 +144,14 @@ export async function readSizes(
       (table) =>
         `SELECT '${table}' AS table, segment % ${shardNumberSpacing} AS shard, count() AS rows FROM ${table} WHERE app_id != '' GROUP BY shard`,
     );
-  const result = await client.query({
+  const rows = await readLong<{ shard: number; rows: number; bytes: number }>(client, {
     query: `SELECT shard, toFloat64(sum(c.rows)) AS rows, sum(c.rows * p.bytes / p.rows) AS bytes
       FROM (${counts.join(' UNION ALL ')}) AS c
       INNER JOIN (SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
         WHERE active AND database = currentDatabase() GROUP BY table) AS p ON c.table = p.table
       GROUP BY shard`,
-    format: 'JSONEachRow',
     clickhouse_settings: { max_execution_time: 0 },
   });
-  const rows = await result.json<{ shard: number; rows: number; bytes: number }>();
   return new Map(
     rows.map(({ shard, rows: count, bytes }) => [Number(shard), { rows: count, bytes: Math.round(bytes) }]),
   );

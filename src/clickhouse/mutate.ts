@@ -1,41 +1,48 @@
 // Mutations: issuing one, waiting for it, and ending one that fails. A mark in its text finds a mutation again. Its entry
-// may vanish in a crash, so callers count rows and do not trust the list.
+// may vanish in a crash, so callers count rows and do not trust the list. A mutation takes as long as it makes progress: one
+// that stood still is ended, and the caller's next try begins it anew.
 
 import type { ClickHouseClient } from './client.js';
+import { createPatience, realTime, type Time } from './patience.js';
 import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
-/** How long one call waits for a mutation before it gives up and leaves it running. */
-const waitMsMax = 10 * 60_000;
+/** How long a mutation may stand still. ClickHouse may have other merges to make before it. */
+const standstillMsMax = 10 * 60_000;
 const pollMs = 50;
+/** Whether it makes progress is asked this often, since most mutations are done before. */
+const progressEveryMs = 10_000;
 /** How long replicas may take to read a new mutation. */
 const listedMsMax = 2_000;
 
 /**
  * Deletes the matching rows of a table by rewriting the parts that hold them. `mark` is a name that occurs in this
  * mutation's predicate and in no other's. Settles with the mutation's id when ClickHouse has done it. Rejects with
- * MutationFailed when it fails; the mutation is then ended.
+ * MutationFailed when it fails or stands still; the mutation is then ended.
  */
 export async function deleteRows(
   client: ClickHouseClient,
   table: string,
   predicate: string,
   mark: string,
+  { nowMs, pause }: Time = realTime,
 ): Promise<string> {
   await client.command({
     query: `ALTER TABLE ${table} DELETE WHERE ${predicate}`,
     clickhouse_settings: { mutations_sync: '0' },
   });
-  const startedAt = performance.now();
+  const startedAt = nowMs();
+  let askedAt = startedAt;
+  const standsStill = createPatience(standstillMsMax, nowMs);
   let mutationId = '';
-  while (performance.now() < startedAt + waitMsMax) {
+  for (;;) {
     const mutation = await readMutation(client, table, mark);
     if (mutation === undefined) {
       // The list no longer has it: it was done long ago, or lost in a crash. The caller counts. A replica lists it only when
       // it has read it from the keeper.
-      if (!hasReplicas(client) || performance.now() > startedAt + listedMsMax) return mutationId;
-      await new Promise((resolve) => setTimeout(resolve, pollMs));
+      if (!hasReplicas(client) || nowMs() > startedAt + listedMsMax) return mutationId;
+      await pause(pollMs);
       continue;
     }
     mutationId = mutation.mutation_id;
@@ -46,9 +53,39 @@ export async function deleteRows(
       );
     }
     if (mutation.done) return mutationId;
-    await new Promise((resolve) => setTimeout(resolve, pollMs));
+    if (nowMs() >= askedAt + progressEveryMs) {
+      askedAt = nowMs();
+      if (standsStill(await readProgress(client, table, mutationId))) {
+        await killMutations(client, mark);
+        throw new MutationFailed(`the mutation ${mutationId} of ${table} stands still`);
+      }
+    }
+    await pause(pollMs);
   }
-  throw new MutationFailed(`the mutation ${mutationId} of ${table} is not done yet`);
+}
+
+/**
+ * A text that changes as long as parts of a mutation are being rewritten, or merged, after which they are rewritten together: the
+ * parts that are left, and how far each that is worked on has come.
+ */
+export async function readProgress(
+  client: ClickHouseClient,
+  table: string,
+  mutationId: string,
+): Promise<string> {
+  const its = (what: string) => `(SELECT ${what} FROM ${onAllReplicas(client, 'system.mutations')}
+    WHERE database = ${databaseIn(client)} AND table = {table:String} AND mutation_id = {mutationId:String})`;
+  const result = await client.query({
+    query: `SELECT toString((${its('sum(parts_to_do)')},
+        arraySort(groupArray((result_part_name, progress, rows_read, rows_written))))) AS sign
+      FROM ${onAllReplicas(client, 'system.merges')}
+      WHERE database = ${databaseIn(client)} AND table = {table:String}
+        AND hasAny(source_part_names, ${its('groupUniqArrayArray(parts_to_do_names)')})`,
+    query_params: { table, mutationId },
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ sign: string }>();
+  return row?.sign ?? '';
 }
 
 /** `Code: 6. DB::Exception: … (CANNOT_PARSE_TEXT) (version …)`: the name alone, since the words in between quote values. */

@@ -4,6 +4,7 @@
 // every replica before anybody reads them, and dropping them takes their parts along.
 
 import type { ClickHouseClient } from './client.js';
+import { commandLong } from './long-statement.js';
 import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 
 /**
@@ -50,9 +51,9 @@ export async function insertScratch(
   });
 }
 
-/** Adds what a query finds; settles as `insertScratch` does. */
+/** Adds what a query finds, which may read whole tables; settles as `insertScratch` does. */
 export async function fillScratch(client: ClickHouseClient, table: string, select: string): Promise<void> {
-  await client.command({
+  await commandLong(client, {
     query: `INSERT INTO ${table} ${select}`,
     clickhouse_settings: await settingsOfAll(client),
   });

@@ -156,6 +156,17 @@ export const commits = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
+/** The way of a segment into ClickHouse. */
+export const storing = {
+  shardsMax: 64,
+  /** A segment is sealed at this age: the default of `SEGMENT_AGE_MS_MAX`. */
+  segmentAgeMs: 400,
+  /** Tokens of inserts that ClickHouse remembers for each table, by the migrations. */
+  tokensKept: 100_000,
+  /** A worker that looked for a segment longer ago than this inserts nothing, and looks again. */
+  lookMsMax: 5 * 60 * 1000,
+} as const;
+
 /** Sealed segments that wait for ClickHouse, which workers compress. */
 export const waitingSegments = {
   /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
@@ -288,7 +299,7 @@ export const previews = {
   atOnceMax: 2,
   /** How many users without rows, or with similar identities, an answer lists. */
   unclearMax: 1_000,
-  /** Tables of previews that are older than this are left over, since no statement takes longer than `clickhouseMsMax`. */
+  /** Tables of previews that are older than this are left over: a preview that is over ends its statements. */
   strayMsMin: 10 * 60_000,
 } as const;
 
@@ -644,6 +655,15 @@ function assertRelations(): void {
   relation(
     waits.clickhouseMsMax < loads.insertMsMax && waits.clickhouseMsMax < failedRows.insertMsMax,
     'whoever waits for an insert must wait for longer than its sender',
+  );
+  relation(
+    ((storing.lookMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <
+      storing.tokensKept,
+    'ClickHouse knows the tokens of all inserts since a look until the insert that relies on it has come',
+  );
+  relation(
+    2 * waits.clickhouseMsMax <= storing.lookMsMax,
+    'a segment whose keys are looked up slowly is stored in the end',
   );
   relation(
     previews.msMax + 2 * waits.clickhouseMsMax < previews.strayMsMin,

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../accounts/documents.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { keepKeysOf } from '../clickhouse/key-index.js';
 import { deleteRows } from '../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
@@ -69,7 +70,10 @@ export async function deleteAgain(
   for (const place of placesInOrder) {
     const left = await countLeft(clickhouse, tables, place);
     if (left.size === 0) continue;
-    await deleteRows(clickhouse, place, mutationPredicate(tables, [...left.keys()], fenceMax), tables.mark);
+    const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
+    // The index of the backup may lack them: it is older than these deletions.
+    await keepKeysOf(clickhouse, place, predicate);
+    await deleteRows(clickhouse, place, predicate, tables.mark);
     if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { readUnmoved } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { endLongWhen } from '../clickhouse/long-statement.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { previews } from '../contract/limits.js';
 import { shardOf } from '../redis/keys.js';
@@ -60,7 +61,7 @@ export function createPreviews(
       const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
         running -= 1;
       });
-      // A statement that is slow when the time is over goes on for a while. The answer does not wait for that.
+      // A statement that is slow when the time is over is ended soon. The answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {
@@ -119,6 +120,8 @@ async function countAll(
 ): Promise<Preview | 'too_long'> {
   const id = randomBytes(6).toString('hex');
   const request = { requestId: 'preview', accountId, fences, resolved: false };
+  const servers = serversOf(clickhouse).all;
+  const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
     const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
@@ -142,7 +145,8 @@ async function countAll(
     }
     return { found: found.get(0) ?? [], usersFound, unclear };
   } finally {
-    const drops = serversOf(clickhouse).all.map((client) => dropTables(client, `${previewPrefix}${id}`));
+    stopEnding();
+    const drops = servers.map((client) => dropTables(client, `${previewPrefix}${id}`));
     await Promise.allSettled(drops.slice(1));
     await drops[0];
   }

@@ -4,6 +4,7 @@
 // the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { readLong } from '../clickhouse/long-statement.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import type { Place } from './places.js';
 import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
@@ -55,12 +56,10 @@ export async function countLeft(
   tables: RoundTables,
   place: Place,
 ): Promise<Map<string, number>> {
-  const result = await client.query({
+  const rows = await readLong<{ app_id: string; rows: number }>(client, {
     query: `SELECT app_id, count() AS rows FROM ${place}
       WHERE ${inEnvironments(tables)} AND ${isReached(tables)} GROUP BY app_id`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ app_id: string; rows: number }>();
   await assertIntact(client, tables);
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }

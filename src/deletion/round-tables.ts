@@ -5,6 +5,7 @@
 // empties them, and an empty table finds nothing.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
 import { hasReplicas, syncReplicas } from '../clickhouse/replication.js';
 import {
@@ -203,6 +204,8 @@ export async function dropTables(
   });
   const names = (await result.json<{ name: string }>()).map(({ name }) => name);
   if (names.length === 0) return;
+  // A statement of a process that was killed goes on, and its table would wait for it.
+  await endLong(client, names);
   await before();
   for (const name of names) await dropScratch(client, name);
 }

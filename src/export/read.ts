@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { endLongWhen } from '../clickhouse/long-statement.js';
 import { insertScratch } from '../clickhouse/scratch.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
@@ -47,6 +48,7 @@ export async function* readUsersRecords(
   signal: AbortSignal,
 ): AsyncGenerator<Lines & { readonly records: number }> {
   const names = `${exportPrefix(request.user_export_id)}_${randomBytes(6).toString('hex')}`;
+  const stopEnding = endLongWhen(serversOf(clickhouse).all, names, () => signal.aborted);
   try {
     const { deployment, environments } = await readRegistry(redis);
     if (deployment === undefined) throw new StateNotLoaded();
@@ -84,6 +86,7 @@ export async function* readUsersRecords(
     if (JSON.stringify(servers.table()) !== JSON.stringify(table))
       throw new Error('rows were moved to another ClickHouse server meanwhile');
   } finally {
+    stopEnding();
     await endReadingEverywhere(clickhouse, names);
   }
 }

@@ -2,6 +2,7 @@
 // queries. Both carry the export's id, so whoever ends an export finds them, even if the process of the download was killed.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { endLong } from '../clickhouse/long-statement.js';
 import { dropScratch } from '../clickhouse/scratch.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 
@@ -45,7 +46,8 @@ export async function dropExportTables(
     query_params: { names, ageSecondsMin },
     format: 'JSONEachRow',
   });
-  for (const { name } of await result.json<{ name: string }>()) {
-    await dropScratch(client, name);
-  }
+  const tables = (await result.json<{ name: string }>()).map(({ name }) => name);
+  // A table would wait for a statement that fills it, or from which it is filled.
+  await endLong(client, tables);
+  for (const name of tables) await dropScratch(client, name);
 }

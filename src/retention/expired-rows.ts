@@ -8,6 +8,7 @@
 // removed-identifications.ts.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { readLong } from '../clickhouse/long-statement.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { createScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
@@ -135,11 +136,9 @@ export async function countExpired(
   place: Place,
   predicate: string,
 ): Promise<ReadonlyMap<string, number>> {
-  const result = await client.query({
+  const rows = await readLong<{ app_id: string; rows: string | number }>(client, {
     query: `SELECT app_id, count() AS rows FROM ${place} WHERE ${predicate} GROUP BY app_id`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ app_id: string; rows: string | number }>();
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
@@ -152,15 +151,14 @@ export async function findWholePartitions(
   predicate: string,
   beforeSegment: string,
 ): Promise<string[]> {
-  const result = await client.query({
+  const partitions = await readLong<{ partition: string }>(client, {
     query: `SELECT toString(month) AS partition FROM (
         SELECT ${partitionOf('segment')} AS month, countIf(app_id != '') AS rows, countIf(app_id != '' AND ${predicate}) AS expired
         FROM ${place} GROUP BY month
       ) WHERE rows = expired AND rows > 0 AND month < ${partitionOf('{beforeSegment:UInt64}')} ORDER BY month`,
     query_params: { beforeSegment },
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ partition: string }>()).map(({ partition }) => partition);
+  return partitions.map(({ partition }) => partition);
 }
 
 export function inPartition(partition: string): string {

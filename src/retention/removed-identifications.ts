@@ -11,6 +11,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { commandLong, endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
 import {
   databaseIn,
@@ -51,7 +52,7 @@ export async function copyIdentifications(
     types.map(({ name, type }) => `${name} ${type}`).join(', '),
     'onDisk',
   );
-  await client.command({
+  await commandLong(client, {
     query: `INSERT INTO ${copyOf(mark)} (${columns}) SELECT ${columns} FROM ${identifications} WHERE ${predicate}`,
     clickhouse_settings: { ...insertSettings, ...(await settingsOfAll(client)), log_comment: mark },
   });
@@ -98,6 +99,7 @@ export async function returnUsers(
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
   const names = await listTables(client);
   if (names.length === 0) return;
+  await endLong(client, names);
   // Without its table a mutation is stuck for ever.
   await killMutations(client, namePrefix);
   for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
@@ -117,7 +119,7 @@ export async function undoRuns(client: ClickHouseClient): Promise<void> {
 /** Adds rows of a copy to the identifications, those that are not among them. */
 async function putBack(client: ClickHouseClient, from: string, condition: string): Promise<void> {
   await syncReplicas(client, [identifications, from]);
-  await client.command({
+  await commandLong(client, {
     query: `INSERT INTO ${identifications} (${columns}) SELECT ${columns} FROM ${from}
       WHERE ${condition} AND (${idOfRow}) NOT IN (
         SELECT ${idOfRow} FROM ${identifications} WHERE app_id IN (SELECT app_id FROM ${from}))`,

@@ -24,10 +24,14 @@ import {
 } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
+import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
+import { createScratch } from '../../src/clickhouse/scratch.js';
 import { deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
+import { dropRoundTables } from '../../src/deletion/round-tables.js';
 import { createLog } from '../../src/log.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runDeletionRound } from '../../workers/delete.js';
@@ -399,4 +403,80 @@ test('a round takes memory for its lists, however many environments their accoun
       FROM events WHERE app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')})`,
   );
   assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 100]);
+});
+
+// What takes longer than any test: see long-work.test.ts.
+
+async function withLongWork(work: (client: ClickHouseClient, url: string) => Promise<void>): Promise<void> {
+  const database = 'long_work';
+  const url = clickhouse.testerUrl;
+  const client = connectClickHouse({ url, database });
+  const home = connectClickHouse({ url, database: 'default' });
+  try {
+    await home.command({ query: `CREATE DATABASE ${database}` });
+    await work(client, url);
+  } finally {
+    await home.command({ query: `DROP DATABASE IF EXISTS ${database} SYNC` });
+    await Promise.all([client.close(), home.close()]);
+  }
+}
+
+test('a statement over a whole table takes longer than others may', async () => {
+  await withLongWork(async (_, url) => {
+    const hasty = connectClickHouse({ url, database: 'long_work', requestMsMax: 400 });
+    const query = 'SELECT sum(sleepEachRow(0.4)) AS slept FROM numbers(4) SETTINGS max_block_size = 1';
+    try {
+      await assert.rejects(hasty.query({ query }), /Timeout/);
+      assert.deepEqual(await readLong(hasty, { query }), [{ slept: 0 }]);
+    } finally {
+      await hasty.close();
+    }
+  });
+});
+
+test('a round ends the statements of one that was killed, and does not wait for them', async () => {
+  await withLongWork(async (client) => {
+    await createScratch(client, 'deletion_round_killed_keys', 'key String');
+    const left = commandLong(client, {
+      query: `INSERT INTO deletion_round_killed_keys SELECT toString(sleepEachRow(0.25)) FROM numbers(100000)
+        SETTINGS max_block_size = 1, max_insert_block_size = 1`,
+    });
+    const ended = assert.rejects(left);
+    const running = async () => {
+      const result = await client.query({
+        query: `SELECT 1 FROM system.processes WHERE current_database = 'long_work' AND startsWith(query_id, 'long-')`,
+        format: 'JSONEachRow',
+      });
+      return (await result.json()).length > 0;
+    };
+    await until(running, { deadlineMs: 30_000, what: 'the statement runs' });
+    await dropRoundTables(client);
+    await ended;
+    assert.equal(await running(), false);
+  });
+});
+
+test('a mutation shows progress by each part that it has done', async () => {
+  await withLongWork(async (client) => {
+    await client.command({
+      query: 'CREATE TABLE parts (id UInt32) ENGINE = MergeTree ORDER BY id PARTITION BY id',
+    });
+    await client.command({
+      query: 'INSERT INTO parts SELECT number FROM numbers(90)',
+      clickhouse_settings: { max_partitions_per_insert_block: '0' },
+    });
+    const mutated = deleteRows(client, 'parts', "sleepEachRow(2) = 1 AND notEmpty('slow')", 'slow');
+    const ended = mutated.catch((error: unknown) => error);
+    const signs = new Set<string>();
+    await until(
+      async () => {
+        const id = await findMutationId(client, 'parts', 'slow');
+        if (id !== undefined) signs.add(await readProgress(client, 'parts', id));
+        return signs.size > 1;
+      },
+      { deadlineMs: 60_000, what: 'the sign of progress changes' },
+    );
+    await killMutations(client, 'slow');
+    await ended;
+  });
 });

@@ -14,6 +14,7 @@ import {
   untilComplete,
   untilStored,
 } from '../../harness/deletion.js';
+import { forgetKeys } from '../../harness/forgotten-keys.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
@@ -47,7 +48,12 @@ before(async () => {
 after(() => sluice?.stop());
 
 function sendEvent(user: { identity: string } | { user_id: string }, event = 'Seen'): Promise<void> {
-  return send(sluice, '/api/track', { app_id: sluice.appId, event, ...user });
+  return send(sluice, '/api/track', {
+    app_id: sluice.appId,
+    event,
+    ...user,
+    idempotency_key: `${event} of ${Object.values(user)[0]}`,
+  });
 }
 
 /** The users whose events can be queried, each with the event's name. */
@@ -208,6 +214,16 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   assert.deepEqual(await seen(), ['carol Back', 'frank Seen']);
   const databases = await sluice.rows("SELECT name FROM system.databases WHERE name LIKE 'sluice_restore'");
   assert.deepEqual(databases, []);
+});
+
+test('after a restore no key is free, neither of a row that is back nor of one that was deleted again', async () => {
+  const before = await seen();
+  await withRedis(sluice, forgetKeys);
+  for (const identity of ['ada', 'bob', 'carol', 'dave', 'frank']) await sendEvent({ identity });
+  await sendEvent({ user_id: '7' });
+  await sendEvent({ identity: 'carol' }, 'Back');
+  await untilStored(sluice);
+  assert.deepEqual(await seen(), before);
 });
 
 test('a restore leaves what the audit log noted since the backup', async () => {

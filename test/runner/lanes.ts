@@ -71,6 +71,7 @@ const quick: readonly string[] = [
   'local-log',
   'local-setup',
   'local-unpack',
+  'long-work',
   'plain-events',
   'print',
   'queues',

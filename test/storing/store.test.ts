@@ -24,7 +24,7 @@ import {
 } from '../../src/clickhouse/store.js';
 import { columns, markerRows, stampTypes, storedTable } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
-import { commits } from '../../src/contract/limits.js';
+import { commits, storing } from '../../src/contract/limits.js';
 import {
   type ColumnType,
   columnTypes,
@@ -34,13 +34,14 @@ import {
   type TableName,
   tables,
 } from '../../src/contract/records.js';
-import { noCrash } from '../../src/crash-point.js';
+import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-point.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { LookTooOld } from '../../workers/look.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
@@ -223,6 +224,38 @@ test('only the first try of a segment that is not overdue may skip the look befo
   assert.equal(isFreshAt(openedMs - 1), false, 'by a clock that is behind');
   assert.equal(isFreshAt(openedMs, 2), false);
 });
+
+test('ClickHouse remembers as many tokens as the age of a look rests on', () => {
+  const windows = readMigrations().flatMap(({ sql }) =>
+    [...sql.matchAll(/replicated_deduplication_window = (\d+)/g)].map(([, tokens]) => Number(tokens)),
+  );
+  assert.ok(windows.length >= 2 * tables.length);
+  assert.ok(windows.every((tokens) => tokens >= storing.tokensKept));
+});
+
+for (const [clock, what] of [
+  [performance, 'stood still'],
+  [Date, 'was suspended with its machine'],
+] as const) {
+  test(`a worker that ${what} between its look and its insert inserts nothing, and looks again`, async (t) => {
+    const { segment } = await sealedSegment('a', 'b');
+    const stopAt = (point: CrashPointName): CrashPoint => {
+      const nowMs = clock.now.bind(clock);
+      return (name) => {
+        if (name === point) t.mock.method(clock, 'now', () => nowMs() + storing.lookMsMax + 1);
+      };
+    };
+    const storeAndStopAt = (point: CrashPointName, one = segment) =>
+      storeSegment({ redis, clickhouse, shard: 0, crash: stopAt(point), log }, one).finally(() =>
+        t.mock.restoreAll(),
+      );
+    for (const point of ['segment_read', 'before_insert'] as const)
+      await assert.rejects(storeAndStopAt(point), LookTooOld);
+    assert.deepEqual(await names(), []);
+    assert.equal(await store(segment), 'stored');
+    assert.deepEqual(await names(), ['a', 'b']);
+  });
+}
 
 test('two workers with the same segment at once store it once', async () => {
   for (let round = 0; round < 6; round++) {
@@ -586,6 +619,19 @@ test('a worker that stood still before it looked for failed rows brings none bac
   gate.release();
   assert.equal(await result, 'gone');
   assert.deepEqual(await failedLines(), []);
+});
+
+test('a worker that stood still after it looked for failed rows keeps none by that look', async (t) => {
+  const segment = await segmentWithBadRow();
+  const { result } = await storeHeldAt(segment, /FROM failed_events/);
+  const nowMs = Date.now.bind(Date);
+  t.mock.method(Date, 'now', () => nowMs() + storing.lookMsMax + 1);
+  gate.release();
+  await assert.rejects(result, LookTooOld);
+  t.mock.restoreAll();
+  assert.deepEqual(await failedLines(), []);
+  assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await failedLines(), [[2]]);
 });
 
 test('an insert of failed rows that arrives after a deletion brings none back, and carries the name of its segment', async () => {

@@ -4,12 +4,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import type { Redis } from 'ioredis';
+import { forgetKeys } from '../../harness/forgotten-keys.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
-import { shardKeys } from '../../src/redis/keys.js';
 
 type Flight = {
   /** `2001/01/01 00:47`, taken as UTC. */
@@ -74,28 +73,12 @@ test('stores no flight again after Redis has forgotten its key or was lost, even
     await untilStored(sluice);
     await assertStoredOnce();
   };
-  await withRedis(sluice, (redis) => forgetKeys(redis));
+  await withRedis(sluice, forgetKeys);
   await loadAgain();
   await withRedis(sluice, (redis) => redis.flushall());
   await sluice.admin('restore');
   await loadAgain();
 });
-
-/** Sets the clock of claims forward until Redis has forgotten the keys. */
-async function forgetKeys(redis: Redis): Promise<void> {
-  const minuteUs = 60_000_000;
-  const state = shardKeys.state(0);
-  const sentAt = Number(await redis.hget(state, 'claim_clock_us')) / minuteUs;
-  await until(
-    async () => {
-      await redis.hincrby(state, 'claim_clock_us', 60 * minuteUs);
-      return Number(await redis.hget(state, 'claims_kept_from')) > sentAt;
-    },
-    { deadlineMs: 60_000, what: 'Redis has forgotten the keys', everyMs: 200 },
-  );
-  // The rest of them would be removed bucket by bucket within the hour; here it goes at once.
-  await redis.del(shardKeys.claims(0));
-}
 
 async function assertStoredOnce(): Promise<void> {
   const stored = await sluice.rows<Origin>(`SELECT

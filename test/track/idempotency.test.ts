@@ -5,11 +5,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createEnvironments } from '../../harness/accounts.js';
 import { collect, event } from '../../harness/collect.js';
+import { forgetKeys } from '../../harness/forgotten-keys.js';
 import { type Answer, isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
-import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 
 let sluice: SluiceHandle;
@@ -478,7 +479,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
   );
 });
 
-test('stores nothing again under the same keys when Redis has forgotten everything', async () => {
+test('stores nothing again under the same keys however CLAIM_BYTES_MAX changes, with keys forgotten and with Redis lost', async () => {
   const events = repeat(5, (n) => ({
     event: 'stable',
     identity: `stable ${n}`,
@@ -487,17 +488,32 @@ test('stores nothing again under the same keys when Redis has forgotten everythi
   assertAccepted(await trackAll(events));
   const before = await stored('stable');
   assert.equal(before.length, 5);
-  const redis = new Redis(sluice.redisUrl);
-  await redis.flushall();
-  redis.disconnect();
-  await sluice.admin('restore');
-  const answer = await until(
-    async () => {
-      const latest = await trackAll(events.map((event) => ({ ...event, properties: { late: 1 } })));
-      return latest.status === 503 ? undefined : latest;
-    },
-    { deadlineMs: 60_000, what: 'the API takes events again', everyMs: 200 },
-  );
-  assertAccepted(answer);
-  assert.deepEqual(await stored('stable'), before);
+  const sendAgain = async () => {
+    // To the first process, which has the changed budget; the others have that of their start.
+    const again = { app_id: appId, events: events.map((event) => ({ ...event, properties: { late: 1 } })) };
+    const answer = await until(
+      async () => {
+        const latest = await post(String(sluice.api[0]?.baseUrl), paths.track, again);
+        return latest.status === 503 ? undefined : latest;
+      },
+      { deadlineMs: 60_000, what: 'the API takes events again', everyMs: 200 },
+    );
+    assertAccepted(answer);
+    assert.deepEqual(await stored('stable'), before);
+  };
+  const restoreWith = (env: NodeJS.ProcessEnv) =>
+    runProgram('src/admin/main.js', ['restore'], { ...sluice.env, ...env });
+  for (const bytes of [2 ** 20, 2 ** 33]) {
+    const changed = { CLAIM_BYTES_MAX: String(bytes) };
+    for (const child of [sluice.api[0], sluice.workers[0]]) await child?.restart(changed);
+    await sendAgain();
+    await withRedis(sluice, async (redis) => {
+      await forgetKeys(redis);
+      await sendAgain();
+      await redis.flushall();
+    });
+    // A number of buckets that follows from the changed budget.
+    await restoreWith(changed);
+    await sendAgain();
+  }
 });

@@ -1,0 +1,137 @@
+// Statements that may read a whole table, so that nobody knows how long they take. (They are not divided: no table of rows is
+// sorted by segment, so each step would read all of it.) Any other statement has a bound for its duration,
+// `waits.clickhouseMsMax`. For these it is the bound for standing still: they go on while ClickHouse reads or writes rows for
+// them. One that stands still is ended, so that it does not run beside its repetition. Whoever repeats the work of a process
+// that may have been killed ends its statements first (`endLong`), since ClickHouse goes on although nobody waits for it.
+
+import { randomUUID } from 'node:crypto';
+import { waits } from '../contract/limits.js';
+import { type ClickHouseClient, patientOf } from './client.js';
+import { createPatience, realTime, type Time } from './patience.js';
+import { databaseIn, onAllReplicas, onCluster } from './replication.js';
+
+export class StandsStill extends Error {
+  constructor() {
+    super('a statement of ClickHouse stands still; it is ended');
+  }
+}
+
+type Statement = Pick<
+  Parameters<ClickHouseClient['command']>[0],
+  'query' | 'query_params' | 'clickhouse_settings'
+>;
+
+/** Carries a statement out. Rejects with StandsStill. */
+export async function commandLong(client: ClickHouseClient, statement: Statement): Promise<void> {
+  await whileItProgresses(client, (patient, its) => patient.command({ ...statement, ...its }));
+}
+
+/** Settles with the rows of a query. Rejects with StandsStill. */
+export async function readLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row[]> {
+  return whileItProgresses(client, async (patient, its) => {
+    const result = await patient.query({ ...statement, ...its, format: 'JSONEachRow' });
+    return result.json<Row>();
+  });
+}
+
+/** What a statement has to be sent with. */
+type Its = { readonly query_id: string; readonly abort_signal: AbortSignal };
+
+const idPrefix = 'long-';
+/** Most statements are done by the first look. */
+const lookEveryMs = 5_000;
+/** Whether a statement makes progress, and ending it, must not wait for a ClickHouse that is away. */
+const answerMsMax = 5_000;
+
+/** Settles as `run` does, which sends one statement. Rejects with StandsStill when the statement was ended. */
+export async function whileItProgresses<Result>(
+  client: ClickHouseClient,
+  run: (patient: ClickHouseClient, its: Its) => Promise<Result>,
+  time: Time = realTime,
+): Promise<Result> {
+  const queryId = `${idPrefix}${randomUUID()}`;
+  const [done, givenUp] = [new AbortController(), new AbortController()];
+  const its = { query_id: queryId, abort_signal: givenUp.signal };
+  const [result] = await Promise.all([
+    run(patientOf(client), its).finally(() => done.abort()),
+    watch(client, queryId, done.signal, time).catch((error: unknown) => {
+      givenUp.abort();
+      throw error;
+    }),
+  ]);
+  return result;
+}
+
+async function watch(
+  client: ClickHouseClient,
+  queryId: string,
+  done: AbortSignal,
+  { nowMs, pause }: Time,
+): Promise<void> {
+  const standsStill = createPatience(waits.clickhouseMsMax, nowMs);
+  for (;;) {
+    await pause(lookEveryMs, done);
+    if (done.aborted) return;
+    const sign = await readProgress(client, queryId);
+    if (done.aborted || !standsStill(sign)) continue;
+    await kill(client, 'query_id = {queryId:String}', { queryId });
+    throw new StandsStill();
+  }
+}
+
+/** How many rows were read and written for a statement. Undefined if it is not there, or nobody answers. */
+async function readProgress(client: ClickHouseClient, queryId: string): Promise<string | undefined> {
+  try {
+    const result = await client.query({
+      query: `SELECT toString(sum(read_rows)) AS read, toString(sum(written_rows)) AS written
+        FROM ${onAllReplicas(client, 'system.processes')} WHERE query_id = {queryId:String} HAVING count() > 0`,
+      query_params: { queryId },
+      format: 'JSONEachRow',
+      abort_signal: AbortSignal.timeout(answerMsMax),
+    });
+    const [row] = await result.json<{ read: string; written: string }>();
+    return row === undefined ? undefined : `${row.read} ${row.written}`;
+  } catch {
+    // The next look asks again.
+    return undefined;
+  }
+}
+
+/** Ends the long statements whose text has one of these names. Does nothing for a ClickHouse that does not answer. */
+export async function endLong(client: ClickHouseClient, names: readonly string[]): Promise<void> {
+  if (names.length === 0) return;
+  const isOne = `startsWith(query_id, '${idPrefix}') AND current_database = ${databaseIn(client)}`;
+  await kill(client, `${isOne} AND arrayExists(name -> position(query, name) > 0, {names:Array(String)})`, {
+    names,
+  });
+}
+
+async function kill(
+  client: ClickHouseClient,
+  condition: string,
+  query_params: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  try {
+    await client.command({
+      query: `KILL QUERY ${onCluster(client)} WHERE ${condition} SYNC`,
+      query_params: { ...query_params },
+      abort_signal: AbortSignal.timeout(answerMsMax),
+    });
+  } catch {
+    // Whoever does this work again ends it first.
+  }
+}
+
+/** From when `isOver` says so, ends the long statements with this name in their text, until what it returns is called. */
+export function endLongWhen(
+  clients: readonly ClickHouseClient[],
+  name: string,
+  isOver: () => boolean,
+): () => void {
+  const timer = setInterval(() => {
+    if (isOver()) for (const client of clients) void endLong(client, [name]);
+  }, overEveryMs);
+  return () => clearInterval(timer);
+}
+
+const overEveryMs = 1_000;

@@ -1,0 +1,32 @@
+// How long somebody waits for work of ClickHouse that may take hours: for as long as it makes progress.
+
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** The time by which somebody waits. */
+export type Time = {
+  readonly nowMs: () => number;
+  /** Settles after so many milliseconds, or when the signal is aborted. */
+  readonly pause: (ms: number, signal?: AbortSignal) => Promise<void>;
+};
+
+export const realTime: Time = {
+  nowMs: () => performance.now(),
+  // It rejects only when it is aborted, which is no error here.
+  pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => undefined),
+};
+
+/**
+ * What it returns is called with a sign of progress, again and again, and says whether the work stands still: whether the sign
+ * has not changed for `msMax`. Undefined: nobody could be asked.
+ */
+export function createPatience(msMax: number, nowMs: () => number): (sign: string | undefined) => boolean {
+  let last: string | undefined;
+  let sinceMs = nowMs();
+  return (sign) => {
+    if (sign !== undefined && sign !== last) {
+      last = sign;
+      sinceMs = nowMs();
+    }
+    return nowMs() - sinceMs >= msMax;
+  };
+}

@@ -1,0 +1,115 @@
+// Statements and mutations that take hours, as on tables a hundred times larger than a test's: they go on for as long as they
+// make progress, and are ended when they stand still. ClickHouse is played here, and so is the time; deletion-rounds.test.ts
+// asks a real one for the signs of progress.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { StandsStill, whileItProgresses } from '../../src/clickhouse/long-statement.js';
+import { deleteRows, MutationFailed } from '../../src/clickhouse/mutate.js';
+import type { Time } from '../../src/clickhouse/patience.js';
+import { waits } from '../../src/contract/limits.js';
+
+const minuteMs = 60_000;
+
+/** Time that passes only while somebody waits. */
+function playedTime(): Time {
+  let nowMs = 0;
+  return {
+    nowMs: () => nowMs,
+    pause: async (ms) => {
+      nowMs += ms;
+      // Whatever else was begun goes on too.
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+/** A ClickHouse that answers each query with one row, and notes the other statements. */
+function playedClickHouse(answer: (query: string) => object | undefined) {
+  const commands: string[] = [];
+  const played = {
+    command: async ({ query }: { query: string }) => void commands.push(query),
+    query: async ({ query }: { query: string }) => {
+      const row = answer(query);
+      return { json: async () => (row === undefined ? [] : [row]) };
+    },
+  };
+  return { client: played as unknown as ClickHouseClient, commands };
+}
+
+/** A mutation that is done at a time, and whose progress shows this sign. */
+function playedMutation({ nowMs }: Time, doneAtMs: number, signAt: (ms: number) => string) {
+  return playedClickHouse((query) =>
+    query.includes('system.merges')
+      ? { sign: signAt(nowMs()) }
+      : { mutation_id: 'mutation_7.txt', done: nowMs() >= doneAtMs ? 1 : 0, failure: '' },
+  );
+}
+
+test('a mutation that takes hours is waited for while it makes progress, and is not begun again', async () => {
+  const time = playedTime();
+  const { client, commands } = playedMutation(time, 40 * minuteMs, (ms) =>
+    String(Math.floor(ms / (9 * minuteMs))),
+  );
+  assert.equal(await deleteRows(client, 'stored_events', '1', 'mark', time), 'mutation_7.txt');
+  assert.ok(time.nowMs() >= 40 * minuteMs);
+  assert.deepEqual(commands, ['ALTER TABLE stored_events DELETE WHERE 1']);
+});
+
+test('a mutation that stands still for ten minutes is ended', async () => {
+  const time = playedTime();
+  const stopsAtMs = 15 * minuteMs;
+  const { client, commands } = playedMutation(time, Number.POSITIVE_INFINITY, (ms) =>
+    String(Math.min(ms, stopsAtMs)),
+  );
+  await assert.rejects(deleteRows(client, 'stored_events', '1', 'mark', time), MutationFailed);
+  assert.ok(time.nowMs() >= stopsAtMs + 10 * minuteMs && time.nowMs() < stopsAtMs + 11 * minuteMs);
+  assert.match(String(commands[1]), /^KILL MUTATION/);
+});
+
+test('a statement that takes hours is waited for while ClickHouse reads rows for it', async () => {
+  const time = playedTime();
+  const { client, commands } = playedClickHouse(() => ({ read: String(time.nowMs()), written: '0' }));
+  const result = await whileItProgresses(
+    client,
+    async () => {
+      while (time.nowMs() < 10 * waits.clickhouseMsMax) await new Promise((resolve) => setImmediate(resolve));
+      return 'done';
+    },
+    time,
+  );
+  assert.equal(result, 'done');
+  assert.deepEqual(commands, []);
+});
+
+for (const [what, row] of [
+  ['stands still', { read: '1', written: '0' }],
+  ['is gone without an answer', undefined],
+] as const) {
+  test(`a statement that ${what} is given up and ended`, async () => {
+    const time = playedTime();
+    const { client, commands } = playedClickHouse(() => row);
+    let isGivenUp = false;
+    const never = (_: ClickHouseClient, { abort_signal }: { abort_signal: AbortSignal }) =>
+      new Promise<never>((_, reject) => {
+        abort_signal.addEventListener('abort', () => {
+          isGivenUp = true;
+          reject(new Error('aborted'));
+        });
+      });
+    await assert.rejects(whileItProgresses(client, never, time), StandsStill);
+    assert.ok(isGivenUp);
+    assert.ok(time.nowMs() >= waits.clickhouseMsMax && time.nowMs() < 2 * waits.clickhouseMsMax);
+    assert.equal(commands.length, 1);
+    assert.match(String(commands[0]), /^KILL QUERY +WHERE query_id/);
+  });
+}
+
+test('a statement that fails fails at once', async () => {
+  const { client } = playedClickHouse(() => assert.fail('nobody asks for its progress'));
+  await assert.rejects(
+    whileItProgresses(client, async () => Promise.reject(new Error('refused'))),
+    /refused/,
+  );
+});
