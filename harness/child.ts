@@ -132,14 +132,14 @@ export async function startChild(options: ChildOptions): Promise<Child> {
       return current.exited;
     },
     output: () => output,
-    kill9: () => end('SIGKILL', 10_000),
+    kill9: () => end('SIGKILL', 60_000),
     sigterm: (deadlineMs = 30_000) => end('SIGTERM', deadlineMs),
     async stop() {
       signal('SIGCONT');
       try {
         return await end('SIGTERM', 20_000);
       } catch {
-        return end('SIGKILL', 10_000);
+        return end('SIGKILL', 60_000);
       }
     },
     sigstop: () => signal('SIGSTOP'),

@@ -38,7 +38,7 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
   tracer.unref();
   const ended = once(tracer, 'exit');
   await until(() => tracer.exitCode === null && readTrace(read(file)).syncs > 0, {
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     what: 'strace sees Redis sync its append-only file',
   });
   return {
@@ -60,16 +60,21 @@ function sumOf(bytes: ReadonlyMap<string, number>): number {
 
 /** Whether strace can trace other processes on this machine. */
 export async function canTrace(): Promise<boolean> {
-  const sleeper: ChildProcess = spawn('sleep', ['10'], { stdio: 'ignore' });
-  const tracer = spawn('strace', ['-qq', '-p', String(sleeper.pid), '-o', '/dev/null'], { stdio: 'ignore' });
-  const failed = await Promise.race([
-    once(tracer, 'exit').then(() => true),
-    once(tracer, 'error').then(() => true),
-    new Promise<boolean>((settle) => setTimeout(() => settle(false), 500)),
-  ]);
+  const sleeper: ChildProcess = spawn('sleep', ['60'], { stdio: 'ignore' });
+  const tracer = spawn('strace', ['-p', String(sleeper.pid), '-o', '/dev/null'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let said = '';
+  tracer.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  // It says so when it has attached to the process, and ends with another text if it may not.
+  await Promise.race([once(tracer.stderr, 'data'), once(tracer, 'close'), once(tracer, 'error')]).catch(
+    () => undefined,
+  );
   tracer.kill('SIGKILL');
   sleeper.kill('SIGKILL');
-  return !failed;
+  return said.includes('attached');
 }
 
 function read(file: string): string {

@@ -200,7 +200,10 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     layout === 'one' ? [...account.appIds, ...stranger.appIds] : onAllServers(account, stranger, shards);
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
   for (const appId of appIds) {
-    await administer(sluice, 'PATCH', `/environments/${appId}`, { limits });
+    await until(() => administer(sluice, 'PATCH', `/environments/${appId}`, { limits }), {
+      deadlineMs: 60_000,
+      what: 'the service has recovered from the round before',
+    });
     await untilKnown(sluice, appId);
   }
   await getToken(sluice, account);

@@ -518,7 +518,7 @@ test('ends a token when its lifetime is over, an hour after it was issued', asyn
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
     await redis.pexpire(key, 1);
     await until(async () => (await redis.exists(key)) === 0, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the lifetime is over',
     });
   });
@@ -565,19 +565,11 @@ test('refuses one live token too many, says correctly for how long, and ends non
     assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax);
     assert.ok((await works(first)) && (await works(parse(last).access_token)), 'none was ended');
 
-    const soonMs = Date.now() + 1_500;
-    await redis.zadd(live, soonMs, '0');
+    await redis.zadd(live, Date.now() + 30_000, '0');
     const again = await request();
-    assert.deepEqual([again.status, Number(again.headers['retry-after']) <= 2], [429, true]);
-    const freed = await until(
-      async () => {
-        const reply = await request();
-        return reply.status === 429 ? undefined : reply;
-      },
-      { deadlineMs: 20_000, what: 'the oldest has ended' },
-    );
-    assert.equal(freed.status, 200);
-    assert.ok(Date.now() >= soonMs);
+    assert.deepEqual([again.status, Number(again.headers['retry-after']) <= 30], [429, true]);
+    await redis.zadd(live, Date.now() - 1, '0');
+    assert.equal((await request()).status, 200, 'the oldest has ended');
     assert.equal((await request()).status, 429, 'full again');
 
     const { api_key: apiKey } = await administer<{ api_key: string }>(

@@ -221,8 +221,14 @@ describe('a call', () => {
     const never = () => new Promise<string[]>(() => undefined);
     assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve: never }), late);
     const resolve = async () => ['127.0.0.1'];
-    assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
-    assert.equal(receiver.received.length, 1);
+    // A machine that stands still may let a call end before it is sent.
+    await until(
+      async () => {
+        assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
+        return receiver.received.length > 0;
+      },
+      { deadlineMs: 60_000, what: 'a call that is not answered has come' },
+    );
     receiver.stop();
     const { port } = receiver;
     const gone = await call({ url: `http://127.0.0.1:${port}/`, secret: '' }, '{}', { isAllowed });
@@ -406,16 +412,16 @@ describe('a complete deletion', () => {
   test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
     const requestId = await submitNow('again');
-    await until(async () => (await callbackOf(requestId))?.tries.length === 1, {
+    await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, {
       deadlineMs: 60_000,
       what: 'a call was not taken',
     });
     status = 200;
     const { tries } = await untilState(requestId, 'delivered');
-    assert.deepEqual(
-      tries.map(({ at: _, ...each }) => each),
-      [{ answer: 500 }, { answer: 200 }],
-    );
+    const answers = tries.map(({ at: _, ...each }) => each);
+    // The next call comes after 5 s; on a machine that stands still for so long, the second one is not taken either.
+    assert.ok(answers.length >= 2);
+    assert.deepEqual(answers, [...answers.slice(1).map(() => ({ answer: 500 })), { answer: 200 }]);
     const bodies = new Set(callsFor(requestId).map(({ body }) => body));
     assert.equal(bodies.size, 1, 'every try has the same bytes');
   });

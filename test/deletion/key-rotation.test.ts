@@ -65,10 +65,14 @@ test('a key that is rotated with an overlap stays good until the overlap ends, a
 
   const late = await tokenOf(appId, first);
   const third = (await keys('rotate', appId, '--overlap', '1s')).api_key;
-  const ends = (await list(appId)).map(({ expires_at }) => Date.parse(expires_at ?? ''));
-  assert.ok((ends[0] ?? 0) < Date.now() + 10_000, 'a shorter overlap ends the older key earlier too');
+  // On a slow machine the overlap may be over already.
+  const ends = (await list(appId)).flatMap(({ expires_at }) => expires_at ?? []);
+  assert.ok(
+    ends.every((end) => Date.parse(end) < Date.now() + 10_000),
+    'a shorter overlap ends the older key earlier too',
+  );
   await until(async () => !(await isGood(late)) && (await tokenOf(appId, second)) === undefined, {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the overlap is over',
   });
   for (const token of [early, late]) assert.equal(await isGood(token), false);

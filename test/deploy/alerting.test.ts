@@ -87,7 +87,7 @@ test('a healthy deployment raises no alert, and shows its figures', async () => 
         await send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity: `${at}` });
         return (await alerting.query(expression)).length > 0;
       },
-      { deadlineMs: 30_000, what: expression },
+      { deadlineMs: 60_000, what: expression },
     );
   }
   await until(async () => (await firing()).length === 0, { deadlineMs: 60_000, what: 'nothing is raised' });
@@ -97,7 +97,7 @@ test('when all workers are gone, the alert fires, and resolves when they are bac
   await sluice.workers[0]?.kill9();
   const told = await untilTold('SluiceNoWorker', 'firing');
   assert.equal(told.receiver, 'now');
-  const [alert] = told.alerts;
+  const alert = told.alerts.find(({ labels }) => labels.alertname === 'SluiceNoWorker');
   assert.equal(alert?.labels.severity, 'critical');
   assert.equal(alert?.annotations.runbook, 'RUNBOOK.md#sluicenoworker');
   await sluice.workers[0]?.restart();
@@ -106,11 +106,13 @@ test('when all workers are gone, the alert fires, and resolves when they are bac
 
 test('while ClickHouse is away the metrics answer, without its disk', async () => {
   await sluice.clickhouse.kill9();
-  await until(async () => (await alerting.query('sluice_clickhouse_disk_bytes > 0')).length === 0, {
-    deadlineMs: 20_000,
-    what: 'the disk is not shown',
-  });
-  assert.equal((await alerting.query('sluice_workers_ticking')).length, 1);
+  // While a busy machine answers no scrape in time, nothing at all is shown.
+  await until(
+    async () =>
+      (await alerting.query('sluice_clickhouse_disk_bytes > 0')).length === 0 &&
+      (await alerting.query('sluice_workers_ticking')).length === 1,
+    { deadlineMs: 60_000, what: 'all but the disk is shown' },
+  );
   await sluice.clickhouse.restart();
 });
 

@@ -259,7 +259,7 @@ test('afterwards everything goes on: deletions, and the second copies of what Re
   const known = await lists();
   await until(
     () => withRedis(sluice, async (redis) => (await redis.scard(registryKeys.unmirroredDeletions)) === 0),
-    { deadlineMs: 10_000, what: 'the requests are copied' },
+    { deadlineMs: 60_000, what: 'the requests are copied' },
   );
   await withRedis(sluice, (redis) => redis.flushall());
   assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
@@ -296,7 +296,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
     });
     // Whoever asks for the lock shortens a time to live that no lock can have.
     await until(async () => (await redis.pttl(lock)) <= failedRows.lockMs, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the restore asks whether a round runs',
     });
     assert.deepEqual([ended, await redis.exists(registryKeys.restoringBackup)], [false, 0]);

@@ -133,7 +133,7 @@ test('migrates, loads the state, accepts an event, stores it, and ends when it i
   await until(
     async () =>
       (await clickhouse.query("SELECT count() FROM sluice.events WHERE event = 'From the image'")) === '1\n',
-    { deadlineMs: 20_000, what: 'the event is stored' },
+    { deadlineMs: 60_000, what: 'the event is stored' },
   );
 
   assert.deepEqual(await api.sigterm(), { code: 0, signal: null }, api.output());

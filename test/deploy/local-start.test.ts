@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -229,7 +230,7 @@ describe('repeated starts on the same data', () => {
         return bySocket.length >= 4 && bySocket.length === clients.length - 1;
       };
       // The supervisor asks on the port whether Redis is ready, and disconnects at once.
-      await until(bySocketAlone, { deadlineMs: 10_000, what: 'all but this one have come by the socket' });
+      await until(bySocketAlone, { deadlineMs: 60_000, what: 'all but this one have come by the socket' });
     } finally {
       redis.disconnect();
     }
@@ -416,9 +417,9 @@ test('a start waits for one on the same DATA_DIR that is stopping', async () => 
   await untilUp(first);
   process.kill(child(env, 'worker').pid, 'SIGSTOP');
   ctrlC(first);
-  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 20_000, what: 'it stops' });
+  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 60_000, what: 'it stops' });
   const second = start(env);
-  await until(() => second.output().includes('waiting for'), { deadlineMs: 20_000, what: 'it waits' });
+  await until(() => second.output().includes('waiting for'), { deadlineMs: 60_000, what: 'it waits' });
   assert.match(
     second.output(),
     /^sluice: waiting for processes that an earlier start left running: .*worker \(pid \d+\)/,
@@ -527,6 +528,7 @@ describe('a start that cannot work says why in one line and ends with code 1', (
     test(`${variable} is taken`, async () => {
       const env = await deployment();
       const server = createServer().listen(Number(env[variable]), '127.0.0.1');
+      await once(server, 'listening');
       try {
         await assertRefused(env, new RegExp(`^sluice: ${variable} ${env[variable]} is taken`));
       } finally {

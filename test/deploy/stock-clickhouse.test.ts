@@ -5,6 +5,7 @@ import { after, test } from 'node:test';
 import { runMigrations } from '../../harness/administration.js';
 import type { Child } from '../../harness/child.js';
 import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
 import { readDeployFile } from '../support/deploy-file.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';
 
@@ -40,9 +41,16 @@ async function growing(query: (sql: string) => Promise<string>): Promise<string[
 
 test('a freshly installed server has logs that grow without end', async () => {
   const { query } = await start({});
-  const names = await growing(query);
-  for (const name of ['query_log', 'metric_log', 'error_log', 'query_metric_log', 'trace_log'])
-    assert.ok(names.includes(name), `${name} is among ${names.join(', ')}`);
+  // Each is made when it is first written.
+  await until(
+    async () => {
+      const names = await growing(query);
+      for (const name of ['query_log', 'metric_log', 'error_log', 'query_metric_log', 'trace_log'])
+        assert.ok(names.includes(name), `${name} is among ${names.join(', ')}`);
+      return true;
+    },
+    { deadlineMs: 60_000, what: 'it has them all' },
+  );
 });
 
 test('with sluice.xml it starts, has no such logs, and makes backups only on their disk', async () => {

@@ -45,7 +45,7 @@ async function cutPower({ server }: Deployment, load: Load, awayMs: number): Pro
   const watched = await watchForPowerCut(server.pid, 100);
   await load.more(50);
   await until(() => watched.unsyncedBytes() > 0, {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'something is written and not synced',
     everyMs: 5,
   });
@@ -107,7 +107,7 @@ test(
     const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
       for (let times = 0; times < 3; times += 1) {
         disk.fill();
-        await until(() => !server.running, { deadlineMs: 20_000, what: 'Redis ends, as it cannot write' });
+        await until(() => !server.running, { deadlineMs: 60_000, what: 'Redis ends, as it cannot write' });
         await load.more(12, { outcomes: ['overloaded', 'unknown'] });
         disk.free();
         await server.restart();

@@ -102,7 +102,7 @@ test('refuses everything after Redis was emptied until it is restored, then goes
     const { unknown } = countOutcomes(producer.settled);
     assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
     await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the API process says that it is not ready',
     });
     assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
@@ -172,7 +172,7 @@ test('tells nobody that a key or a token is wrong while it knows none', async ()
 /** Settles when ClickHouse has every document of the registry. */
 async function untilMirrored(): Promise<void> {
   await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'ClickHouse has all documents',
   });
 }

@@ -99,7 +99,7 @@ test('drains what was accepted when Redis ran out of memory', {}, async () => {
   const info = await redis.info('memory');
   await redis.config('SET', 'maxmemory', /used_memory:(\d+)/.exec(info)?.[1] ?? '');
   await until(async () => (await send()).outcome === 'overloaded', {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'Redis is full',
   });
   for (const worker of sluice.workers) worker.sigcont();
@@ -151,7 +151,7 @@ test('stores everything when the jobs are deleted while a worker is stopped in t
 test('a worker far away from Redis stores no segment that still grows', async () => {
   const requests = await underLoad(async (load) => {
     proxy.delay(40);
-    await load.more(1_500, { deadlineMs: 60_000 });
+    await load.more(1_500, { deadlineMs: 180_000 });
     proxy.pass();
   });
   assertNoneUnavailable(requests);
@@ -175,7 +175,7 @@ test('a key whose event could not be appended does not count as known later', as
   // try taken the keys, the events would now be repeats of nothing. On a slow machine the commit's time may be over
   // before that.
   await until(async () => (await producer.send(sluice.baseUrl, events)).outcome === 'acknowledged', {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the events are taken',
   });
   await redis.config('SET', 'proto-max-bulk-len', '512mb');

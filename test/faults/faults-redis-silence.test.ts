@@ -27,7 +27,7 @@ let server: RedisHandle;
 let sluice: SluiceHandle;
 let redis: Redis;
 /** How many times at most connections die. */
-const faultsMax = 4;
+const faultsMax = 8;
 /** Proxies for connections made before the first fault, between two faults, and after the last one. */
 const ways: TcpProxy[] = [];
 let entrance: TcpProxy;

@@ -215,7 +215,7 @@ test('shows what a device sends, also when the master that passed it on is away'
         await collect(one.baseUrl, sluice.appId, [message], pairing);
         return page.said.some(({ type }) => type === 'batch');
       },
-      { deadlineMs: 20_000, what: 'the page shows what the device sends', everyMs: 200 },
+      { deadlineMs: 60_000, what: 'the page shows what the device sends', everyMs: 200 },
     );
   } finally {
     page.socket.terminate();
@@ -237,13 +237,13 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
       const answer = await send(3);
       return answer.code !== 'unknown' && answer;
     },
-    { deadlineMs: 20_000, what: 'the shard says what it lacks' },
+    { deadlineMs: 60_000, what: 'the shard says what it lacks' },
   );
   assert.deepEqual([status, code], [503, 'overloaded']);
   for (const shard of [0, 1, 2]) assert.equal((await send(shard)).status, 200);
   const readiness = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).json();
   await until(async () => JSON.stringify(await readiness()).includes('state of shard 3'), {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'the health says which shard lacks its state',
   });
   assert.equal(((await readiness()) as { ready: boolean }).ready, true, 'the others are served');
@@ -253,7 +253,7 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
 
   await sluice.admin('restore');
   await until(async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}', {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'nothing is missing',
   });
   assert.equal((await send(3)).status, 200);

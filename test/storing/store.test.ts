@@ -310,7 +310,7 @@ test('does not call a token burnt while an insert of the segment is running', as
     async () =>
       (await rowsOf("SELECT 1 FROM system.processes WHERE Settings['log_comment'] LIKE 'store events%'"))
         .length > 0,
-    { deadlineMs: 20_000, what: 'the insert is running' },
+    { deadlineMs: 60_000, what: 'the insert is running' },
   );
   await assert.rejects(store(segment), /another insert of this segment is running/);
   assert.deepEqual(await names(), []);
@@ -472,7 +472,7 @@ const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_nam
 async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
   gate.hold(({ sql }) => statement.test(sql));
   const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
   return { result };
 }
 
@@ -857,7 +857,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.startsWith('INSERT INTO stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry sends a row' });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry sends a row' });
   await deleteFailedRows();
   gate.release();
   assert.deepEqual(await retried, { retried: 0, left: 2 });
@@ -868,14 +868,14 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: 'the retry looks for its first row' });
-  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 5_000);
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry looks for its first row' });
+  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 40_000);
   gate.release();
   await assert.rejects(retried, /has taken over the failed rows/);
   assert.deepEqual((await names()).length, 1);
   assert.equal(await redis.get(registryKeys.failedRowsLock), 'round another');
   const leftMs = await redis.pttl(registryKeys.failedRowsLock);
-  assert.ok(leftMs <= 5_000, `the lock of another lasts ${leftMs} ms`);
+  assert.ok(leftMs <= 40_000, `the lock of another lasts ${leftMs} ms`);
 });
 
 /** What happens to Redis after a worker has read a segment and before its statement, and the expected result. */
@@ -888,7 +888,7 @@ const restores = [
 async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
   gate.hold(({ sql }) => sql.startsWith(statement));
   const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 20_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
   if (!isOutstanding) await redis.flushall();
   await refuseSegments(clickhouse, 0, segment.number);
   gate.release();

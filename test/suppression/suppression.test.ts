@@ -32,8 +32,11 @@ let urls: readonly string[];
 before(async () => {
   sluice = await startSluice({ apiProcesses: 2 });
   account = await createTestAccount(sluice, 'Suppressing');
-  other = await createTestAccount(sluice, 'Another');
   [main = '', staging = ''] = account.appIds;
+  // A test sends one user's lists as fast as they are answered. The API processes know it before the second account.
+  const unlimited = ['bulk_identity', 'bulk_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
+  await sluice.admin('environments', 'set', main, ...unlimited);
+  other = await createTestAccount(sluice, 'Another');
   token = await getToken(sluice, account);
   urls = sluice.api.map(({ baseUrl }) => baseUrl);
 });
@@ -282,8 +285,15 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
   const crowd = urls.map(async (url) => {
     while (!stopped) await send(url, paths.track, { app_id: main, events: [{ event: 'Crowd', identity }] });
   });
-  const reply = await submit(sluice, token, JSON.stringify({ users: [{ identity }], suppress: true }));
-  assert.equal(reply.status, 201, reply.text);
+  // A busy machine may make it 503, and then it is asked for again.
+  const reply = await until(
+    async () => {
+      const answer = await submit(sluice, token, JSON.stringify({ users: [{ identity }], suppress: true }));
+      assert.equal(answer.status, 201, answer.text);
+      return answer;
+    },
+    { deadlineMs: 60_000, what: 'the deletion is submitted', everyMs: 200 },
+  );
   const { deletion_request_id: id } = JSON.parse(reply.text) as { deletion_request_id: string };
   await send(two, paths.track, { app_id: main, event: 'After', user_id: userId });
   stopped = true;
@@ -296,6 +306,10 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
 test('tells whether a user is suppressed and since when, how many are, and how many records were left out', async () => {
   const { identity, userId } = newUser();
   const [one, two] = urls as [string, string];
+  // An account of its own: what other tests had left out is counted once a second, and perhaps only now.
+  const counted = await createTestAccount(sluice, 'Counting');
+  const [, staging = ''] = counted.appIds;
+  const token = await getToken(sluice, counted);
   const read = async (url: string, query?: string) => {
     const reply = await lookUp(url, token, query);
     assert.equal(reply.status, 200, reply.text);
@@ -315,7 +329,7 @@ test('tells whether a user is suppressed and since when, how many are, and how m
   assert.deepEqual([between.users - before.users, between.names - before.names], [2, 2]);
   await send(two, paths.track, { app_id: staging, event: 'No', identity });
   await until(async () => (await read(one)).records === before.records + 1, {
-    deadlineMs: 10_000,
+    deadlineMs: 60_000,
     what: 'the record is counted',
   });
   const stats = (await sluice.admin('environments', 'stats', staging)) as { suppressed: number };
@@ -352,7 +366,12 @@ test('refuses what names no user, names too many, or comes without a token', asy
       'too_many_records',
     ],
   ];
-  const before = (await lookUp(url, token)).text;
+  // How many records were left out is counted once a second, and those of earlier tests may be still to come.
+  const known = async () => {
+    const { users: suppressed, names } = JSON.parse((await lookUp(url, token)).text);
+    return { suppressed, names };
+  };
+  const before = await known();
   for (const [body, code] of bad) {
     await forgetSubmissions();
     const reply = await submitSuppression(url, token, body);
@@ -374,7 +393,7 @@ test('refuses what names no user, names too many, or comes without a token', asy
     const reply = await lookUp(url, token, query);
     assert.deepEqual([reply.status, JSON.parse(reply.text).err.code], [400, code], query);
   }
-  assert.equal((await lookUp(url, token)).text, before, 'nothing was changed');
+  assert.deepEqual(await known(), before, 'nothing was changed');
   const [none, wrong] = [await submitSuppression(url, 'wrong', '{'), await lookUp(url, 'wrong')];
   for (const reply of [none, wrong]) {
     assert.equal(reply.status, 401);
@@ -446,7 +465,7 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
     await until(
       async () => isAccepted(await post(url, paths.track, { app_id: main, event: 'No', identity })),
       {
-        deadlineMs: 20_000,
+        deadlineMs: 60_000,
         what: 'records are taken again',
       },
     );
