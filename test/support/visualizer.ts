@@ -95,7 +95,7 @@ export function openLivePage(
     socket,
     said,
     closed: () => closed,
-    heard: async (type, deadlineMs = 20_000) => {
+    heard: async (type, deadlineMs = 60_000) => {
       const what = `the service says ${type}`;
       try {
         return await until(() => said.find((words) => words.type === type), { deadlineMs, what });
@@ -106,10 +106,10 @@ export function openLivePage(
     },
     shown,
     untilShown: async (count) => {
-      await until(() => shown().length >= count, { deadlineMs: 20_000, what: `${count} messages are shown` });
+      await until(() => shown().length >= count, { deadlineMs: 60_000, what: `${count} messages are shown` });
       return shown();
     },
-    untilClosed: (deadlineMs = 20_000) =>
+    untilClosed: (deadlineMs = 60_000) =>
       until(() => closed, { deadlineMs, what: 'the connection is closed' }),
   };
 }

@@ -71,7 +71,7 @@ const send = (messages: readonly object[], pairing?: string) =>
 const untilEnded = (pairing: string, appId = sluice.appId) =>
   until(
     async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
-    { deadlineMs: 20_000, what: 'the device is told that the pairing has ended' },
+    { deadlineMs: 60_000, what: 'the device is told that the pairing has ended' },
   );
 const keyOf = (pairing: string) => visualizerKeys.pairing(String(pairingIdOfSecret(pairing)));
 
@@ -379,7 +379,7 @@ describe('a paired page', () => {
     back.socket.terminate();
     await redis.pexpire(keyOf(pairing), 1);
     await until(async () => (await redis.exists(keyOf(pairing))) === 0, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'it ends',
     });
     await untilEnded(pairing);
@@ -647,13 +647,20 @@ test('a page that does not read costs the service no more than its bound, and is
       deadlineMs: 60_000,
       what: 'every message is shown or counted',
     });
+  /** Never far ahead of the page's process, which may stand still: Redis cuts off who lags behind by 32 MB. */
+  const sendAll = async (name: string) => {
+    for (let i = 0; i < batches; i++) {
+      if (i % 25 === 0) await (await fetch(`${admin.adminUrl}/metrics`)).text();
+      await sendOne(name, { properties });
+    }
+  };
   // To pass them on to a page that reads takes some memory of the process.
-  for (let i = 0; i < batches; i++) await sendOne('read', { properties });
+  await sendAll('read');
   await untilAllTold();
   const toldBefore = told();
   const beforeKiB = memory();
   page.socket.pause();
-  for (let i = 0; i < batches; i++) await sendOne('large', { properties });
+  await sendAll('large');
   const grownKiB = memory() - beforeKiB;
   assert.ok(grownKiB < 48 * 1024, `60 MB were sent, the memory grew by ${grownKiB} KiB`);
   page.socket.resume();
@@ -662,7 +669,7 @@ test('a page that does not read costs the service no more than its bound, and is
       await sendOne('last');
       return page.shown().some(({ event: name }) => name === 'last');
     },
-    { deadlineMs: 20_000, what: 'the page has caught up' },
+    { deadlineMs: 60_000, what: 'the page has caught up' },
   );
   assert.ok(told() - toldBefore > batches / 2, `${told() - toldBefore} missed`);
   await untilAllTold();
@@ -709,14 +716,14 @@ test('when Redis drops out, the page stays, is told that something may be missin
       await send([event('back')], pairing);
       return page.shown().length > 0;
     },
-    { deadlineMs: 20_000, what: 'events are shown again', everyMs: 100 },
+    { deadlineMs: 60_000, what: 'events are shown again', everyMs: 100 },
   );
   assert.equal(page.closed(), undefined);
 });
 
 test('SIGTERM closes pages with 1001, and the process ends in time', async () => {
   const { page } = await pair();
-  const exit = await admin.sigterm(15_000);
+  const exit = await admin.sigterm();
   assert.deepEqual(exit, { code: 0, signal: null });
   assert.deepEqual(await page.untilClosed(), { code: 1001, reason: 'stopping' });
   await admin.restart();
