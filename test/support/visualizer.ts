@@ -31,9 +31,13 @@ export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<An
   });
 }
 
-/** Begins a pairing; fails if it is refused. */
+/** Begins a pairing; fails if it is refused. On a busy machine Redis may answer too late, and then it is asked for again. */
 export async function beginPairing(baseUrl: string, appId: string, from?: string): Promise<Pairing> {
-  const { status, body } = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
+  const begin = async () => {
+    const answer = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
+    return answer.status !== 503 && answer;
+  };
+  const { status, body } = await until(begin, { deadlineMs: 60_000, what: 'a pairing is begun or refused' });
   if (status !== 201) throw new Error(`no pairing: ${status} ${JSON.stringify(body)}`);
   return body as Pairing;
 }
