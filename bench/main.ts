@@ -34,15 +34,8 @@ ${outsideUsage}
 ${clientUsage}
 `;
 
-/** Sessions without options are published under these names. */
-const published: Readonly<Record<string, string>> = {
-  all: 'all',
-  deletion: 'deletion',
-  desk: 'desk',
-  'half-load': 'soak',
-  keys: 'keys',
-  servers: 'servers',
-};
+/** Sessions of these without options are published. */
+const published: readonly string[] = ['all', 'deletion', 'desk', 'half-load', 'keys', 'servers'];
 
 const commands: Readonly<Record<string, (args: readonly string[]) => Promise<void> | void>> = {
   client: (args) => client([...args]),
@@ -78,9 +71,8 @@ async function run(command: string, args: readonly string[]): Promise<void> {
   const options = readOptions(args, command === 'all');
   const names = selectScenarios(options.only ?? command.split(','));
   const results = await measureScenarios(names, [command, ...args].join(' '), args);
-  const name = options.standard ? published[command] : undefined;
-  const usual = usualPath(name ?? command.replaceAll(',', '+'), name !== undefined);
-  await write(options.out ?? usual, results);
+  const isPublished = options.standard && published.includes(command);
+  await write(options.out ?? usualPath(command.replaceAll(',', '+'), isPublished), results);
 }
 
 function only(args: readonly string[], command: string): string {

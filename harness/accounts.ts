@@ -89,5 +89,5 @@ export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: stri
   const isKnown = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: appId })).code !== 'unknown_app_id';
   const what = `the API processes know environment ${appId}`;
-  await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), { deadlineMs: 30_000, what })));
+  await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), { deadlineMs: 60_000, what })));
 }

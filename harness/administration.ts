@@ -12,7 +12,7 @@ import { readConfig } from '../src/config.js';
 import { createLog } from '../src/log.js';
 import { connect, untilReady } from '../src/redis/client.js';
 
-const readyMsMax = 5_000;
+const readyMsMax = 30_000;
 
 /** Migrates the ClickHouse that this environment names, as `npm run migrate` does. */
 export async function runMigrations(env: NodeJS.ProcessEnv): Promise<void> {

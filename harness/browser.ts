@@ -76,5 +76,5 @@ export async function crash(page: Page): Promise<void> {
   const crashed = new Promise<void>((resolve) => page.once('crash', () => resolve()));
   const session = await page.context().newCDPSession(page);
   void session.send('Page.crash').catch(() => undefined);
-  await within(crashed, 20_000);
+  await within(crashed, 60_000);
 }

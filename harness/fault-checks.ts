@@ -118,7 +118,7 @@ export async function assertKept(
   assert.deepEqual(violations.slice(0, 5), [], `${violations.length} violations; ${summary}`);
   assert.ok(counts.acknowledged >= acknowledgedMin, `too few requests to show anything; ${summary}`);
   assert.equal(counts.unexpected, 0, summary);
-  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]) {
+  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, ...sluice.clickhouses]) {
     const at = child.output().indexOf(producer.mark);
     assert.equal(at, -1, `${child.name} logs what was sent: ${child.output().slice(at - 300, at + 100)}`);
   }

@@ -148,7 +148,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
-    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, storing.shardsMax),
+    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
     // Each of several embedded servers has some of the rows.
     shards: integer(

@@ -59,6 +59,8 @@ export type RoundOptions = {
   readonly secret: string;
   readonly crash: CrashPoint;
   readonly log: Log;
+  /** Told when all requests wait for ClickHouse servers, so that the next look need not be soon. */
+  readonly onServersAwaited?: () => void;
 };
 
 /**
@@ -74,6 +76,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     const turn = [options.redis, registryKeys.deletionRound, deletions.roundEveryMs] as const;
     if ((await isTurnTaken(...turn)) || (await isBackupRestored(options.redis))) return 0;
     const chosen = await chooseRequests(options);
+    if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = chosen.requests.map((request) => request.deletion_request_id);
     if (ids.length === 0 || !(await takeTurn(...turn))) return 0;
     const done = await withFailedRowsLocked(options.redis, 'round', async () => {

@@ -10,6 +10,7 @@ import {
   deletionJobOptions,
   deletionQueueName,
   openRegistryQueue,
+  serversAwaitedMs,
   undoEffectsOfWrongClocks,
   workerOptions,
 } from './queues.js';
@@ -27,6 +28,12 @@ export type DeletionWork = {
 export function serveDeletions(context: WorkerContext): DeletionWork {
   const { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log } = context;
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
+  // A server may be away for hours, and each look is a job that reads the whole registry.
+  let pending = 0;
+  let restsUntilMs = 0;
+  const onServersAwaited = () => {
+    restsUntilMs = performance.now() + serversAwaitedMs;
+  };
   const worker = new Worker(
     deletionQueueName,
     asJob(() =>
@@ -39,6 +46,7 @@ export function serveDeletions(context: WorkerContext): DeletionWork {
         secret,
         crash,
         log,
+        onServersAwaited,
       }),
     ),
     { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
@@ -47,7 +55,10 @@ export function serveDeletions(context: WorkerContext): DeletionWork {
   return {
     // The job's id is fixed: there is one round at a time, and adding it again changes nothing.
     addRoundIfPending: async () => {
-      if ((await redis.zcard(registryKeys.pendingDeletions)) === 0) return;
+      const before = pending;
+      pending = await redis.zcard(registryKeys.pendingDeletions);
+      // Another request need not wait for that server.
+      if (pending === 0 || (pending === before && performance.now() < restsUntilMs)) return;
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },

@@ -26,6 +26,8 @@ export const tickRestMs = 1_000;
 const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
 export const deletionsCheckedEveryMs = 100;
+/** How long it rests while all of them wait for ClickHouse servers. */
+export const serversAwaitedMs = 1_000;
 
 const retryMsMin = 200;
 const retryMsMax = 5_000;

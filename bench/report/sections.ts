@@ -267,6 +267,10 @@ function keysSection({ keys }: Results): Section[] {
     ['of the runs', ({ repeats }) => rangeText(repeats)],
     ['scattered repeat', ({ scattered = [] }) => median(scattered)],
     ['of the runs', ({ scattered = [] }) => rangeText(scattered)],
+    [
+      `at ${figure(keys.levels[1]?.atRate?.perSecond)} a second: behind, s`,
+      ({ atRate }) => atRate?.behindSeconds,
+    ],
   ]);
   const note = `${keysNote} Adding a key to the index and forgetting it takes ${figure(keys.addMicroseconds)} µs; it takes ${figure(keys.bytesPerKey)} bytes on disk.`;
   return [{ title: 'Idempotency keys', note, tables: [table] }];
@@ -274,7 +278,8 @@ function keysSection({ keys }: Results): Section[] {
 
 const keysNote = `Bulk requests of 500 events with keys, before any key was forgotten and then with more and more keys in the index. CPU of all
 processes but the generator. A repeat is an event whose key Redis has forgotten and the index holds; it is not stored. Repeats come in
-the order of before, as when a load is done again; scattered repeats come from all over what was sent before.`;
+the order of before, as when a load is done again; scattered repeats come from all over what was sent before. Behind: ten
+seconds of new keys came at this rate, and so long after the last was due all were stored.`;
 
 function programSection(title: string, what: string, run: Results['producer'] | ProgramRun): Section[] {
   if (run === undefined) return [];

@@ -46,6 +46,8 @@ const timesOfUwsMax = { wrk: 6, bench: 3 };
 const keyMicrosecondsMax = 10;
 const timesOfFewerMax = 1.3;
 const keyBytesMax = 40;
+/** After ten seconds of new keys. If the backlog grew by a fifth of what came, it would be more. */
+const behindSecondsMax = 2;
 
 /** The targets for which the session measured both sides. */
 export function targetsOf(results: Results): Target[] {
@@ -181,6 +183,12 @@ function keysTargets({ keys }: Results): Target[] {
         ...atMost(`a new key, ${held}`, ' µs', more(level.newKeys, keys.addMicroseconds), bound),
         ...atMost(`a late repeat of a key, ${held}`, ' µs', more(level.repeats), bound),
         ...atMost(`a scattered late repeat, ${held}`, ' µs', more(level.scattered ?? []), bound),
+        ...atMost(
+          `new keys at ${figure(level.atRate?.perSecond)} a second, ${held}: stored after the last was due`,
+          ' s',
+          level.atRate && { value: level.atRate.behindSeconds },
+          behindSecondsMax,
+        ),
       ];
     }),
     ...atMost('a key in the index, on disk', ' bytes', { value: keys.bytesPerKey }, keyBytesMax),

@@ -26,6 +26,8 @@ export type KeysLevel = {
   readonly repeats: readonly number[];
   /** And for such events from all over what was sent; absent in older results. */
   readonly scattered?: readonly number[];
+  /** Ten seconds of new keys at a rate: how long after the last was due all were stored; absent in older results. */
+  readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
 
 export type KeysResult = {
@@ -34,6 +36,9 @@ export type KeysResult = {
   readonly addMicroseconds: number;
   readonly bytesPerKey: number;
 };
+
+/** What storing has to keep up with on two cores. */
+const perSecond = 30_000;
 
 const eventsEach = 500;
 const requests = 400;
@@ -60,17 +65,15 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
     headers: { 'content-type': 'application/json' },
   } as const;
   let sent = 0;
+  const post = async (body: Buffer) => {
+    const answer = await pool.request({ ...request, body });
+    const text = `${answer.statusCode} ${await answer.body.text()}`;
+    if (text !== '200 {}') throw new BenchError(`a request was answered ${text.slice(0, 500)}`);
+  };
   /** Sends events; settles with the CPU per event when all are stored or dropped as repeats. */
   const send = async (bodies: readonly Buffer[]): Promise<number> => {
     const read = startMeter(() => deployment.cpu());
-    const answers = await Promise.all(
-      bodies.map(async (body) => {
-        const answer = await pool.request({ ...request, body });
-        return `${answer.statusCode} ${await answer.body.text()}`;
-      }),
-    );
-    const wrong = answers.find((answer) => answer !== '200 {}');
-    if (wrong !== undefined) throw new BenchError(`a request was answered ${wrong.slice(0, 500)}`);
+    await Promise.all(bodies.map(post));
     await untilStored(deployment.own.sluice);
     return sumCpu(read().used) / events;
   };
@@ -90,6 +93,21 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
     sent += events;
     await assertSent();
     return cost;
+  };
+  const sendAtRate = async (): Promise<number> => {
+    const bodies = bulkBodies((10 * perSecond) / eventsEach, eventsEach, { appId, first: sent, keyPrefix });
+    const startMs = performance.now();
+    const dueMs = (index: number) => startMs + (index * eventsEach * 1000) / perSecond;
+    const postWhenDue = async (body: Buffer, index: number) => {
+      await pause(dueMs(index) - performance.now());
+      await post(body);
+    };
+    await Promise.all(bodies.map(postWhenDue));
+    await untilStored(deployment.own.sluice);
+    const behindSeconds = (performance.now() - dueMs(bodies.length)) / 1000;
+    sent += bodies.length * eventsEach;
+    await assertSent();
+    return behindSeconds;
   };
   const sendAgain = async (bodies: readonly Buffer[]) => {
     await forget(redis);
@@ -117,12 +135,13 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
       const newKeys = await repeated(sendNew);
       const repeats = await repeated(() => sendAgain(following(0)));
       const apart = await repeated(() => sendAgain(scattered()));
-      levels.push({ keys, newKeys, repeats, scattered: apart });
+      const behindSeconds = await sendAtRate();
+      levels.push({ keys, newKeys, repeats, scattered: apart, atRate: { perSecond, behindSeconds } });
       const [ofNew, ofRepeats, ofApart] = [newKeys, repeats, apart].map((costs) =>
         costs.map(figure).join(', '),
       );
       progress.say(
-        `keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}, scattered ${ofApart}`,
+        `keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}, scattered ${ofApart}; stored ${figure(behindSeconds)} s after the last at ${perSecond} a second`,
       );
     }
     const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";

@@ -97,8 +97,9 @@ export async function measure<Result extends Loaded>(
   await subject.settle();
   const countsBefore = redis && (await readCommandCounts(redis));
   const commitsBefore = await subject.commits?.();
-  const systemBefore = subject.systemCpu?.();
   const read = startMeter(() => subject.cpu());
+  // Within the time of the meter, so that the kernel's part is never more than the whole.
+  const systemBefore = subject.systemCpu?.();
 
   const loaded = await options.load();
   const acknowledgedAt = performance.now();
@@ -107,8 +108,8 @@ export async function measure<Result extends Loaded>(
   await untilCounted(() => subject.count(appId), sumOf(expected), options.stallMs);
   const storedAfterMs = performance.now() - acknowledgedAt;
 
-  const { used, othersShare } = read();
   const systemUsed = systemBefore && cpuBetween(systemBefore, subject.systemCpu?.() ?? {});
+  const { used, othersShare } = read();
   const commitsAfter = await subject.commits?.();
   const countsAfter = redis && (await readCommandCounts(redis));
   await assertStored(subject, appId, expected);

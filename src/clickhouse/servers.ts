@@ -101,7 +101,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
 const answerMsMax = 5_000;
 
 /**
- * The places of the servers that answer now, and did in the last seconds. With one server nobody is asked: what needs it finds out.
+ * The places of the servers that answer now, and did at the last look. With one server nobody is asked: what needs it finds out.
  * `mayBeEmpty`: one without the database counts as well.
  */
 export async function serversThere(
@@ -109,8 +109,10 @@ export async function serversThere(
   mayBeEmpty = false,
 ): Promise<ReadonlySet<number>> {
   if (isOne) return new Set([0]);
-  const answers = await Promise.all(all.map((client) => isThere(client, mayBeEmpty)));
-  return new Set(answers.flatMap((answered, number) => (answered ? [number] : [])));
+  const seen = await Promise.all(all.map(lookOrRemember));
+  return new Set(
+    seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
+  );
 }
 
 export type ServersWatch = {
@@ -138,15 +140,42 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
-const awayUntilMs = new WeakMap<ClickHouseClient, number>();
-/** A server that hangs would otherwise hold up every step of a round of deletions by the time that it is given to answer. */
-const awayMs = 5_000;
+/** `empty`: it answers, and lacks the database. */
+type State = 'there' | 'empty' | 'away';
+/** What the last look at a server has shown, and when; and the look that runs. */
+type Seen = { state: State; lookedAtMs: number; look: Promise<State> | undefined };
+const seenOf = new WeakMap<ClickHouseClient, Seen>();
+
+/** A server that was away is asked again this long after the last look. Nobody waits for that. */
+const awayLookEveryMs = 1_000;
+/** An older look says nothing: whoever asks waits for a new one. */
+const awayKnownMs = 2 * answerMsMax;
+
+/**
+ * A server that hangs would hold up every step of a round of deletions, by the time that it is given to answer. So one that was away
+ * at the last look stays so for whoever asks, and is asked behind their back.
+ */
+async function lookOrRemember(client: ClickHouseClient): Promise<State> {
+  const seen = seenOf.get(client) ?? {
+    state: 'there',
+    lookedAtMs: Number.NEGATIVE_INFINITY,
+    look: undefined,
+  };
+  seenOf.set(client, seen);
+  const agoMs = performance.now() - seen.lookedAtMs;
+  const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
+  if (isKnownAway && agoMs < awayLookEveryMs) return 'away';
+  seen.look ??= ask(client).then((state) => {
+    Object.assign(seen, { state, lookedAtMs: performance.now(), look: undefined });
+    return state;
+  });
+  return isKnownAway ? 'away' : seen.look;
+}
 
 const unknownDatabase = 81;
 
 /** By a statement, not by /ping: the latter says nothing of passwords. */
-async function isThere(client: ClickHouseClient, mayBeEmpty: boolean): Promise<boolean> {
-  if (performance.now() < (awayUntilMs.get(client) ?? 0)) return false;
+async function ask(client: ClickHouseClient): Promise<State> {
   try {
     const result = await client.query({
       query: 'SELECT 1',
@@ -154,10 +183,8 @@ async function isThere(client: ClickHouseClient, mayBeEmpty: boolean): Promise<b
       abort_signal: AbortSignal.timeout(answerMsMax),
     });
     await result.json();
-    return true;
+    return 'there';
   } catch (error) {
-    if (mayBeEmpty && codeOfFault(error) === unknownDatabase) return true;
-    awayUntilMs.set(client, performance.now() + awayMs);
-    return false;
+    return codeOfFault(error) === unknownDatabase ? 'empty' : 'away';
   }
 }

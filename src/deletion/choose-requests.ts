@@ -25,6 +25,8 @@ export type ChosenRequests = {
   readonly requests: readonly DeletionRequest[];
   /** All environments of their accounts. */
   readonly environments: readonly Environment[];
+  /** There are none, since all wait for a server that is away or for the move of a shard. */
+  readonly waitsForServers: boolean;
 };
 
 /** Chooses the requests of a round and notes in the others what they wait for. Throws StateNotLoaded when Redis was emptied. */
@@ -85,7 +87,11 @@ export async function chooseRequests({
     await updateDeletion(redis, request, { state: 'clickhouse_unavailable' });
   }
   const accounts = new Set(requests.map(({ account_id }) => account_id));
-  return { requests, environments: environments.filter(({ account_id }) => accounts.has(account_id)) };
+  return {
+    requests,
+    environments: environments.filter(({ account_id }) => accounts.has(account_id)),
+    waitsForServers: unserved.length > 0 && requests.length + waiting.length + unkept.length === 0,
+  };
 }
 
 /** Which shards' rows can be reached: their server answers, and they are nowhere else. */

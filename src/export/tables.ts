@@ -1,6 +1,7 @@
 // What a download uses in ClickHouse while it runs: tables in memory that name users, like those of a round of deletions, and its
 // queries. Both carry the export's id, so whoever ends an export finds them, even if the process of the download was killed.
 
+import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
 import { dropScratch } from '../clickhouse/scratch.js';
@@ -25,9 +26,26 @@ export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: 
   }
 }
 
-/** Drops the tables of an export and ends its queries. In this order: whatever begins later finds no tables. */
+/**
+ * Drops the tables of an export and ends its queries. A table that is being dropped is found by no later query, but is there
+ * until the earlier ones have ended, and a slow reader takes minutes. So they are ended meanwhile, and once more afterwards.
+ */
 export async function endReading(client: ClickHouseClient, names: string): Promise<void> {
-  await dropExportTables(client, names, 0);
+  const dropped = new AbortController();
+  const dropping = dropExportTables(client, names, 0).finally(() => dropped.abort());
+  const ending = async () => {
+    while (!dropped.signal.aborted) {
+      await endQueries(client, names);
+      await setTimeout(endAgainMs, undefined, { signal: dropped.signal }).catch(() => undefined);
+    }
+    await endQueries(client, names);
+  };
+  await Promise.all([dropping, ending()]);
+}
+
+const endAgainMs = 200;
+
+async function endQueries(client: ClickHouseClient, names: string): Promise<void> {
   await client.command({
     query: 'KILL QUERY WHERE startsWith(query_id, {names:String}) ASYNC',
     query_params: { names },

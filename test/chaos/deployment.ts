@@ -17,6 +17,7 @@ import {
   type TcpProxy,
 } from '../../harness/services.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { type CutDisk, createCutDisk } from './cut-disk.js';
 import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type SmallDisk } from './small-disk.js';
@@ -44,6 +45,8 @@ export type Deployment = AnyDeployment & {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
+  /** ClickHouse's disk, if its power can be cut. */
+  readonly cutDisk: CutDisk | undefined;
   /** The clock of Redis, if it can be set. A fault that moves it may leave it so. */
   readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
@@ -58,7 +61,11 @@ const cannotParse = 117;
 /** Statements with rows that ClickHouse is to refuse, now and later. */
 const isPoison: Choice = ({ body }) => body.includes('"poison":');
 
-export type DeploymentOptions = { readonly appendfsync?: 'always' | 'everysec' };
+export type DeploymentOptions = {
+  readonly appendfsync?: 'always' | 'everysec';
+  /** Whether the power of ClickHouse's disk can be cut. */
+  readonly cutsPower?: boolean;
+};
 
 /** Redis's memory limit, which a fault lowers for a while. */
 export const memoryBytesMax = 1024 ** 3;
@@ -72,12 +79,16 @@ export const claimBytesMax = 1024 * 1024;
 /** The job of a silent worker is taken over after this time, so that a paused worker soon returns as a zombie. */
 export const jobLockMs = 1_000;
 
-export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
+export async function startDeployment({
+  cutsPower = false,
+  ...options
+}: DeploymentOptions = {}): Promise<Deployment> {
   const disk = createSmallDisk();
+  const cutDisk = cutsPower ? createCutDisk() : undefined;
   const clock = canSetRedisClock() ? createRedisClock() : undefined;
   const [server, clickhouse] = await Promise.all([
     startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, env: clock?.env ?? {}, ...options }),
-    startClickHouse(),
+    startClickHouse(cutDisk === undefined ? {} : { prepare: cutDisk.mountAt }),
   ]);
   const gate = await startClickHouseGate(clickhouse.testerUrl, { choice: isPoison, code: cannotParse });
   const apiRedis = await startTcpProxy({ port: server.port });
@@ -105,6 +116,8 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       CLICKHOUSE_URL: atPort(gate.url, workerClickHouse.port),
     },
   });
+  // What a first start writes is not what a cut is about.
+  cutDisk?.sync();
   const redis = connectTestRedis(server.url);
   const altered = new Set<string>();
   const processes = new Map<ProcessPart, Child>([
@@ -141,6 +154,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     server,
     clickhouse,
     disk,
+    cutDisk,
     clock,
     gate,
     links,
@@ -151,6 +165,9 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       redis.disconnect();
       await sluice.stop();
       await Promise.all([...links.values(), gate].map((way) => way.close()));
+      // Its data is on a disk that has to be unmounted first.
+      if (cutDisk !== undefined) await clickhouse.kill9();
+      cutDisk?.remove();
       await Promise.all([server.stop(), clickhouse.remove()]);
       disk.remove();
       clock?.remove();

@@ -44,7 +44,7 @@ const redisSetBack: Fault = {
 const dayAndMoreS = [24 * hour + 120, 26 * hour];
 
 /** Records of users of their own, all of them with keys, to be sent again later. */
-async function sendKeyed({ producer, sluice }: World, random: Random): Promise<readonly Request[]> {
+export async function sendKeyed({ producer, sluice }: World, random: Random): Promise<readonly Request[]> {
   const keyed = (): SentEvent => {
     const event = ofOwnUser(producer);
     return { ...event, idempotency_key: `${event.properties.marker}-again` };
@@ -62,7 +62,7 @@ async function sendKeyed({ producer, sluice }: World, random: Random): Promise<r
 }
 
 /** Sends the same records again, and others under their keys: none of them may be stored. */
-async function repeatKeyed(
+export async function repeatKeyed(
   { producer, sluice }: World,
   sent: readonly Request[],
   random: Random,
@@ -173,28 +173,33 @@ const forgottenMsMax = 20_000;
 /** Few enough to fit into Redis's memory with ease, so that they are remembered for a day. */
 const agedMinutes = 120;
 
-/** The clock of claims is set forward, until Redis has forgotten keys; then producers send them again. */
+/** Sets the clock of claims forward until Redis has forgotten the keys of these requests; settles with whether it has. */
+export async function forgetKeys(world: World, sent: readonly Request[], random: Random): Promise<boolean> {
+  const { redis } = world;
+  const minute = async (field: string, unit = 1) =>
+    Math.floor(Number((await redis.hget(shardKeys.state(0), field)) ?? 0) / unit);
+  const sentAt = await minute('claim_clock_us', 60_000_000);
+  const giveUpAt = performance.now() + forgottenMsMax;
+  const isForgotten = async () => (await minute('claims_kept_from')) > sentAt;
+  while (!(await isForgotten()) && performance.now() < giveUpAt) {
+    await redis.hincrby(shardKeys.state(0), 'claim_clock_us', agedMinutes * 60_000_000);
+    await hold(random.int(200, 600));
+  }
+  // What Redis may forget stays in its bucket until the bucket is rewritten.
+  const keys = sent.flatMap(({ endpoint = 'track', events }) =>
+    events.map((event) => keyAt(endpoint, event) ?? ''),
+  );
+  for (const key of keys) await sendBeside(world, key, random);
+  return keys.length > 0 && (await isForgotten()) && !(await isRemembered(world, keys));
+}
+
+/** Producers send keys again that Redis has forgotten. */
 const forgottenKeys: Fault = {
   name: 'keys forgotten by redis',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
   run: async (world, random) => {
-    const { redis } = world;
-    const minute = async (field: string, unit = 1) =>
-      Math.floor(Number((await redis.hget(shardKeys.state(0), field)) ?? 0) / unit);
     const before = await sendKeyed(world, random);
-    const sentAt = await minute('claim_clock_us', 60_000_000);
-    const giveUpAt = performance.now() + forgottenMsMax;
-    const isForgotten = async () => (await minute('claims_kept_from')) > sentAt;
-    while (!(await isForgotten()) && performance.now() < giveUpAt) {
-      await redis.hincrby(shardKeys.state(0), 'claim_clock_us', agedMinutes * 60_000_000);
-      await hold(random.int(200, 600));
-    }
-    // What Redis may forget stays in its bucket until the bucket is rewritten.
-    const keys = before.flatMap(({ endpoint = 'track', events }) =>
-      events.map((event) => keyAt(endpoint, event) ?? ''),
-    );
-    for (const key of keys) await sendBeside(world, key, random);
-    const isGone = keys.length > 0 && (await isForgotten()) && !(await isRemembered(world, keys));
+    const isGone = await forgetKeys(world, before, random);
     await repeatKeyed(world, before, random);
     return isGone;
   },

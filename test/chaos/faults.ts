@@ -7,6 +7,7 @@ import { clockFaults } from './faults-clocks.js';
 import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
+import { powerFaults } from './faults-power.js';
 import { processFaults, processFaultsOfThree } from './faults-processes.js';
 import { redisFaults } from './faults-redis.js';
 import type { Tool } from './tools.js';
@@ -17,6 +18,7 @@ const faultsOfOne: readonly Fault[] = [
   ...redisFaults,
   ...clickHouseFaults,
   ...clockFaults,
+  ...powerFaults,
   emptiedAfterAnyCrash,
 ];
 

@@ -75,7 +75,7 @@ async function runAll(): Promise<number> {
   const left = schedules.filter(({ seed }) => !done.has(seed));
   say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
   const lane = async () => {
-    const runner = createRunner(layout);
+    const runner = createRunner(layout, tools.has('loop'));
     for (let schedule = left.shift(); schedule !== undefined; schedule = left.shift()) {
       const result = await runner.run(schedule);
       add(result);
@@ -103,7 +103,7 @@ function missingCrashes(results: readonly RoundResult[]): string[] {
 
 /** One round, without the search for a shorter schedule. */
 async function runOnce(schedule: Schedule): Promise<number> {
-  const runner = createRunner(layout);
+  const runner = createRunner(layout, tools.has('loop'));
   const result = await runner.run(schedule);
   await runner.close();
   say(describeRound(result));

@@ -21,6 +21,7 @@ export type Mutant = {
 
 const commit = 'src/redis/commit-3.lua';
 const store = 'workers/store.js';
+const eventsTable = 'src/clickhouse/migrations/0001_create_stored_events.sql';
 const eventsView = 'src/clickhouse/migrations/0006_create_events_view.sql';
 
 export const mutants: readonly Mutant[] = [
@@ -210,6 +211,15 @@ export const mutants: readonly Mutant[] = [
       'kill worker',
       'kill clickhouse',
     ],
+    shows: ['lost'],
+  },
+  {
+    name: 'does not sync what it stores',
+    patches: [
+      { file: eventsTable, find: 'fsync_after_insert = 1', replace: 'fsync_after_insert = 0' },
+      { file: eventsTable, find: 'fsync_part_directory = 1', replace: 'fsync_part_directory = 0' },
+    ],
+    faults: Array(3).fill('power cut of clickhouse'),
     shows: ['lost'],
   },
   {

@@ -7,12 +7,15 @@ import { describeSchedule } from './schedule.js';
 const brokenShownMax = 8;
 
 export function describeRound(result: RoundResult): string {
-  const { schedule, broken, acknowledged, deletions, unknown, unknownStored, tookMs } = result;
+  const { schedule, broken, acknowledged, deletions, unknown, unknownStored, tookMs, phasesMs } = result;
   const { exports, keptOut, calls } = result;
   const verdict = broken.length === 0 ? 'kept' : `BROKEN ${broken.length}`;
   const desk = `${deletions} deletions (${calls} calls), ${exports} exports, ${keptOut} kept out`;
   const counts = `${acknowledged} acknowledged, ${desk}, ${unknown} unknown (${unknownStored} stored)`;
-  return `seed ${schedule.seed}: ${verdict}, ${counts}, ${(tookMs / 1_000).toFixed(1)} s; ${describeSchedule(schedule)}`;
+  const seconds = (ms = 0) => (ms / 1_000).toFixed(1);
+  const { heal, recover, drain, delete: deleted } = phasesMs;
+  const took = `${seconds(tookMs)} s (healed ${seconds(heal)}, recovered ${seconds(recover)}, drained ${seconds(drain)}, deleted ${seconds(deleted)})`;
+  return `seed ${schedule.seed}: ${verdict}, ${counts}, ${took}; ${describeSchedule(schedule)}`;
 }
 
 /** Everything that helps to understand a round that broke a promise. */

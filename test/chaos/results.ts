@@ -27,7 +27,7 @@ export function readCommit(): string {
   }
 }
 
-const allTools: ReadonlySet<Tool> = new Set(['strace', 'faketime', 'cc', 'mount']);
+const allTools: ReadonlySet<Tool> = new Set(['strace', 'loop', 'faketime', 'cc', 'mount']);
 
 /** The fault kinds and crash points that never took effect. */
 export function missingFaults(results: readonly RoundResult[], layout: Layout = 'one'): string[] {

@@ -14,8 +14,9 @@ export type Runner = {
   close(): Promise<void>;
 };
 
-export function createRunner(layout: Layout = 'one'): Runner {
-  const start = layout === 'one' ? startDeployment : startDeploymentOfThree;
+/** `cutsPower`: whether the power of ClickHouse's disk can be cut; only with one of each. */
+export function createRunner(layout: Layout = 'one', cutsPower = false): Runner {
+  const start = layout === 'one' ? () => startDeployment({ cutsPower }) : startDeploymentOfThree;
   let deployment: AnyDeployment | undefined;
   let rounds = 0;
 

@@ -1,12 +1,16 @@
 // Which tools some faults need, and whether this machine has them.
 
 import { existsSync } from 'node:fs';
+import { canCutDisks } from './cut-disk.js';
 import { canTrace } from './power-cut.js';
 import { canSetRedisClock } from './redis-clock.js';
 import { canMount } from './small-disk.js';
 
-/** `strace` for power cuts, `faketime` for clocks of ours, `cc` for Redis's, `mount` for full disks. */
-export type Tool = 'strace' | 'faketime' | 'cc' | 'mount';
+/**
+ * `strace` for power cuts of Redis, `loop` for those of ClickHouse, `faketime` for clocks of ours, `cc` for Redis's, `mount` for full
+ * disks.
+ */
+export type Tool = 'strace' | 'loop' | 'faketime' | 'cc' | 'mount';
 
 const faketimeLibraries = ['x86_64-linux-gnu', 'aarch64-linux-gnu'].map(
   (folder) => `/usr/lib/${folder}/faketime/libfaketime.so.1`,
@@ -20,6 +24,7 @@ export function faketimeLibrary(): string | undefined {
 export async function findTools(): Promise<ReadonlySet<Tool>> {
   const tools = new Set<Tool>();
   if (await canTrace()) tools.add('strace');
+  if (canCutDisks()) tools.add('loop');
   if (faketimeLibrary() !== undefined) tools.add('faketime');
   if (canSetRedisClock()) tools.add('cc');
   if (canMount()) tools.add('mount');
@@ -29,6 +34,7 @@ export async function findTools(): Promise<ReadonlySet<Tool>> {
 /** How to get what is missing, in one line each. */
 export const remedies: Readonly<Record<Tool, string>> = {
   strace: 'apt-get install strace, and the right to trace processes',
+  loop: 'apt-get install gcc libc6-dev e2fsprogs, and the right to mount a file as a disk (root, and loop devices)',
   faketime: 'apt-get install faketime',
   cc: 'apt-get install gcc libc6-dev',
   mount: 'the right to mount a tmpfs (root, or CAP_SYS_ADMIN)',

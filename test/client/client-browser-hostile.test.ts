@@ -87,7 +87,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     assert.deepEqual(ada, { userId: anonymous.userId, identity: 'ada@example.com' });
     await run(`sluice.resetIdentity(); sluice.removeEventProperty('plan'); sluice.track('Second')`);
     const next = await hostile.user();
-    await until(() => sentOnce(appId).length >= 5, { deadlineMs: 30_000, what: 'the messages are sent' });
+    await until(() => sentOnce(appId).length >= 5, { deadlineMs: 60_000, what: 'the messages are sent' });
     await run(`sluice.track('Leaving')`);
     await leave(hostile);
     const rows = await arrived(appId, [
@@ -199,7 +199,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
         const page = await open({ appId, context });
         await page.run(`sluice.identify('ada@example.com'); sluice.track('Logout')`);
         const ada = await page.user();
-        await until(() => sentOnce(appId).length >= 2, { deadlineMs: 20_000, what: 'sending was tried' });
+        await until(() => sentOnce(appId).length >= 2, { deadlineMs: 60_000, what: 'sending was tried' });
         await page.run('localStorage.clear()');
         await then(page);
         const next = what === 'goes on' ? await page.user() : undefined;
@@ -361,7 +361,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       const other = await open({ appId, context, optedOut: true, wait: false });
       await other.run(`sluice.track('Out'); sluice.flush()`);
       await until(() => rig.front.batches(appId).length >= 2, {
-        deadlineMs: 20_000,
+        deadlineMs: 60_000,
         what: 'sending was tried',
       });
       await other.run('sluice.flush()');
@@ -403,7 +403,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       const count = `document.cookie.split(/[;&]/).filter((pair) => /t\\dn\\d+:/.test(pair)).length`;
       for (const tab of tabs) {
         await until(async () => (await tab.run(count)) === 3 * each, {
-          deadlineMs: 10_000,
+          deadlineMs: 60_000,
           what: 'the cookie holds all of them',
         });
       }
@@ -416,7 +416,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       // No tab brings them back while each still checks what it has added.
       for (const tab of tabs) {
         await until(async () => !/sluice_\d+=/.test(await tab.run<string>('document.cookie')), {
-          deadlineMs: 10_000,
+          deadlineMs: 60_000,
           what: 'the cookie is gone',
         });
       }
@@ -463,7 +463,7 @@ function drive(page: Page, session: CDPSession): HostilePage {
     },
     libraryIn: () =>
       until(() => run<boolean>('window.sluice && sluice.userId !== undefined'), {
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         what: 'the library is there',
       }).then(() => undefined),
   };

@@ -83,7 +83,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
           );
           return found.length === 2 && found;
         },
-        { deadlineMs: 40_000, what: 'both users are there' },
+        { deadlineMs: 60_000, what: 'both users are there' },
       );
       assert.deepEqual(
         users.map(({ identity, user_ids }) => [identity, user_ids.map(String)]),
@@ -107,7 +107,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       for (const [index, identity] of refused.entries()) {
         await page.evaluate(`sluice.identify(${identity})`);
         assert.deepEqual(await userOf(page), before, identity);
-        await until(() => warnings.length > index, { deadlineMs: 20_000, what: `a warning for ${identity}` });
+        await until(() => warnings.length > index, { deadlineMs: 60_000, what: `a warning for ${identity}` });
       }
       await page.evaluate('sluice.identify("guest")');
       assert.equal((await userOf(page)).identity, 'guest');
@@ -208,7 +208,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
           );
           return found?.properties.plan === 'paid' && found.properties.age !== undefined && found;
         },
-        { deadlineMs: 40_000, what: 'the properties are stored' },
+        { deadlineMs: 60_000, what: 'the properties are stored' },
       );
       assert.deepEqual(user.properties, { plan: 'paid', age: '41', email: 'ada@example.com' });
       assert.equal(user.email, 'ada@example.com');
@@ -267,7 +267,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate(
         `sluice.addEventProperties({ small: "no", big3: '🙂'.repeat(500), kept: "changed" })`,
       );
-      await until(() => warnings.length > 0, { deadlineMs: 20_000, what: 'a warning' });
+      await until(() => warnings.length > 0, { deadlineMs: 60_000, what: 'a warning' });
       assert.equal(await bytes(), full);
       // Up to the last byte, one at a time.
       await page.evaluate(`sluice.addEventProperties({ fill: "" })`);
@@ -277,7 +277,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       assert.deepEqual(warnings, []);
       assert.equal(await bytes(), 4_096);
       await page.evaluate(`sluice.addEventProperties({ fill: 'y'.repeat(${room + 1}) })`);
-      await until(() => warnings.length > 0, { deadlineMs: 20_000, what: 'a second warning' });
+      await until(() => warnings.length > 0, { deadlineMs: 60_000, what: 'a second warning' });
 
       await page.reload();
       await libraryIn(page);
@@ -303,7 +303,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
       await page.evaluate(`
         sluice.track('a'.repeat(256)); sluice.track('🙂'.repeat(256)); sluice.track('');
         sluice.identify('b'.repeat(255)); sluice.identify('🙂'.repeat(255)); sluice.identify('');`);
-      await until(() => warnings.length >= 6, { deadlineMs: 20_000, what: 'six warnings' });
+      await until(() => warnings.length >= 6, { deadlineMs: 60_000, what: 'six warnings' });
       assert.deepEqual(await userOf(page), user);
       await page.evaluate(`sluice.identify('b'.repeat(254)); sluice.track('Last')`);
       const rows = await rig.stored(appId, 3);
@@ -367,7 +367,7 @@ describe('the operations in a browser', { skip: withoutBrowser(), concurrency: 2
               `SELECT properties FROM users WHERE app_id = '${appId}' AND identity = 'p@x.example'`,
             )
           ).find(({ properties }) => properties.n),
-        { deadlineMs: 40_000, what: 'the properties are stored' },
+        { deadlineMs: 60_000, what: 'the properties are stored' },
       );
       assert.deepEqual(user.properties, { fits: '🙂'.repeat(255), n: '7', flag: 'true' });
     });

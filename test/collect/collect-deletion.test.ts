@@ -123,7 +123,7 @@ test('a late repeat of any type brings nothing back, even when Redis has forgott
       const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
       return answers.length === messages.length;
     },
-    { deadlineMs: 30_000, what: 'the messages are taken again' },
+    { deadlineMs: 60_000, what: 'the messages are taken again' },
   );
   await untilStored(sluice);
   assert.deepEqual(await dumpPlaces(sluice), before);

@@ -245,10 +245,13 @@ describe('@segment/analytics-next in Chromium', { skip: withoutBrowser() }, () =
           },
           [appId, sluice.baseUrl, deliveryStrategy ?? null] as const,
         );
-        await until(async () => (await eventsOf(appId)).length === 3, {
-          deadlineMs: 20_000,
-          what: 'the events are stored',
-        });
+        // Calls about the user may come after the last event.
+        const isStored = async () => {
+          const [user] = await usersOf(appId);
+          const isWhole = user?.properties.plan !== undefined && user.properties.group_size !== undefined;
+          return isWhole && (await eventsOf(appId)).length === 3;
+        };
+        await until(isStored, { deadlineMs: 60_000, what: 'the events and the user are stored' });
         assert.deepEqual(failures, []);
         const userId = userIdOfAnonymousId(id);
         const [opened, ordered, viewed] = await eventsOf(appId);
@@ -535,7 +538,7 @@ describe('a request', () => {
     await sluice.admin('environments', 'set', appId, '--write-key', 'required');
     const message = { userId: 'ada', event: 'Ordered', messageId: 'with-a-key' };
     await until(async () => (await post('track', message, { authorization: basic(appId) })).status === 401, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the API knows that a write key is required',
     });
     assert.equal((await post('track', { ...message, writeKey: appId })).status, 401);

@@ -164,7 +164,7 @@ test('those who may download an export get it, if it is of their account', async
   assert.equal(foreign.status, 404);
   assert.deepEqual(foreign.body, none.body);
   await until(async () => (await pageOf('operator').ask('GET', data)).body.kind === 'end', {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'the export is there, and its only line is the last one',
   });
 });

@@ -13,7 +13,7 @@ import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { freePort } from '../../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { password, signedIn } from '../support/console.js';
-import { enter, openConsole, openPage } from '../support/console-browser.js';
+import { enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 import { root } from '../support/deploy-file.js';
 import { client, startProvider, type TestProvider } from '../support/provider.js';
 
@@ -126,7 +126,7 @@ describe('the console', { skip }, () => {
     await rows.nth(1).waitFor({ state: 'detached' });
     assert.equal(await rows.count(), 1);
     await page.getByRole('button', { name: `Copy app ID of Main Production` }).click();
-    assert.equal(await page.evaluate('navigator.clipboard.readText()'), account.appIds[0]);
+    await untilCopied(page, (text) => text === account.appIds[0]);
     // The reloaded page still has the session, and no longer shows the key.
     await page.reload();
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
@@ -291,8 +291,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Create API key' }).click();
     await page.getByRole('cell', { name: '=HYPERLINK' }).first().waitFor();
     await page.getByRole('button', { name: 'Copy as CSV: API keys' }).click();
-    const csv = String(await page.evaluate('navigator.clipboard.readText()'));
-    assert.ok(csv.includes(`"'=HYPERLINK(""http://evil.example"")"`), csv);
+    await untilCopied(page, (csv) => csv.includes(`"'=HYPERLINK(""http://evil.example"")"`));
     assert.ok(String(await page.textContent('main')).includes(hostile));
     assert.equal(await page.locator('img').count(), 0);
     // The environment that is chosen on one page is that of the next.

@@ -29,7 +29,9 @@ import type { BackupView } from '../../src/admin/backups.js';
 import { moveShard } from '../../src/admin/move-shard.js';
 import type { RestoredBackup } from '../../src/admin/restore-backup.js';
 import type { ShardView } from '../../src/admin/shards.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { deleteRows } from '../../src/clickhouse/mutate.js';
 import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
 import { readConfig } from '../../src/config.js';
 import { crashPoints } from '../../src/crash-point.js';
@@ -37,6 +39,7 @@ import { placesInOrder } from '../../src/deletion/places.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { copyIdentifications, letCopyCount } from '../../src/retention/removed-identifications.js';
 
 const serverCount = 3;
 const shards = 6;
@@ -128,13 +131,37 @@ async function writeUsers(account: TestAccount, identity: string, userId: string
   await untilAllStored();
 }
 
-/** Stores a row of a shard in a segment that nobody knows. */
-const storeLate = (server: ClickHouseHandle, shard: number) =>
+/** Stores a row of a shard in a segment that nobody knows; by default an old one. */
+const storeLate = (
+  server: ClickHouseHandle,
+  shard: number,
+  segment = String(64 * 26_562_500_000_000 + shard),
+) =>
   ask(
     server,
-    `INSERT INTO stored_events (app_id, event, segment) VALUES ('1', 'Late', ${64 * 26_562_500_000_000 + shard})`,
+    `INSERT INTO stored_events (app_id, event, segment) VALUES ('1', 'Late', ${segment})`,
     server.tester,
   );
+
+/** The server that has an environment's rows now. */
+async function serverNow(appId: string): Promise<ClickHouseHandle> {
+  const listed = (await sluice.admin('shards', 'list')) as ShardView[];
+  return sluice.clickhouses[listed[shardOf(appId, shards)]?.server ?? -1] as ClickHouseHandle;
+}
+
+/** Leaves a server as a run of retention does that is killed when it has removed an identification, which does not count yet. */
+async function removeAndStop(server: ClickHouseHandle, identity: string): Promise<void> {
+  const client = connectClickHouse({ url: server.testerUrl, database: 'sluice' });
+  const mark = 'retention_run_0';
+  const predicate = `identity = '${identity}' AND notEmpty('${mark}')`;
+  await copyIdentifications(client, mark, predicate);
+  await letCopyCount(client, mark);
+  await deleteRows(client, 'stored_user_identities', predicate, mark);
+  await client.close();
+}
+
+const identificationsOf = (identity: string) =>
+  counts(`stored_user_identities WHERE identity = '${identity}'`);
 
 test('each shard is stored by one server, and every server answers for all', async () => {
   await writeUsers(wide, 'ada', '41');
@@ -269,7 +296,7 @@ test('a server that hangs holds up neither the deletions of others nor a look at
   }
 });
 
-test('a move is taken back while it copies, also after that was killed, and two at once lose and double nothing', async () => {
+test('a move is taken back while it copies, also after that was killed; two at once lose and double nothing; a balance follows', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
   const next = sluice.clickhouses[1] as ClickHouseHandle;
@@ -305,22 +332,19 @@ test('a move is taken back while it copies, also after that was killed, and two 
 
   // The one that began first ends when the other goes on with the move, or the other finds nothing to do.
   const other = wide.appIds[2] ?? '';
-  const moveOther = (server: number) =>
-    sluice.admin('shards', 'move', String(shardOf(other, shards)), '--to', String(server));
-  for (const [rows, server] of [1, 2].entries()) {
-    await sendEvents(sluice, other, 'stay', [{ identity: 'two' }]);
-    const ended = await Promise.allSettled([moveOther(server), moveOther(server)]);
-    for (const each of ended)
-      if (each.status === 'rejected')
-        assert.match(String(each.reason), /somebody else has gone on with the move|an insert still runs/);
-    await moveOther(server);
-    await untilAllStored();
-    const its = `stored_events WHERE app_id = '${other}' AND identity = 'two'`;
-    assert.deepEqual(
-      await counts(its),
-      [0, 1, 2].map((number) => (number === server ? rows + 1 : 0)),
-    );
-  }
+  await sendEvents(sluice, other, 'stay', [{ identity: 'two' }]);
+  await untilAllStored();
+  const moveOther = () => sluice.admin('shards', 'move', String(shardOf(other, shards)), '--to', '1');
+  for (const ended of await Promise.allSettled([moveOther(), moveOther()]))
+    if (ended.status === 'rejected')
+      assert.match(String(ended.reason), /somebody else has gone on with the move|an insert still runs/);
+  await moveOther();
+  assert.deepEqual(await counts(`stored_events WHERE app_id = '${other}' AND identity = 'two'`), [0, 1, 0]);
+
+  const { moved } = (await sluice.admin('shards', 'balance')) as { moved: { shard: number }[] };
+  assert.equal(moved.length, 1);
+  const balanced = (await sluice.admin('shards', 'list')) as ShardView[];
+  for (const server of [0, 1, 2]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
 });
 
 test('a process that stood still while its move was taken back copies nothing', async () => {
@@ -361,6 +385,56 @@ test('a process that stood still while its move was taken back copies nothing', 
   assert.deepEqual(await counts(its), [3, 0, 0]);
 });
 
+/** The users, among some, whose events each server sees. */
+const seenBy = () =>
+  Promise.all(
+    sluice.clickhouses.map((server) =>
+      ask(
+        server,
+        `SELECT arrayStringConcat(arraySort(groupArray(concat(identity, ' ', toString(rows)))), ', ') FROM (
+          SELECT identity, count() AS rows FROM events WHERE identity IN ('fay', 'gus', 'hal', 'ida') GROUP BY identity)`,
+      ),
+    ),
+  );
+
+async function killedAdmin(point: string, ...args: readonly string[]): Promise<void> {
+  const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
+  await assert.rejects(killed, /ended with SIGKILL/, point);
+}
+
+const sendToAll = async (identity: string) => {
+  for (const appId of wide.appIds) await sendEvents(sluice, appId, 'stay', [{ identity }]);
+  await untilAllStored();
+};
+
+test('a backup is of all servers, the home first, also when it was cut off', async () => {
+  for (const identity of ['fay', 'gus', 'ida']) await sendToAll(identity);
+  // The next test tries to go on with it.
+  await killedAdmin('home_backed_up', 'backup', 'create', 'cut');
+  const [listed] = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.equal(listed?.status, 'unknown');
+  // Only the home has made its own by then.
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'cut', '--yes'),
+    /the restore failed: .*cut\.server-/,
+  );
+
+  await killedAdmin('home_backed_up', 'backup', 'create', 'all');
+  // The rest of it is of a later time than the home's.
+  await deleteNow(sluice, token, [{ identity: 'gus' }]);
+  const [, , appId = ''] = wide.appIds;
+  await sendIdentify(sluice, appId, '62', 'fay');
+  await untilAllStored();
+  await removeAndStop(await serverNow(appId), 'fay');
+  const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
+  assert.equal(made.status, 'complete');
+  const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
+  assert.deepEqual(names.sort(), ['all', 'cut']);
+  // Its round undoes the removal. The backup has it still.
+  await deleteNow(sluice, token, [{ identity: 'ida' }]);
+  assert.equal(Math.max(...(await identificationsOf('fay'))), 1);
+});
+
 test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
@@ -388,6 +462,10 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   assert.deepEqual(keyCounts, [1, 0, 0]);
 
   const changed = `stored_events WHERE ${its} AND session_id = 'changed'`;
+  await sendIdentify(sluice, appId, '63', 'kept');
+  await untilAllStored();
+  await removeAndStop(sluice.clickhouse, 'kept');
+  assert.deepEqual(await identificationsOf('kept'), [0, 0, 0]);
   // Merged, its rows come in the same order at every copy.
   await ask(sluice.clickhouse, 'OPTIMIZE TABLE stored_events FINAL', sluice.clickhouse.tester);
   // Each run is killed at the next point. What is accepted meanwhile waits until the shard is open again.
@@ -397,13 +475,14 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   let revision = 0;
   const [former, next] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
   const move = ['shards', 'move', String(shard), '--to', '1'];
+  const before = (await sluice.admin('shards', 'list')) as ShardView[];
   for (const point of crashPoints.move) {
-    await assert.rejects(
-      runProgram('src/admin/main.js', move, { ...sluice.env, CRASH_AT: point }),
-      /SIGKILL/,
-      point,
-    );
+    await killedAdmin(point, ...move);
     if (point === 'shard_closed') {
+      await assert.rejects(
+        sluice.admin('backup', 'create', 'cut'),
+        new RegExp(`shard ${shard} is being moved`),
+      );
       // Rows of the account may be missing where they are looked for, so nobody answers from them.
       for (const [path, body] of [
         ['user_deletion', { users: [{ identity: 'mo' }], dry_run: true }],
@@ -441,6 +520,8 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     if (point === 'shard_opened') {
       await untilAllStored();
       seen = 4;
+      // A worker that stood still since before the move has no token that this server knows.
+      await assert.rejects(storeLate(next, shard), new RegExp(`not_before_restore_of_shard_${shard}`));
     }
     if (point === 'shard_switched') assert.deepEqual(await counts(changed), [0, 0, 0]);
     for (const server of sluice.clickhouses)
@@ -461,6 +542,8 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
     ],
   );
   assert.deepEqual(await counts(keys), [0, 1, 0]);
+  // The removal was undone before the rows were copied.
+  assert.deepEqual(await identificationsOf('kept'), [0, 1, 0]);
   for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
     assert.equal((await counts(`${table} WHERE segment % 64 = ${shard}`))[0], 0, table);
 
@@ -471,75 +554,29 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   const listed = (await sluice.admin('shards', 'list')) as ShardView[];
   assert.deepEqual(
     listed.map(({ shard: number, server, moving_to }) => [number, server, moving_to]),
-    Array.from({ length: shards }, (_, number) => [number, number === shard ? 1 : number % 3, null]),
+    before.map(({ shard: number, server }) => [number, number === shard ? 1 : server, null]),
   );
-
-  const { moved } = (await sluice.admin('shards', 'balance')) as { moved: { shard: number }[] };
-  assert.equal(moved.length, 1);
-  const balanced = (await sluice.admin('shards', 'list')) as ShardView[];
-  for (const server of [0, 1, 2]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
-  for (const server of sluice.clickhouses)
-    assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), '1');
-});
-
-/** The users, among some, whose events each server sees. */
-const seenBy = () =>
-  Promise.all(
-    sluice.clickhouses.map((server) =>
-      ask(
-        server,
-        `SELECT arrayStringConcat(arraySort(groupArray(concat(identity, ' ', toString(rows)))), ', ') FROM (
-          SELECT identity, count() AS rows FROM events WHERE identity IN ('fay', 'gus', 'hal', 'ida') GROUP BY identity)`,
-      ),
-    ),
-  );
-
-async function killedAdmin(point: string, ...args: readonly string[]): Promise<void> {
-  const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
-  await assert.rejects(killed, /ended with SIGKILL/, point);
-}
-
-const sendToAll = async (identity: string) => {
-  for (const appId of wide.appIds) await sendEvents(sluice, appId, 'stay', [{ identity }]);
-  await untilAllStored();
-};
-
-test('a backup is of all servers, also when it was cut off, and of no shard at two places', async () => {
-  const move = (server: number) => sluice.admin('shards', 'move', '0', '--to', String(server));
-  const to = ((await sluice.admin('shards', 'list')) as ShardView[])[0]?.server === 0 ? 1 : 0;
-  await sendToAll('fay');
-  await sendToAll('gus');
-  await sendToAll('ida');
-  await killedAdmin('home_backed_up', 'backup', 'create', 'cut');
-  const [listed] = (await sluice.admin('backup', 'list')) as BackupView[];
-  assert.equal(listed?.status, 'unknown');
-  await assert.rejects(
-    sluice.admin('backup', 'restore', 'cut', '--yes'),
-    /the restore failed: .*cut\.server-/,
-  );
-  await killedAdmin('shard_closed', 'shards', 'move', '0', '--to', String(to));
-  await assert.rejects(sluice.admin('backup', 'create', 'cut'), /shard 0 is being moved/);
-  await move(to);
   await assert.rejects(sluice.admin('backup', 'create', 'cut'), /a shard was moved meanwhile/);
-
-  await killedAdmin('home_backed_up', 'backup', 'create', 'all');
-  // The rest of it is of a later time than the home's.
-  await deleteNow(sluice, token, [{ identity: 'gus' }]);
-  const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
-  assert.equal(made.status, 'complete');
-  assert.deepEqual(await sluice.admin('backup', 'list'), [made]);
-  await deleteNow(sluice, token, [{ identity: 'ida' }]);
-  await move(1 - to);
-  await assert.rejects(
-    sluice.admin('backup', 'restore', 'all', '--yes'),
-    new RegExp(`shard 0 was on server ${to} .*"shards move 0 --to ${to}"`),
-  );
-  await move(to);
-  await sendToAll('hal');
-  assert.deepEqual(await seenBy(), ['fay 3, hal 3', 'fay 3, hal 3', 'fay 3, hal 3']);
 });
 
 test('a restore on all servers that is killed goes on, and nobody comes back who was deleted', async () => {
+  const restore = ['backup', 'restore', 'all', '--yes'] as const;
+  const [moved = '', ...others] = wide.appIds;
+  const back = ['shards', 'move', String(shardOf(moved, shards)), '--to', '0'];
+  await assert.rejects(
+    sluice.admin(...restore),
+    new RegExp(`shard ${shardOf(moved, shards)} was on server 0 .*"${back.join(' ')}"`),
+  );
+  await sluice.admin(...back);
+  await sendToAll('hal');
+  for (const seen of await seenBy()) assert.equal(seen, 'fay 3, hal 3');
+  // Segments that are stored after the backup.
+  const late: [ClickHouseHandle, number, string][] = [];
+  for (const appId of [moved, ...others]) {
+    const server = await serverNow(appId);
+    const latest = `SELECT max(segment) FROM stored_events WHERE app_id = '${appId}'`;
+    late.push([server, shardOf(appId, shards), await ask(server, latest, server.tester)]);
+  }
   const tables = await ask(
     sluice.clickhouse,
     `SELECT count() FROM system.tables WHERE database = 'sluice' AND engine LIKE '%MergeTree'`,
@@ -547,21 +584,22 @@ test('a restore on all servers that is killed goes on, and nobody comes back who
   );
   // The last server has all of its tables by then, the home none.
   const between = `table_exchanged:${Math.floor(1.2 * Number(tables))}`;
-  for (const point of ['users_deleted_again', between, 'deletions_reset']) {
-    await killedAdmin(point, 'backup', 'restore', 'all', '--yes');
-    for (const seen of await seenBy()) assert.doesNotMatch(seen, /gus|ida/, point);
-    if (point !== between) continue;
-    const listed = (await sluice.admin('shards', 'list')) as ShardView[];
-    await assert.rejects(
-      sluice.admin('shards', 'move', '0', '--to', listed[0]?.server === 0 ? '1' : '0'),
-      /a restore of a backup runs or was cut off/,
-    );
-  }
-  const restored = (await sluice.admin('backup', 'restore', 'all', '--yes')) as RestoredBackup;
+  await killedAdmin(between, ...restore);
+  for (const seen of await seenBy()) assert.doesNotMatch(seen, /gus|ida/);
+  const listed = (await sluice.admin('shards', 'list')) as ShardView[];
+  await assert.rejects(
+    sluice.admin('shards', 'move', '0', '--to', listed[0]?.server === 0 ? '1' : '0'),
+    /a restore of a backup runs or was cut off/,
+  );
+  const restored = (await sluice.admin(...restore)) as RestoredBackup;
   assert.deepEqual([restored.state, restored.submit_again], ['kept', []]);
   assert.deepEqual(await seenBy(), ['fay 3', 'fay 3', 'fay 3']);
-  for (const server of sluice.clickhouses)
-    for (const shard of [0, 1, 2]) await assert.rejects(storeLate(server, shard), /VIOLATED_CONSTRAINT/);
+  assert.deepEqual((await identificationsOf('fay')).sort(), [0, 0, 1]);
+  for (const [server, shard, segment] of late)
+    await assert.rejects(
+      storeLate(server, shard, segment),
+      new RegExp(`not_before_restore_of_shard_${shard}`),
+    );
   await sendToAll('hal');
   await deleteNow(sluice, token, [{ identity: 'fay' }]);
   assert.deepEqual(await seenBy(), ['hal 3', 'hal 3', 'hal 3']);

@@ -1,4 +1,4 @@
-// What may happen to Redis's disk: it is full, or a power cut loses what was not synced.
+// What may happen to disks: Redis's is full, or a power cut loses what was not synced, of Redis or of ClickHouse.
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -6,9 +6,9 @@ import { findViolations, type StoredEvent, storedEventsQuery } from '../../harne
 import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
 import { type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
 import { until } from '../../harness/wait.js';
-import { type Deployment, startDeployment } from '../chaos/deployment.js';
+import { type Deployment, type DeploymentOptions, startDeployment } from '../chaos/deployment.js';
 import { watchForPowerCut } from '../chaos/power-cut.js';
-import { findTools } from '../chaos/tools.js';
+import { findTools, type Tool } from '../chaos/tools.js';
 
 const tools = await findTools();
 let deployment: Deployment | undefined;
@@ -19,10 +19,10 @@ afterEach(async () => {
 });
 
 async function underLoad(
-  appendfsync: 'always' | 'everysec',
+  options: DeploymentOptions,
   fault: (deployment: Deployment, load: Load) => Promise<void>,
 ): Promise<Producer> {
-  deployment = await startDeployment({ appendfsync });
+  deployment = await startDeployment(options);
   const { sluice, redis } = deployment;
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
@@ -60,14 +60,14 @@ async function cutPower({ server }: Deployment, load: Load, awayMs: number): Pro
   return { lostBytes, fromMs, toMs };
 }
 
-const needs = (tool: 'strace' | 'mount') => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });
+const needs = (tool: Tool) => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });
 
 test(
   'keeps every acknowledged event through power cuts with appendfsync always',
   needs('strace'),
   async () => {
     let lostBytes = 0;
-    const producer = await underLoad('always', async (running, load) => {
+    const producer = await underLoad({ appendfsync: 'always' }, async (running, load) => {
       for (let cuts = 0; cuts < 4; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
     });
     assert.ok(lostBytes > 0, 'no power cut found anything that was not synced');
@@ -77,7 +77,7 @@ test(
 
 test('loses only what was not synced in a power cut with appendfsync everysec', needs('strace'), async () => {
   const cuts: Cut[] = [];
-  const producer = await underLoad('everysec', async (running, load) => {
+  const producer = await underLoad({ appendfsync: 'everysec' }, async (running, load) => {
     while (cuts.length < 3) {
       cuts.push(await cutPower(running, load, 1_500));
       await load.more(50);
@@ -104,13 +104,35 @@ test(
   'stores every acknowledged event once when the disk of Redis is full for a while',
   needs('mount'),
   async () => {
-    const producer = await underLoad('always', async ({ disk, server }, load) => {
+    const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
       for (let times = 0; times < 3; times += 1) {
         disk.fill();
         await until(() => !server.running, { deadlineMs: 60_000, what: 'Redis ends, as it cannot write' });
         await load.more(12, { outcomes: ['overloaded', 'unknown'] });
         disk.free();
         await server.restart();
+        await load.more(50);
+      }
+    });
+    await assertKept((deployment as Deployment).sluice, producer);
+  },
+);
+
+test(
+  'has in ClickHouse what Redis has forgotten when the power of its disk is cut',
+  needs('loop'),
+  async () => {
+    const producer = await underLoad({ cutsPower: true }, async ({ clickhouse, cutDisk, sluice }, load) => {
+      for (let cuts = 0; cuts < 2; cuts += 1) {
+        await until(async () => (await sluice.rows('SELECT 1 FROM events LIMIT 1')).length > 0, {
+          deadlineMs: 60_000,
+          what: 'something is stored',
+        });
+        await load.more(50);
+        // From here on it answers nothing.
+        clickhouse.sigstop();
+        await cutDisk?.cut(() => clickhouse.kill9());
+        await clickhouse.restart();
         await load.more(50);
       }
     });

@@ -1,5 +1,5 @@
-// The same code on a Redis Cluster: four shards and the registry on three masters. Each master holds its own shards, and a
-// fault of one affects the others as little as possible.
+// The same code on three Redis masters and three ClickHouse servers: four shards, and the registry. Each master and each server
+// has its own shards, and a fault of one affects the others as little as possible.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -18,7 +18,13 @@ import { assertAnsweredInTime, assertKept, newProducer } from '../../harness/fau
 import { post } from '../../harness/ingestion.js';
 import { countOutcomes, type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
 import { ask, type RedisClusterHandle, startRedisCluster } from '../../harness/redis-cluster.js';
-import { type ApiHandle, type RedisHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
+import {
+  type ApiHandle,
+  type ClickHouseHandle,
+  type RedisHandle,
+  type SluiceHandle,
+  startSluice,
+} from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { ConfigError, readConfig } from '../../src/config.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
@@ -37,6 +43,7 @@ before(async () => {
   cluster = await startRedisCluster();
   sluice = await startSluice({
     redis: cluster.masters[0] as RedisHandle,
+    clickhouseServers: 3,
     apiProcesses: 2,
     workers: 2,
     env: { REDIS_URL: cluster.url, SHARDS: String(shards), JOB_LOCK_MS: '1000' },
@@ -123,23 +130,24 @@ test('takes and stores the records of all shards, each shard on its master', asy
   }
 });
 
-for (const [what, key] of [
-  ['of two shards', shardKeys.state(0)],
-  ['of the registry and of a shard', registryKeys.epoch],
+for (const [what, key, number] of [
+  ['of two shards and a ClickHouse server', shardKeys.state(0), 1],
+  ['of the registry and of a shard and the first ClickHouse server', registryKeys.epoch, 0],
 ] as const) {
-  test(`loses and doubles nothing when the master ${what} is killed and comes back`, async () => {
+  test(`loses and doubles nothing when the master ${what} are killed and come back`, async () => {
     const master = await cluster.masterOf(key);
+    const server = sluice.clickhouses[number] as ClickHouseHandle;
     const affected = new Set(await shardsOf(master));
     const before = producers.map(({ settled }) => settled.length);
     await underLoad(async (loads) => {
-      await master.kill9();
-      // The shards of the other masters go on; those of this one say that they cannot.
+      await Promise.all([master.kill9(), server.kill9()]);
+      // The shards of the other masters are accepted; those of this one say that they cannot.
       await Promise.all(
         loads.map((load, shard) =>
           load.more(20, affected.has(shard) ? { outcomes: ['overloaded', 'unknown'] } : {}),
         ),
       );
-      await master.restart();
+      await Promise.all([master.restart(), server.restart()]);
       await cluster.untilOk();
     });
     for (const shard of affected) {

@@ -75,12 +75,16 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
       new Promise((settle) => {
         const done = () => closed || garbage !== undefined || condition();
         if (done()) return settle(condition());
+        let isOver = false;
         const end = () => {
+          if (isOver) return;
+          isOver = true;
           clearTimeout(timer);
           recheck = undefined;
           settle(condition());
         };
-        const timer = setTimeout(end, ms);
+        // Timers run before what has arrived: a process that stood still looks at that first.
+        const timer = setTimeout(() => setImmediate(() => setImmediate(() => setImmediate(end))), ms);
         recheck = () => {
           if (done()) end();
         };

@@ -58,6 +58,11 @@ type Ran = {
 };
 type Counts = { read: number; stored: number; repeats: number; refused: number };
 
+/** A busy machine may leave the outcome of a request open. Sent again, its rows are repeats of themselves. */
+function keptOf({ read, stored, repeats, refused }: Counts) {
+  return { read, kept: stored + repeats, refused };
+}
+
 async function run(args: readonly string[], input = '', under: readonly string[] = []): Promise<Ran> {
   const child = start(args, under);
   let out = '';
@@ -165,7 +170,7 @@ describe('a file', () => {
       put(name, await content());
       const { code, counts, words } = await into(appId, name, ...mapping);
       assert.equal(code, 0, words);
-      assert.deepEqual(counts, { read: count, stored: count, repeats: 0, refused: 0 });
+      assert.deepEqual(keptOf(counts), { read: count, kept: count, refused: 0 });
       const rows = await stored(appId);
       assert.equal(rows.length, count);
       assert.deepEqual(rows[8], {
@@ -252,8 +257,8 @@ describe('a file', () => {
     ];
     assert.deepEqual((await run(args, content.toString('utf8'))).counts.repeats, count);
     const asAnother = await into(appId, 'second.csv', ...mapping, '--event', 'Landing');
-    assert.equal(asAnother.counts.stored, count, 'the same rows as another event are no repeats');
-    assert.equal((await stored(appId)).length, 2 * count);
+    assert.equal(keptOf(asAnother.counts).kept, count);
+    assert.equal((await stored(appId)).length, 2 * count, 'the same rows as another event are no repeats');
   });
 
   test('may name users, keys, sessions and properties by columns and paths', async () => {
@@ -339,7 +344,7 @@ describe('an import that is killed', () => {
     for (let kill = 0; kill < 2; kill++) {
       const before = place();
       // Slow enough to be killed on its way.
-      const child = start([...args, '--rate', '12000']);
+      const child = start([...args, '--rate', '6000']);
       await until(() => place() > before, { deadlineMs: 60_000, everyMs: 5, what: 'the state has moved' });
       child.kill('SIGKILL');
       await once(child, 'close');
@@ -350,10 +355,7 @@ describe('an import that is killed', () => {
     assert.ok(reached > 0 && reached < count, `killed at row ${reached} of ${count}`);
     const { code, counts, words } = await run(args);
     assert.equal(code, 1, words);
-    assert.deepEqual(
-      { read: counts.read, kept: counts.stored + counts.repeats, refused: counts.refused },
-      { read: count, kept: count - 30, refused: 30 },
-    );
+    assert.deepEqual(keptOf(counts), { read: count, kept: count - 30, refused: 30 });
     const rejected = readFileSync(join(folder, 'killed-r'), 'utf8').trim().split('\n');
     assert.deepEqual(
       rejected.map((line) => (JSON.parse(line) as { _sluice_row: string })._sluice_row),
@@ -384,7 +386,8 @@ describe('an import that is killed', () => {
       '--rejects',
       'sig-r',
     ];
-    const child = start([...args, '--rate', '4000']);
+    // It would take five seconds.
+    const child = start([...args, '--rate', '2000']);
     await until(() => existsSync(join(folder, 'sig')), {
       deadlineMs: 60_000,
       everyMs: 5,
@@ -518,8 +521,7 @@ describe('rows that are refused', () => {
     const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
     put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));
     const { code, counts } = await into(appId, 'wide.ndjson', '--event', 'x', '--identity', 'user');
-    // A busy machine may leave the outcome of 10 MB open; sent again, they are repeats of themselves.
-    assert.deepEqual([code, counts.stored + counts.repeats, counts.refused], [0, 1_000, 0]);
+    assert.deepEqual([code, keptOf(counts)], [0, { read: 1_000, kept: 1_000, refused: 0 }]);
   });
 });
 
@@ -757,7 +759,7 @@ describe('the allowance for imports', () => {
       String(token),
     );
     assert.equal(code, 0, words);
-    assert.equal(counts.stored, 1_500);
+    assert.equal(keptOf(counts).kept, 1_500);
     assert.equal((await sendTwo(appId)).status, 400, 'nobody else passes');
     assert.equal((await sendTwo(appId, token)).status, 200);
     assert.equal((await sendTwo(appId, `${token}x`)).status, 401);
@@ -771,7 +773,7 @@ describe('the allowance for imports', () => {
     assert.match(wrong.words, /Unauthorized: the token for imports is wrong, or its time is over\./);
     await set('none');
     await until(async () => (await sendTwo(appId, token)).status === 401, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the allowance has ended',
     });
     for (const until of ['2020-01-01', 'soon', '2999-01-01'])

@@ -80,8 +80,7 @@ test('a spool keeps what was left at a deadline, and the next client sends it be
   const first = create({ spoolFolder });
   for (let n = 0; n < 5; n++) await track(first, n, 'u');
   assert.equal(await first.close(20), false);
-  server.arrived.length = 0;
-  server.answer = () => ({ status: 200 });
+  server = await world.replaceServer();
   const second = create({ spoolFolder });
   for (let n = 5; n < 10; n++) await track(second, n, 'u');
   assert.equal(await second.close(), true);
@@ -114,7 +113,7 @@ test('a spool is bounded: callers that await wait for room', async () => {
     for (; called < 20; called++)
       await client.track({ event: 'E', identity: 'u', properties: { n: called, text } });
   })();
-  await until(() => problems.length > 0 && called >= 9, { deadlineMs: 10_000, what: 'it is full' });
+  await until(() => problems.length > 0 && called >= 9, { deadlineMs, what: 'it is full' });
   assert.ok(called < 12, `${called} calls`);
   isOpen = true;
   await calls;
@@ -156,8 +155,7 @@ describe('a disk that takes no more', () => {
         lines().map(({ n }) => n),
         upTo(100),
       );
-      server.answer = () => ({ status: 200 });
-      server.arrived.length = 0;
+      server = await world.replaceServer();
       const next = create({ spoolFolder });
       await next.flush();
       assert.equal(await next.close(), true);
@@ -244,8 +242,7 @@ describe('files that have changed meanwhile', () => {
     const first = create({ spoolFolder });
     for (let n = 0; n < 3; n++) await track(first, n, 'u');
     await first.close(0);
-    server.answer = () => ({ status: 200 });
-    server.arrived.length = 0;
+    server = await world.replaceServer();
     const second = create({ spoolFolder });
     await second.flush();
     await second.close();

@@ -58,7 +58,7 @@ test('README: the first event is tracked, and its query finds it and sums its pr
       const text = await runBlock(sluice, { ...query, commands }, folder);
       return text.includes('Order Completed') && text;
     },
-    { deadlineMs: 30_000, what: 'the event can be queried' },
+    { deadlineMs: 60_000, what: 'the event can be queried' },
   );
   assert.match(found, /Order Completed +│ ada@example\.com +│ +12\.5 +│/);
 });

@@ -76,6 +76,7 @@ const quick: readonly string[] = [
   'print',
   'queues',
   'request-faults',
+  'servers-away',
   'soak-tool',
   'stamps',
   'tcp-proxy',

@@ -103,8 +103,9 @@ export async function startClientRig(): Promise<ClientRig> {
       async open(options) {
         const context = options.context ?? (await browser.newContext());
         contexts.set(options.appId, (contexts.get(options.appId) ?? new Set()).add(context));
+        // Also of pages that a page opens.
+        context.setDefaultTimeout(60_000);
         const page = await context.newPage();
-        page.setDefaultTimeout(30_000);
         await page.goto(pageUrl(options));
         if (options.wait !== false) await libraryIn(page);
         return page;

@@ -3,6 +3,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { faultsOf } from '../../harness/browser.js';
 import type { SluiceHandle } from '../../harness/sluice.js';
+import { until } from '../../harness/wait.js';
 import type { Role } from '../../src/contract/roles.js';
 import { password } from './console.js';
 
@@ -17,7 +18,7 @@ export async function openConsole(
   const context = await browser.newContext({ viewport: { width, height: 800 } });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: adminUrl });
   const page = await context.newPage();
-  page.setDefaultTimeout(40_000);
+  page.setDefaultTimeout(60_000);
   const faults = faultsOf(page);
   page.on('dialog', (dialog) => faults.push(`dialog: ${dialog.message()}`));
   return { page, faults };
@@ -39,6 +40,12 @@ export async function enter(
   await page.getByLabel('Password').fill(password);
   await page.keyboard.press('Enter');
   await page.getByRole('navigation').waitFor();
+}
+
+/** Settles when the clipboard has what is wanted: a page that copies is told later than its click ends. */
+export async function untilCopied(page: Page, isWanted: (text: string) => boolean): Promise<void> {
+  const copied = async () => isWanted(String(await page.evaluate('navigator.clipboard.readText()')));
+  await until(copied, { deadlineMs: 60_000, what: 'the clipboard has the text' });
 }
 
 /** Follows a link of the navigation. */

@@ -12,6 +12,8 @@ import { type AnsweringServer, startAnsweringServer } from './answering-server.j
 
 export type ProducerWorld = {
   readonly server: AnsweringServer;
+  /** Another server takes its place. What earlier clients have sent never arrives there, however late it comes. */
+  readonly replaceServer: () => Promise<AnsweringServer>;
   readonly problems: Problem[];
   readonly dropped: Dropped[];
   readonly refused: Refusal[];
@@ -21,12 +23,17 @@ export type ProducerWorld = {
 };
 
 export async function startProducerWorld(): Promise<ProducerWorld> {
-  const server = await startAnsweringServer();
+  let server = await startAnsweringServer();
   const problems: Problem[] = [];
   const dropped: Dropped[] = [];
   const refused: Refusal[] = [];
   return {
     server,
+    replaceServer: async () => {
+      server.close();
+      server = await startAnsweringServer();
+      return server;
+    },
     problems,
     dropped,
     refused,

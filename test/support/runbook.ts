@@ -66,7 +66,7 @@ export async function runBlock(
       said += text;
     });
   }
-  const timer = setTimeout(() => shell.kill('SIGKILL'), 60_000);
+  const timer = setTimeout(() => shell.kill('SIGKILL'), 240_000);
   const [code] = await once(shell, 'close');
   clearTimeout(timer);
   assert.equal(code, 0, `${block.section}:\n${block.commands}\n\n${said}`);

@@ -31,9 +31,13 @@ export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<An
   });
 }
 
-/** Begins a pairing; fails if it is refused. */
+/** Begins a pairing; fails if it is refused. On a busy machine Redis may answer too late, and then it is asked for again. */
 export async function beginPairing(baseUrl: string, appId: string, from?: string): Promise<Pairing> {
-  const { status, body } = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
+  const begin = async () => {
+    const answer = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
+    return answer.status !== 503 && answer;
+  };
+  const { status, body } = await until(begin, { deadlineMs: 60_000, what: 'a pairing is begun or refused' });
   if (status !== 201) throw new Error(`no pairing: ${status} ${JSON.stringify(body)}`);
   return body as Pairing;
 }
@@ -95,7 +99,7 @@ export function openLivePage(
     socket,
     said,
     closed: () => closed,
-    heard: async (type, deadlineMs = 20_000) => {
+    heard: async (type, deadlineMs = 60_000) => {
       const what = `the service says ${type}`;
       try {
         return await until(() => said.find((words) => words.type === type), { deadlineMs, what });
@@ -106,10 +110,10 @@ export function openLivePage(
     },
     shown,
     untilShown: async (count) => {
-      await until(() => shown().length >= count, { deadlineMs: 20_000, what: `${count} messages are shown` });
+      await until(() => shown().length >= count, { deadlineMs: 60_000, what: `${count} messages are shown` });
       return shown();
     },
-    untilClosed: (deadlineMs = 20_000) =>
+    untilClosed: (deadlineMs = 60_000) =>
       until(() => closed, { deadlineMs, what: 'the connection is closed' }),
   };
 }

@@ -32,7 +32,12 @@ test('a key is judged by what its event costs more than before keys were forgott
       keys: {
         levels: [
           { keys: 0, newKeys: [20, 21, 22], repeats: [] },
-          { keys: 1e7, newKeys: [21], repeats: [25, 26, 27] },
+          {
+            keys: 1e7,
+            newKeys: [21],
+            repeats: [25, 26, 27],
+            atRate: { perSecond: 30_000, behindSeconds: 2.1 },
+          },
           { keys: 1e8, newKeys: [23], repeats },
         ],
         addMicroseconds: 1,
@@ -46,6 +51,7 @@ test('a key is judged by what its event costs more than before keys were forgott
   assert.equal(targetOf(keys(30), 'repeat of a key, 100,000,000')?.verdict, 'met');
   assert.equal(targetOf(keys(34), 'repeat of a key, 100,000,000')?.verdict, 'undecided');
   assert.equal(targetOf(keys(40), 'repeat of a key, 100,000,000')?.verdict, 'missed');
+  assert.equal(targetOf(keys(40), 'new keys at 30,000 a second, 10,000,000')?.verdict, 'missed');
 });
 
 test('a peer must cost at least a given multiple', () => {

@@ -33,7 +33,7 @@ before(async () => {
     assert.equal(reply.status, 200);
   }
   await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'the events are stored',
   });
 });
@@ -70,12 +70,23 @@ function get(path: string, headers: Readonly<Record<string, string>> = {}): Prom
   });
 }
 
-function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
+function askArrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
   const query = new URLSearchParams();
   for (const [name, values] of Object.entries({ app_id: sluice.appId, ...parameters })) {
     for (const value of [values].flat()) query.append(name, value);
   }
   return get(`/demo/arrived?${query}`, headers);
+}
+
+/** The same, and asks again after a 503: on a busy machine a query may take longer than it may. */
+function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
+  return until(
+    async () => {
+      const answer = await askArrived(parameters, headers);
+      return answer.status !== 503 && answer;
+    },
+    { deadlineMs: 60_000, what: 'the query is answered' },
+  );
 }
 
 const namesOf = ({ body }: Answer) => body.events.map(({ event }) => event);
@@ -163,7 +174,7 @@ describe('what arrived', () => {
   });
 
   test('is queried by at most four requests at a time; others are told to retry', async () => {
-    const answers = await Promise.all(Array.from({ length: 40 }, () => arrived({ user_id: '7' })));
+    const answers = await Promise.all(Array.from({ length: 40 }, () => askArrived({ user_id: '7' })));
     const told = answers.filter(({ text }) => text.includes('Too many queries at once'));
     assert.ok(told.length > 0 && told.length <= 36, `${told.length} of 40`);
     for (const { status, headers, body } of told) {
@@ -196,7 +207,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
 
   async function openPage(prepare: (page: Page) => Promise<void> = async () => undefined): Promise<Page> {
     const page = await (await browser.newContext()).newPage();
-    page.setDefaultTimeout(40_000);
+    page.setDefaultTimeout(60_000);
     await prepare(page);
     await page.goto(`${sluice.adminUrl}/demo`);
     return page;
@@ -260,7 +271,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
 
   test('is reached from the console in the account that it is about, and leads back', async () => {
     const page = await (await browser.newContext()).newPage();
-    page.setDefaultTimeout(40_000);
+    page.setDefaultTimeout(60_000);
     const faults = faultsOf(page);
     await enter(page, sluice, 'shows@example.com', 'operator');
     await openConsolePage(page, 'Live');
@@ -285,9 +296,9 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.click('#shake');
     const code = String(await page.locator('#phone-code', { hasText: /^...-...$/ }).textContent());
     const [watching] = await Promise.all([page.context().waitForEvent('page'), page.click('#phone-link')]);
-    watching.setDefaultTimeout(40_000);
+    watching.setDefaultTimeout(60_000);
     await until(async () => (await watching.locator('#code').inputValue()) === code, {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'the link has brought the code along',
     });
     await watching.fill('#token', sluice.adminToken);
@@ -310,11 +321,11 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await watching.locator('#status', { hasText: 'Pairing ended' }).waitFor();
     await page.bringToFront();
     await page.click('#shake');
-    await until(async () => (await page.locator('#phone-code').textContent()) !== code, {
-      deadlineMs: 20_000,
-      what: 'the phone has another code',
-    });
-    assert.match(String(await page.locator('#phone-code').textContent()), /^...-...$/);
+    const hasAnotherCode = async () => {
+      const shown = String(await page.locator('#phone-code').textContent());
+      return /^...-...$/.test(shown) && shown !== code;
+    };
+    await until(hasAnotherCode, { deadlineMs: 60_000, what: 'the phone has another code' });
     await page.click('#unpair');
     await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
     assert.deepEqual(faults, []);

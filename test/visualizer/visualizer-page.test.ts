@@ -40,7 +40,7 @@ describe('the page', { skip }, () => {
   async function openPage(options: BrowserContextOptions = {}): Promise<Page> {
     const context = await browser.newContext(options);
     const page = await context.newPage();
-    page.setDefaultTimeout(40_000);
+    page.setDefaultTimeout(60_000);
     await page.goto(`${admin.adminUrl}/visualizer`);
     return page;
   }
@@ -55,14 +55,14 @@ describe('the page', { skip }, () => {
   }
 
   const status = (page: Page, text: string) =>
-    page.locator('#status', { hasText: text }).waitFor({ timeout: 40_000 });
+    page.locator('#status', { hasText: text }).waitFor({ timeout: 60_000 });
   const rows = (page: Page) => page.locator('#list > li');
   const names = (page: Page) => page.locator('#list .name').allTextContents();
 
   test('asks who is signed in to the console for the code alone', async () => {
     const context = await browser.newContext();
     const page = await context.newPage();
-    page.setDefaultTimeout(40_000);
+    page.setDefaultTimeout(60_000);
     const faults = faultsOf(page);
     await enter(page, { admin: sluice.admin, adminUrl: admin.adminUrl }, 'watches@example.com', 'operator');
     await openConsolePage(page, 'Live');
@@ -258,7 +258,7 @@ describe('the page', { skip }, () => {
         (await page.evaluate<string[]>('statuses')).some((text) =>
           text.includes('The service is stopping. Connecting again'),
         ),
-      { deadlineMs: 40_000, what: 'the page says that the service is stopping' },
+      { deadlineMs: 60_000, what: 'the page says that the service is stopping' },
     );
     await admin.restart();
     await status(page, 'Paired · live');
