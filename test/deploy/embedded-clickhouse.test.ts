@@ -99,7 +99,9 @@ describe('a program', () => {
   });
 
   test('names its query, sees it run, and ends it', async () => {
-    const slow = ask(server, { parameters: { query_id: 'my query' }, body: longStatement });
+    // An answer that has begun has its error at its end.
+    const parameters = { query_id: 'my query', wait_end_of_query: '1' };
+    const slow = ask(server, { parameters, body: longStatement });
     await until(async () => (await running(server, 'my query')) === 1, {
       deadlineMs: 60_000,
       what: 'the query runs',
