@@ -355,6 +355,8 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     await inFrame.getByText(`"${account.appIds[0]}"`).first().waitFor();
     await inFrame.getByText('Identity of the user, case-sensitive').first().waitFor();
+    // It would open nothing.
+    assert.equal(await inFrame.locator('a[href^="https://redocly"]:visible').count(), 0);
     await page.getByLabel('Document').selectOption('Administration');
     await inFrame.getByText('Own access').first().waitFor();
     assert.deepEqual(faults, []);
