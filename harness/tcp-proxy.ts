@@ -11,6 +11,8 @@ export type TcpProxy = {
   /** Bytes that reached the target, and bytes that came back from it, whether they were passed on or not. */
   readonly bytesSent: number;
   readonly bytesReceived: number;
+  /** Looks for an ASCII text in what callers send from now on. The returned function says whether it was there. */
+  lookFor(text: string): () => boolean;
   /** Passes everything on: the state at the start. */
   pass(): void;
   /** Resets all connections, and every new one until the mode changes. */
@@ -38,6 +40,7 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
   let delayMs = 0;
   let bytesSent = 0;
   let bytesReceived = 0;
+  const looks = new Set<(chunk: Buffer, connection: Connection) => void>();
 
   const server = createServer({ allowHalfOpen: true }, (near) => {
     const connection: Connection = { near, far: undefined, lostBytes: false };
@@ -54,12 +57,13 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
     connection.far = far;
     far.unref();
     watch(far, connection);
-    pump(near, far, (bytes) => {
-      bytesSent += bytes;
+    pump(near, far, (chunk) => {
+      bytesSent += chunk.length;
+      for (const look of looks) look(chunk, connection);
       return true;
     });
-    pump(far, near, (bytes) => {
-      bytesReceived += bytes;
+    pump(far, near, ({ length }) => {
+      bytesReceived += length;
       if (mode !== 'drop-replies') return true;
       connection.lostBytes = true;
       return false;
@@ -75,7 +79,7 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
     });
   }
 
-  function pump(from: Socket, to: Socket, keeps: (bytes: number) => boolean): void {
+  function pump(from: Socket, to: Socket, keeps: (chunk: Buffer) => boolean): void {
     let late = Promise.resolve();
     let waiting = 0;
     const after = (action: () => void) => {
@@ -90,7 +94,7 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
         });
     };
     from.on('data', (chunk: Buffer) => {
-      if (!keeps(chunk.length)) return;
+      if (!keeps(chunk)) return;
       after(() => {
         if (to.destroyed || to.write(chunk)) return;
         from.pause();
@@ -138,6 +142,19 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
     },
     get bytesReceived() {
       return bytesReceived;
+    },
+    lookFor: (text) => {
+      let seen = false;
+      // A text may lie across two pieces of one connection.
+      const ends = new WeakMap<Connection, string>();
+      const look = (chunk: Buffer, connection: Connection) => {
+        const piece = (ends.get(connection) ?? '') + chunk.toString('latin1');
+        seen = piece.includes(text);
+        if (seen) looks.delete(look);
+        else ends.set(connection, piece.slice(-text.length));
+      };
+      looks.add(look);
+      return () => seen;
     },
     pass: () => enter('pass'),
     cut: () => enter('cut'),

@@ -11,7 +11,7 @@ import { randomUUID } from 'node:crypto';
 import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
-import { commandLong, readLong, whileItProgresses } from './long-statement.js';
+import { commandLong, readLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
 import { shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
@@ -141,14 +141,12 @@ export async function* readKeyHashes(
     query: `SELECT count() AS keys FROM stored_keys WHERE ${condition}`,
   });
   const expected = Number(row?.keys ?? 0);
-  const { stream } = await whileItProgresses(client, (patient, its) =>
-    patient.exec({
-      query: `SELECT hash FROM stored_keys WHERE ${condition} FORMAT RowBinary`,
-      // It is read while it is found; the whole of it would have to wait in ClickHouse's memory.
-      clickhouse_settings: { wait_end_of_query: 0 },
-      ...its,
-    }),
-  );
+  const { stream } = await client.exec({
+    query: `SELECT hash FROM stored_keys WHERE ${condition} FORMAT RowBinary`,
+    // It is read while it is found; the whole of it would have to wait in ClickHouse's memory. So nobody watches the statement:
+    // the connection's own bound ends an answer that stands still.
+    clickhouse_settings: { wait_end_of_query: 0 },
+  });
   let left: Buffer = Buffer.alloc(0);
   let read = 0;
   for await (const chunk of stream) {

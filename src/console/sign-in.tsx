@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
-import { Field, Form, Problem } from './parts/parts.js';
+import { CodeField, Field, Form, Problem } from './parts/parts.js';
 import { go } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
@@ -51,17 +51,7 @@ export function SignIn() {
             complete="current-password"
             required
           />
-          {code !== undefined && (
-            <Field
-              label="Code"
-              value={code}
-              set={setCode}
-              mode="numeric"
-              complete="one-time-code"
-              hint="The six digits that your app shows now."
-              required
-            />
-          )}
+          {code !== undefined && <CodeField value={code} set={setCode} />}
         </Form>
       </div>
       <p class="muted">

@@ -3,8 +3,13 @@
 // asks a real one for the signs of progress.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { readKeyHashes } from '../../src/clickhouse/key-index.js';
 import { StandsStill, whileItProgresses } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, MutationFailed } from '../../src/clickhouse/mutate.js';
 import type { Time } from '../../src/clickhouse/patience.js';
@@ -112,4 +117,34 @@ test('a statement that fails fails at once', async () => {
     whileItProgresses(client, async () => Promise.reject(new Error('refused'))),
     /refused/,
   );
+});
+
+test('the keys of a shard are not waited for when ClickHouse stands still in the middle of them', async () => {
+  const server = createServer(async (request, response) => {
+    const query = await text(request);
+    if (query.includes('count()')) response.end('{"keys":"2"}\n');
+    else response.write('a hash..');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const client = connectClickHouse({
+    url: `http://127.0.0.1:${port}`,
+    database: 'sluice',
+    requestMsMax: 1_000,
+  });
+  try {
+    const read = async () => {
+      for await (const { expected } of readKeyHashes(client, 0, 0n, 9n)) assert.equal(expected, 2);
+    };
+    const stillWaits = new Promise((settle) => setTimeout(settle, 20_000, 'still waits').unref());
+    const ended = read().then(
+      () => 'came to its end',
+      () => 'was given up',
+    );
+    assert.equal(await Promise.race([ended, stillWaits]), 'was given up');
+  } finally {
+    await client.close();
+    server.closeAllConnections();
+    server.close();
+  }
 });

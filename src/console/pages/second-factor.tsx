@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
-import { Copy, Field, Form } from '../parts/parts.js';
+import { CodeField, Copy, Field, Form } from '../parts/parts.js';
 import { QrCode } from '../parts/qr-code.js';
 import { person } from '../session.js';
 
@@ -77,15 +77,7 @@ export function SecondFactor() {
             <code class="value">{offered.secret.replaceAll(/(.{4})(?=.)/g, '$1 ')}</code>
             <Copy text={offered.secret} what="key of the second factor" />
           </p>
-          <Field
-            label="Code"
-            value={code}
-            set={setCode}
-            mode="numeric"
-            complete="one-time-code"
-            hint="The six digits that the app shows now."
-            required
-          />
+          <CodeField value={code} set={setCode} />
           {passwordField}
         </Form>
       )}

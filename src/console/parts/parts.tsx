@@ -328,6 +328,21 @@ export function Check(props: {
   );
 }
 
+/** For what an app shows as the second factor. */
+export function CodeField({ value, set }: { readonly value: string; readonly set: (value: string) => void }) {
+  return (
+    <Field
+      label="Code"
+      value={value}
+      set={set}
+      mode="numeric"
+      complete="one-time-code"
+      hint="The six digits that your app shows now."
+      required
+    />
+  );
+}
+
 export function Field(props: {
   readonly label: string;
   readonly value: string;
