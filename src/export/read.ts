@@ -27,7 +27,7 @@ import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { type Lines, wholeLines } from './lines.js';
 import { readExport, type StoredExport } from './request.js';
-import { endReadingEverywhere, exportPrefix } from './tables.js';
+import { endDownload, exportPrefix } from './tables.js';
 
 export type ReadOptions = {
   readonly redis: Redis;
@@ -40,7 +40,8 @@ export class ExportEnded extends Error {}
 
 /**
  * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and
- * ExportEnded. When it has ended, or `signal` is aborted, nothing of it is left in ClickHouse.
+ * ExportEnded. When it has ended, or `signal` is aborted, nothing of it is left in ClickHouse; if ClickHouse fails just then, as
+ * soon as it answers again.
  */
 export async function* readUsersRecords(
   { redis, clickhouse, database }: ReadOptions,
@@ -87,7 +88,7 @@ export async function* readUsersRecords(
       throw new Error('rows were moved to another ClickHouse server meanwhile');
   } finally {
     stopEnding();
-    await endReadingEverywhere(clickhouse, names);
+    await endDownload(clickhouse, names);
   }
 }
 

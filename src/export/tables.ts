@@ -27,6 +27,28 @@ export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: 
 }
 
 /**
+ * The same at the end of a download. If ClickHouse fails meanwhile, it is repeated in the background; what is left after two
+ * minutes is dropped by the upkeep of workers.
+ */
+export async function endDownload(clickhouse: ClickHouseClient, names: string): Promise<void> {
+  const end = () => endReadingEverywhere(clickhouse, names);
+  const repeat = async () => {
+    for (let waitMs = 500; waitMs <= 64_000; waitMs *= 2) {
+      await setTimeout(waitMs, undefined, { ref: false });
+      if (await isDone(end())) return;
+    }
+  };
+  if (!(await isDone(end()))) void repeat();
+}
+
+function isDone(work: Promise<void>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
  * Drops the tables of an export and ends its queries. A table that is being dropped is found by no later query, but is there
  * until the earlier ones have ended, and a slow reader takes minutes. So they are ended meanwhile, and once more afterwards.
  */
