@@ -4,6 +4,7 @@ import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type Person } from './api.js';
 import { pages } from './pages/pages.js';
+import { forgetDrafts } from './parts/draft.js';
 import { Problem } from './parts/parts.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, person, singleSignOn } from './session.js';
@@ -75,6 +76,7 @@ function Shell({ person: self }: { readonly person: Person }) {
       if (!(error instanceof ApiError)) throw error;
     });
     person.value = null;
+    forgetDrafts();
     go('/');
   };
   return (

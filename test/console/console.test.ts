@@ -235,6 +235,41 @@ describe('the console', { skip }, () => {
     await page.getByText('Your session has ended').waitFor();
   });
 
+  test('keeps what was pasted when the session ends in the middle, for the same person alone', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'pastes@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Deletions');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    const list = page.getByLabel('Users, one a line');
+    await list.fill('a@example.com\nb@example.com');
+    await page.getByLabel('Reference').fill('ticket 7');
+    // The list of deletions is asked for every few seconds.
+    const endSession = async () => {
+      await page.context().clearCookies();
+      await page.getByText('Your session has ended').waitFor();
+    };
+    const signIn = async (email: string) => {
+      const form = page.getByRole('form', { name: 'Sign in' });
+      await form.getByLabel('E-mail').fill(email);
+      await form.getByLabel('Password').fill(password);
+      await page.keyboard.press('Enter');
+      await page.locator('nav').waitFor();
+    };
+    await endSession();
+    assert.equal(await list.count(), 0);
+    await signIn('pastes@example.com');
+    await list.waitFor();
+    assert.equal(await list.inputValue(), 'a@example.com\nb@example.com');
+    assert.equal(await page.getByLabel('Reference').inputValue(), 'ticket 7');
+    await signedIn(sluice, 'other@example.com', 'privacy', account.accountId);
+    await endSession();
+    await signIn('other@example.com');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    assert.equal(await list.inputValue(), '');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await list.waitFor({ state: 'detached' });
+  });
+
   test('sets up a second factor by a QR code, and asks for it at the next sign-in', async () => {
     const page = await newPage();
     await enter(page, sluice, 'factor@example.com', 'viewer', account.accountId);

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, type Deletion, part } from '../api.js';
+import { useDraft } from '../parts/draft.js';
 import { durationText, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
@@ -26,7 +27,7 @@ const states: Readonly<Record<string, string>> = {
 
 export function Deletions({ account }: { readonly account: Account }) {
   const deletions = useResource<Deletion[]>(`/deletions?account_id=${part(account.account_id)}`, everyMs);
-  const [adding, setAdding] = useState(false);
+  const [adding, setAdding] = useDraft(`${account.account_id} deletion`, false);
   const [shown, setShown] = useState<Deletion | undefined>(undefined);
   return (
     <>

@@ -1,8 +1,8 @@
 // Exports of an account: what is held about some users, to download.
 
-import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
+import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice, Dialog, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { readUserList, type UserKind } from '../parts/user-list.js';
@@ -21,7 +21,8 @@ const usersMax = counts.exportUsersMax;
 export function Exports({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/user_exports`;
   const exports = useResource<Export[]>(path, everyMs);
-  const [adding, setAdding] = useState(false);
+  const form = `${account.account_id} export`;
+  const [adding, setAdding] = useDraft(form, false);
   return (
     <section class="card">
       <div class="head">
@@ -76,8 +77,10 @@ export function Exports({ account }: { readonly account: Account }) {
       {adding && (
         <NewExport
           path={path}
+          form={form}
           close={() => {
             setAdding(false);
+            forgetDrafts(form);
             exports.reload();
           }}
         />
@@ -86,9 +89,10 @@ export function Exports({ account }: { readonly account: Account }) {
   );
 }
 
-function NewExport({ path, close }: { readonly path: string; readonly close: () => void }) {
-  const [text, setText] = useState('');
-  const [kind, setKind] = useState<UserKind>('identity');
+function NewExport(props: { readonly path: string; readonly form: string; readonly close: () => void }) {
+  const { path, form, close } = props;
+  const [text, setText] = useDraft(`${form} text`, '');
+  const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
   const { users, bad } = readUserList(text, kind);
   return (
     <Dialog title="New export" close={close}>

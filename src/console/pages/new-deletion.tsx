@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import { type Account, ApiError, call, type FoundRows, part } from '../api.js';
+import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Act, Check, Choice, Dialog, Field, Form, Table } from '../parts/parts.js';
 import { readUserList, type UserKind, type UserList } from '../parts/user-list.js';
 import { RowsByTable } from './deletion-evidence.js';
@@ -24,15 +25,22 @@ type Preview = {
 };
 type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 
-export function NewDeletion({ account, close }: { readonly account: Account; readonly close: () => void }) {
-  const [text, setText] = useState('');
-  const [kind, setKind] = useState<UserKind>('identity');
-  const [reference, setReference] = useState('');
-  const [suppress, setSuppress] = useState(false);
-  const [submitted, setSubmitted] = useState<number | undefined>(undefined);
+type FormProps = { readonly account: Account; readonly close: () => void };
+
+export function NewDeletion({ account, close: closeForm }: FormProps) {
+  const form = `${account.account_id} deletion`;
+  const [text, setText] = useDraft(`${form} text`, '');
+  const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
+  const [reference, setReference] = useDraft(`${form} reference`, '');
+  const [suppress, setSuppress] = useDraft(`${form} suppress`, false);
+  const [submitted, setSubmitted] = useDraft<number | undefined>(`${form} submitted`, undefined);
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
   const [lookedUp, setLookedUp] = useState<number | undefined>(undefined);
   const [done, setDone] = useState(false);
+  const close = () => {
+    forgetDrafts(form);
+    closeForm();
+  };
   const list = readUserList(text, kind);
   const path = `/accounts/${part(account.account_id)}/user_deletion`;
   const requests = Math.max(1, Math.ceil(list.users.length / perRequestMax));
