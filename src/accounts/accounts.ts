@@ -84,6 +84,8 @@ export type EnvironmentSettings = {
   readonly limits?: Partial<Record<LimitName, number | 'none' | 'default'>>;
   /** Identities to allow in addition to those already allowed. */
   readonly allowIdentities?: readonly string[];
+  /** Identities to allow no longer. */
+  readonly disallowIdentities?: readonly string[];
   /** Replaces the list. */
   readonly origins?: 'any' | readonly string[];
   readonly writeKey?: NonNullable<Environment['write_key']>;
@@ -122,7 +124,7 @@ export async function setEnvironment(
       limits,
       allowed_identities: [
         ...new Set([...(before.allowed_identities ?? []), ...(settings.allowIdentities ?? [])]),
-      ],
+      ].filter((identity) => !settings.disallowIdentities?.includes(identity)),
       ...(settings.validation === undefined ? {} : { validation: settings.validation }),
       ...(origins === 'any' ? {} : { origins }),
       ...(settings.writeKey === undefined ? {} : { write_key: settings.writeKey }),

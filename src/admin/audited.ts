@@ -75,6 +75,7 @@ const settingIsNoted: Readonly<Record<keyof EnvironmentSettings, boolean>> = {
   importUntilMs: true,
   retainDays: true,
   allowIdentities: false,
+  disallowIdentities: false,
 };
 
 /** Configuration, without a user's data. Of users, only how many. */
@@ -96,12 +97,15 @@ const detailNames = new Set([
 function detailsOf(parameters: unknown): Record<string, unknown> {
   const { settings, users, ...fields } = fieldsOf(parameters);
   const given = Object.entries({ ...fields, ...fieldsOf(settings) });
-  const { allowIdentities } = fieldsOf(settings);
+  const { allowIdentities, disallowIdentities } = fieldsOf(settings);
   return {
     ...Object.fromEntries(given.filter(([name]) => detailNames.has(name))),
     ...(Array.isArray(users) ? { users: users.length } : {}),
     ...(Array.isArray(allowIdentities) && allowIdentities.length > 0
       ? { allowed_identities: allowIdentities.length }
+      : {}),
+    ...(Array.isArray(disallowIdentities) && disallowIdentities.length > 0
+      ? { disallowed_identities: disallowIdentities.length }
       : {}),
   };
 }

@@ -20,7 +20,7 @@ export const usage = `npm run admin -- COMMAND
   accounts create NAME --environment NAME [--environment NAME]…   the first one is Main Production
   accounts callback ACCOUNT_ID [--url URL | --none | --test]   who is called when a deletion is complete; the secret is shown once
   environments add ACCOUNT_ID NAME
-  environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]…
+  environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]… [--disallow-identity VALUE]…
                        [--write-key required|optional] [--origin any|none|apps|ORIGIN]…
                        [--import-until DATE|none]   the token for imports is shown once
                        [--retain-days NUMBER|none]   events that are older go within a day, and users without events since
@@ -43,7 +43,8 @@ export const usage = `npm run admin -- COMMAND
   failed retry                         sends them again
   keys-index status                    the index of idempotency keys: how many, how large, since when it is needed
   keys-index rebuild                   adds the keys of all stored rows to it again, while the service runs
-  deletions list [--limit NUMBER]      deletion requests, the newest first
+  deletions list [--limit NUMBER] [--account ACCOUNT_ID] [--state STATE] [--reference TEXT]
+                                       deletion requests, the newest first
   deletions show DELETION_REQUEST_ID   the progress of one, and its evidence
   deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
   certificate verify FILE [--key FILE]  whether the certificate of a deletion is genuine; with a public key in FILE without the service
@@ -95,7 +96,16 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   'environments set': (commands, args) => {
     const { positional, options, flags } = parse(
       args,
-      ['validation', 'limit', 'allow-identity', 'write-key', 'origin', 'import-until', 'retain-days'],
+      [
+        'validation',
+        'limit',
+        'allow-identity',
+        'disallow-identity',
+        'write-key',
+        'origin',
+        'import-until',
+        'retain-days',
+      ],
       ['main'],
     );
     const validation = options.validation?.at(-1);
@@ -107,6 +117,7 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
       settings: {
         limits: Object.fromEntries((options.limit ?? []).map(limitOf)),
         allowIdentities: options['allow-identity'] ?? [],
+        disallowIdentities: options['disallow-identity'] ?? [],
         ...(validation === undefined ? {} : { validation: parseValidation(validation) }),
         ...(options.origin === undefined ? {} : { origins: parseOrigins(options.origin) }),
         ...(writeKey === undefined ? {} : { writeKey: parseWriteKey(writeKey) }),
@@ -163,7 +174,24 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   'failed retry': (commands) => commands.retryFailed(),
   'keys-index status': (commands) => commands.showKeyIndex(),
   'keys-index rebuild': (commands) => commands.rebuildKeyIndex({ say: sayProgress }),
-  'deletions list': (commands, args) => commands.listDeletions({ countMax: countOf(args) }),
+  'deletions list': async (commands, args) => {
+    const { options } = parse(args, ['limit', 'account', 'state', 'reference']);
+    const limit = options.limit?.at(-1);
+    const countMax = limit === undefined ? 100 : wholeNumber('--limit', limit);
+    const found: object[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await commands.listDeletions({
+        accountId: options.account?.at(-1),
+        state: options.state?.at(-1),
+        reference: options.reference?.at(-1),
+        cursor,
+      });
+      found.push(...page.deletions);
+      cursor = page.cursor;
+    } while (cursor !== undefined && found.length < countMax);
+    return found.slice(0, countMax);
+  },
   'deletions show': (commands, args) =>
     commands.showDeletion({ requestId: one(args, 'DELETION_REQUEST_ID') }),
   'deletions end': (commands, args) => commands.endDeletion({ requestId: one(args, 'DELETION_REQUEST_ID') }),

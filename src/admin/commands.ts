@@ -39,8 +39,9 @@ import { isTaken } from '../deletion/callback-call.js';
 import { callForTest } from '../deletion/callbacks.js';
 import { certify, readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
 import { listEvidence } from '../deletion/evidence.js';
+import { isListCursor, listOfAccounts } from '../deletion/listed.js';
 import { restoreDeletions } from '../deletion/mirror.js';
-import { type DeletionRequest, endDeletion, listDeletions, readDeletion } from '../deletion/request.js';
+import { type DeletionRequest, endDeletion, readDeletion } from '../deletion/request.js';
 import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
 import { allowCommands, operator, type Principal } from './access.js';
 import { auditCommands } from './audited.js';
@@ -76,6 +77,12 @@ type Chart = { readonly appId?: string | undefined; readonly span?: string | und
 /** A user of an environment, by one of identity, user_id and anonymous_id. */
 type OfUser = OfEnvironment & { readonly user: unknown };
 type EventsPage = { readonly event?: string | undefined; readonly cursor?: string | undefined };
+/** Deletions in a state or of a status, or of one reference; from where the page before ended. */
+type DeletionsPage = {
+  readonly state?: string | undefined;
+  readonly reference?: string | undefined;
+  readonly cursor?: string | undefined;
+};
 type OfPerson = { readonly personId: string };
 
 /** Narrows a list to an account. */
@@ -176,8 +183,16 @@ function commandsOf(context: AdminContext) {
     showKeyIndex: () => showKeyIndex(context),
     rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
 
-    listDeletions: ({ countMax = listedMax, accountId }: List & Scope) =>
-      listDeletions(redis, countMax, accountId),
+    listDeletions: async ({ accountId, state, reference, cursor }: Scope & DeletionsPage) => {
+      if (cursor !== undefined && !isListCursor(cursor))
+        throw new AdministrationError('cursor must be that of a page before');
+      const ids = accountId === undefined ? [...(await readRegistry(redis)).accounts.keys()] : [accountId];
+      const page = await listOfAccounts(redis, ids, { state, reference, after: cursor });
+      return {
+        deletions: page.requests,
+        ...(page.next === undefined ? {} : { cursor: page.next }),
+      };
+    },
     showDeletion: ({ requestId }: OfDeletion) => findDeletion(context, requestId),
     endDeletion: async ({ requestId }: OfDeletion) => {
       const request = await findDeletion(context, requestId);
@@ -233,7 +248,7 @@ function commandsOf(context: AdminContext) {
     },
     watchLive: ({ appId }: OfEnvironment) => beginLive(context, appId),
     showLive: ({ appId, place }: OfEnvironment & { readonly place: string }) =>
-      inTime(readLive(context, appId, place), 'too much arrives to be shown'),
+      readLive(context, appId, place),
 
     lookUpUser: ({ appId, user }: OfUser) => showUser(context, appId, user),
     findSimilarUsers: ({ appId, user }: OfUser) => showSimilarUsers(context, appId, user),

@@ -5,7 +5,7 @@ import { clickhouseOf } from '../accounts/shard-servers.js';
 import { live } from '../contract/limits.js';
 import { type LivePage, readArrivedSince, readPlace, signPlace } from '../traffic/live.js';
 import type { AdminContext } from './context.js';
-import { environmentOf } from './users.js';
+import { environmentOf, isTimeout, TakesTooLong } from './users.js';
 
 /** Begins to watch what arrives from now on. */
 export async function beginLive(context: AdminContext, appId: string) {
@@ -23,10 +23,12 @@ export async function readLive(context: AdminContext, appId: string, place: stri
   const { secret } = await environmentOf(context, appId);
   const known = readPlace(secret, appId, place, Date.now());
   if (known === undefined) throw new AdministrationError('the place is over: begin to watch again');
-  const { events, arrived, segment } = await readArrivedSince(
-    clickhouseOf(context.clickhouse, appId),
-    appId,
-    known.segment,
+  const client = clickhouseOf(context.clickhouse, appId);
+  const { events, arrived, segment } = await readArrivedSince(client, appId, known.segment).catch(
+    (error: unknown) => {
+      // The next look begins at the same place, so nothing is missed.
+      throw isTimeout(error) ? new TakesTooLong('too much arrives to be shown now') : error;
+    },
   );
   return { events, arrived, place: signPlace(secret, appId, segment, known.untilMs) };
 }

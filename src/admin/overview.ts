@@ -8,35 +8,51 @@ import { serversOf } from '../clickhouse/servers.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
-import { shardKeys } from '../redis/keys.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
 import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
 import type { AdminContext } from './context.js';
 
-/** What is not well, if anything, in sentences for people; how soon records can be queried; pending deletions. */
+/** What is not well, if anything, in parts of a sentence for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
-  const { deployment, accounts } = await readRegistry(redis);
+  const { deployment, accounts, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, { pending }] = await Promise.all([
+  const [shards, processes, servers, { pending, lost }, copies, failed] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),
     askServers(context),
     observePending(redis),
+    countWaitingCopies(redis),
+    countFailed(
+      context,
+      [...environments.values()].filter((each) => each.account_id === accountId).map(({ app_id }) => app_id),
+    ),
   ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const own = pending.filter(({ account_id }) => account_id === accountId);
+  const lostOnes = lost.filter((each) => each.accountId === accountId).length;
+  const longMs = Date.now() - overview.deletionPendingMs;
+  const long = own.filter(({ submitted_at }) => Date.parse(submitted_at) < longMs).length;
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
     ...awayIn(servers),
-    ...(shards.some(({ works }) => !works) ? ['No worker runs: records are taken and wait.'] : []),
+    ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
-      ? [`Records wait since ${Math.round(oldestMs / 1000)} s until they can be queried.`]
+      ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]
       : []),
     ...(bytes > config.backlogBytesMax * overview.fullRatio
-      ? ['The backlog is nearly full: soon records are refused.']
+      ? ['the backlog is nearly full: soon records are refused']
+      : []),
+    ...(long > 0 ? [`${amountOf(long, 'deletion')} pending for more than ${longMinutes} minutes`] : []),
+    ...(lostOnes > 0
+      ? [`${amountOf(lostOnes, 'deletion')} without the list of users, which was lost: submit it again`]
+      : []),
+    ...(failed > 0 ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`] : []),
+    ...(copies > overview.copiesWaitingMax
+      ? [`${copies} changes of accounts and deletions wait for their second copy`]
       : []),
   ];
   return {
@@ -45,6 +61,52 @@ export async function readOverview(context: AdminContext, accountId: string) {
     queryable_seconds: Math.max(oldestMs / 1000, ...stored),
     deletions: { pending: own.length, oldest_at: own[0]?.submitted_at ?? null },
   };
+}
+
+const longMinutes = overview.deletionPendingMs / 60_000;
+
+/** `1 deletion is`, or `3 deletions are`. */
+function amountOf(count: number, what: string): string {
+  return count === 1 ? `1 ${what} is` : `${count} ${what}s are`;
+}
+
+/** Each shard has its own ticks. One that rests for a moment, or that has nothing to do, is no reason to worry. */
+function withoutWorker(shards: readonly Shard[]): string[] {
+  if (shards.every(({ works }) => !works)) return ['no worker runs: records are taken and wait'];
+  const idle = shards.flatMap(({ works, oldestMs }, shard) =>
+    works || oldestMs < overview.tickMissedMs ? [] : [shard],
+  );
+  if (idle.length === 0) return [];
+  return [
+    `no worker is at ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}: records there are taken and wait`,
+  ];
+}
+
+/** How many changes of the registry and of deletions ClickHouse does not have yet. */
+async function countWaitingCopies(redis: AdminContext['redis']): Promise<number> {
+  const counts = await Promise.all([
+    redis.scard(registryKeys.unmirrored),
+    redis.scard(registryKeys.unmirroredDeletions),
+    redis.hlen(registryKeys.audit),
+  ]);
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** How many rows of the environments ClickHouse has refused; 0 if it does not answer, which is said elsewhere. */
+async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number> {
+  const counts = await Promise.all(
+    serversOf(clickhouse).all.map(async (client) => {
+      const result = await client.query({
+        query: `SELECT toFloat64(count()) AS failed FROM failed_events
+          WHERE table_name != '' AND app_id IN ({appIds:Array(String)})`,
+        query_params: { appIds },
+        format: 'JSONEachRow',
+        abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
+      });
+      return (await result.json<{ failed: number }>())[0]?.failed ?? 0;
+    }),
+  ).catch(() => []);
+  return counts.reduce((sum, count) => sum + count, 0);
 }
 
 /** The parts of the deployment: shards with their backlog, processes, Redis and ClickHouse. */
@@ -67,6 +129,7 @@ export async function readDeploymentParts(context: AdminContext) {
       rows,
       bytes,
       oldest_seconds: oldestMs / 1000,
+      server: serversOf(context.clickhouse).numberOf(shard),
     })),
     backlog_bytes_max: config.backlogBytesMax,
     processes,
@@ -132,10 +195,10 @@ type ClickHouseFacts = {
 
 function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
   if (servers.length === 1 && servers[0] === undefined)
-    return ['ClickHouse does not answer: records are taken and wait.'];
+    return ['ClickHouse does not answer: records are taken and wait'];
   return servers.flatMap((facts, number) =>
     facts === undefined
-      ? [`ClickHouse server ${number} does not answer: records of its shards are taken and wait.`]
+      ? [`ClickHouse server ${number} does not answer: records of its shards are taken and wait`]
       : [],
   );
 }

@@ -102,13 +102,21 @@ export async function environmentOf({ redis }: AdminContext, appId: string) {
 /** ClickHouse's code for a query that took longer than it may. */
 const timeoutExceeded = 159;
 
+/** Whether a query has taken longer than it may. */
+export function isTimeout(error: unknown): boolean {
+  return codeOfFault(error) === timeoutExceeded;
+}
+
+/** ClickHouse takes too long now; the same may be asked again in a while. */
+export class TakesTooLong extends Error {}
+
 /** Says what to do when a query takes longer than it may. */
 export async function inTime<Result>(
   work: Promise<Result>,
   remedy = 'ask for an export instead',
 ): Promise<Result> {
   return work.catch((error: unknown) => {
-    if (codeOfFault(error) !== timeoutExceeded) throw error;
+    if (!isTimeout(error)) throw error;
     throw new AdministrationError(`ClickHouse takes too long: ${remedy}`);
   });
 }

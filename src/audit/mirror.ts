@@ -65,21 +65,67 @@ export async function readAuditLog(
   scope?: AuditScope,
   before?: AuditPlace,
 ): Promise<AuditEntry[]> {
+  const from = await beginOf(clickhouse, countMax, scope, before);
+  const found = await readEntries(clickhouse, countMax, scope, before, from);
+  // Of an account whose lines another one's outcome took away, which is rare, the whole log is read.
+  return found.length < countMax && from > 0 ? readEntries(clickhouse, countMax, scope, before, 0) : found;
+}
+
+/**
+ * The time of the oldest action that a page can have, in milliseconds; 0 if it may have all. The log is sorted by time, so only
+ * its end is read, as far as there are as many times as the page has actions.
+ */
+async function beginOf(
+  clickhouse: ClickHouseClient,
+  countMax: number,
+  scope: AuditScope | undefined,
+  before: AuditPlace | undefined,
+): Promise<number> {
+  const where = [
+    ...(before === undefined ? [] : [`at <= ${placeTime}`]),
+    ...(scope === undefined
+      ? []
+      : ["(account_id = {accountId:String} OR (app_id != '' AND has({appIds:Array(String)}, app_id)))"]),
+  ];
+  const result = await clickhouse.query({
+    query: `SELECT toFloat64(count()) AS times, toFloat64(toUnixTimestamp64Milli(min(at))) AS begin FROM (
+        SELECT DISTINCT at FROM audit_log ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
+        ORDER BY at DESC LIMIT {times:UInt32}
+      )`,
+    // One more, since of the time of the place before some are over.
+    query_params: { times: countMax + 1, ...parametersOf(scope, before) },
+    format: 'JSONEachRow',
+  });
+  const [found] = await result.json<{ times: number; begin: number }>();
+  return found === undefined || found.times <= countMax ? 0 : found.begin;
+}
+
+function parametersOf(scope: AuditScope | undefined, before: AuditPlace | undefined) {
+  return {
+    ...scope,
+    ...(before === undefined ? {} : { beforeAt: Date.parse(before.at), beforeId: before.id }),
+  };
+}
+
+async function readEntries(
+  clickhouse: ClickHouseClient,
+  countMax: number,
+  scope: AuditScope | undefined,
+  before: AuditPlace | undefined,
+  from: number,
+): Promise<AuditEntry[]> {
   const columns = ['account_id', 'app_id', 'key_id', 'deletion_request_id', 'details', 'outcome'];
   const result = await clickhouse.query({
     query: `SELECT formatDateTime(at, '%Y-%m-%dT%H:%i:%S', 'UTC') || '.' || leftPad(toString(toUnixTimestamp64Milli(at) % 1000), 3, '0') || 'Z' AS time,
         id, any(actor) AS actor_kind, any(actor_name) AS name, any(address) AS from_address, any(action) AS what,
         ${columns.map((column) => `argMax(audit_log.${column}, stage) AS last_${column}`).join(', ')}
       FROM audit_log
-      ${before === undefined ? '' : `WHERE at <= ${placeTime} AND (at < ${placeTime} OR id > {beforeId:String})`}
+      WHERE at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')
+      ${before === undefined ? '' : `AND at <= ${placeTime} AND (at < ${placeTime} OR id > {beforeId:String})`}
       GROUP BY at, id
       ${scope === undefined ? '' : "HAVING last_account_id = {accountId:String} OR (last_app_id != '' AND has({appIds:Array(String)}, last_app_id))"}
       ORDER BY at DESC, id LIMIT {countMax:UInt32}`,
-    query_params: {
-      countMax,
-      ...scope,
-      ...(before === undefined ? {} : { beforeAt: Date.parse(before.at), beforeId: before.id }),
-    },
+    query_params: { countMax, from, ...parametersOf(scope, before) },
     format: 'JSONEachRow',
   });
   const rows = await result.json<Record<string, string>>();

@@ -1,5 +1,6 @@
 // The administration as the console calls it: /admin/v1 of the server that the page came from.
 
+import type { DeletionState } from '../contract/deletion-states.js';
 import { sessionHasEnded } from './session.js';
 
 /** A refusal in the service's words, or no answer at all. */
@@ -12,6 +13,11 @@ export class ApiError extends Error {
     super(message);
     this.status = status;
     this.body = body;
+  }
+
+  /** Whether the same request may be answered a little later. */
+  get passes(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 }
 
@@ -68,7 +74,7 @@ export type Deletion = {
   readonly users_found?: number;
   readonly evidence_until?: string;
   readonly status: 'pending' | 'complete';
-  readonly state: string;
+  readonly state: DeletionState;
   readonly found?: readonly FoundRows[];
 };
 

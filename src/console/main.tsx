@@ -1,69 +1,41 @@
 // The console: one page that shows what its address names.
 
 import { render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { type Account, ApiError, call, type Person } from './api.js';
 import { pages } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
-import { Problem } from './parts/parts.js';
+import { keepFocus } from './parts/focus.js';
+import { Act } from './parts/form.js';
+import { Loaded } from './parts/parts.js';
+import { useLoad } from './parts/resource.js';
 import { go, onLink, path } from './router.js';
-import { account, accounts, chooseAccount, person, singleSignOn } from './session.js';
+import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
 
-const retryMs = 2_000;
-
 function App() {
-  const [fault, setFault] = useState('');
-  useEffect(() => {
-    if (person.value !== undefined) return;
-    const ask = () => {
-      call<{ person: Person | null; single_sign_on: boolean }>('GET', '/session').then(
-        (answer) => {
-          setFault('');
-          singleSignOn.value = answer.single_sign_on;
-          person.value = answer.person;
-        },
-        (error: ApiError) => {
-          setFault(error.message);
-          setTimeout(ask, retryMs);
-        },
-      );
-    };
-    ask();
-  }, []);
+  const session = useLoad(person.value === undefined ? '/session' : undefined, async () => {
+    const found = await call<{ person: Person | null; single_sign_on: boolean }>('GET', '/session');
+    singleSignOn.value = found.single_sign_on;
+    person.value = found.person;
+    return found;
+  });
   if (path.value === '/invitation') return <Invitation />;
   if (person.value === undefined)
     return (
       <main class="way-in">
         <h1>Sluice</h1>
-        <Problem text={fault} />
+        <Loaded from={session}>{() => null}</Loaded>
       </main>
     );
   return person.value === null ? <SignIn /> : <Shell person={person.value} />;
 }
 
 function Shell({ person: self }: { readonly person: Person }) {
-  const [fault, setFault] = useState('');
-  const [loaded, setLoaded] = useState(false);
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const load = () => {
-      call<Account[]>('GET', '/accounts').then(
-        (found) => {
-          accounts.value = found;
-          setFault('');
-          setLoaded(true);
-        },
-        (error: unknown) => {
-          if (!(error instanceof ApiError)) throw error;
-          setFault(error.message);
-          timer = setTimeout(load, retryMs);
-        },
-      );
-    };
-    load();
-    return () => clearTimeout(timer);
-  }, [self.person_id]);
+  const loaded = useLoad(self.person_id, async () => {
+    accounts.value = await call<Account[]>('GET', '/accounts');
+    return accounts.value;
+  });
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
   const page = shown.find((each) => each.path === path.value) ?? shown[0];
   useEffect(() => {
@@ -71,11 +43,12 @@ function Shell({ person: self }: { readonly person: Person }) {
     // On narrow screens the links are wider than the screen.
     document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
+  // Whoever is still signed in must not believe otherwise.
   const signOut = async () => {
     await call('DELETE', '/session').catch((error: unknown) => {
-      if (!(error instanceof ApiError)) throw error;
+      if (!(error instanceof ApiError && error.status === 401)) throw error;
     });
-    person.value = null;
+    leave();
     forgetDrafts();
     go('/');
   };
@@ -105,9 +78,7 @@ function Shell({ person: self }: { readonly person: Person }) {
         <span class="who muted">
           {self.email} · {self.role}
         </span>
-        <button type="button" class="small" onClick={() => void signOut()}>
-          Sign out
-        </button>
+        <Act button="Sign out" small work={signOut} />
       </header>
       <nav aria-label="Pages">
         <ul>
@@ -121,12 +92,14 @@ function Shell({ person: self }: { readonly person: Person }) {
         </ul>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Problem text={fault} />
-        {loaded && page?.show(account.value)}
+        <Loaded from={loaded}>{() => page?.show(account.value)}</Loaded>
       </main>
     </div>
   );
 }
 
 const root = document.getElementById('console');
-if (root !== null) render(<App />, root);
+if (root !== null) {
+  render(<App />, root);
+  keepFocus(root);
+}

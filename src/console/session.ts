@@ -36,7 +36,13 @@ export function may(command: Right): boolean {
 
 export function sessionHasEnded(): void {
   if (person.value != null) notice.value = 'Your session has ended. Sign in again.';
+  leave();
+}
+
+/** Shows the sign-in, and forgets what the next one may not see. */
+export function leave(): void {
   person.value = null;
+  accounts.value = [];
 }
 
 const choiceName = 'sluice-console-account';

@@ -1,9 +1,12 @@
 // The way in: the sign-in, and the page of an invitation.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
-import { CodeField, Field, Form, Problem } from './parts/parts.js';
+import { CodeField, Field } from './parts/fields.js';
+import { Form } from './parts/form.js';
+import { Loaded, Problem } from './parts/parts.js';
+import { useLoad } from './parts/resource.js';
 import { go } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
@@ -79,14 +82,8 @@ type Invited = { readonly email: string; readonly role: string; readonly passwor
 export function Invitation() {
   // The secret is behind the hash, which browsers send to nobody.
   const invitation = location.hash.slice(1);
-  const [invited, setInvited] = useState<Invited | undefined>(undefined);
-  const [fault, setFault] = useState('');
   const [password, setPassword] = useState('');
-  useEffect(() => {
-    call<Invited>('POST', '/invitation', { invitation }).then(setInvited, (error: ApiError) =>
-      setFault(error.message),
-    );
-  }, [invitation]);
+  const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
   const work = async () => {
     const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password });
     // The link is used up, and should not stay in the history.
@@ -98,29 +95,28 @@ export function Invitation() {
     <main class="way-in">
       <h1>Welcome to Sluice</h1>
       <div class="card">
-        <Problem text={fault} />
-        {invited === undefined ? (
-          fault === '' && <p class="muted">Loading…</p>
-        ) : (
-          <>
-            <p>
-              You are invited as <strong>{invited.email}</strong> with the role{' '}
-              <strong>{invited.role}</strong>. Choose a password, and you are in.
-            </p>
-            <Form label="Invitation" submit="Choose password" work={work}>
-              <input type="hidden" name="username" autocomplete="username" value={invited.email} />
-              <Field
-                label="Password"
-                type="password"
-                value={password}
-                set={setPassword}
-                complete="new-password"
-                hint={`At least ${invited.password_length_min} characters. A few words are easier to keep in mind than signs.`}
-                required
-              />
-            </Form>
-          </>
-        )}
+        <Loaded from={found}>
+          {(invited) => (
+            <>
+              <p>
+                You are invited as <strong>{invited.email}</strong> with the role{' '}
+                <strong>{invited.role}</strong>. Choose a password, and you are in.
+              </p>
+              <Form label="Invitation" submit="Choose password" work={work}>
+                <input type="hidden" name="username" autocomplete="username" value={invited.email} />
+                <Field
+                  label="Password"
+                  type="password"
+                  value={password}
+                  set={setPassword}
+                  complete="new-password"
+                  hint={`At least ${invited.password_length_min} characters. A few words are easier to keep in mind than signs.`}
+                  required
+                />
+              </Form>
+            </>
+          )}
+        </Loaded>
       </div>
     </main>
   );

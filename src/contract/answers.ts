@@ -2,7 +2,6 @@
 // these schemas, and the tests compare real answers with them. Answers may get more fields later.
 
 import { type DeletionState, deletionStates } from './deletion-states.js';
-import { previews } from './limits.js';
 import { type OutcomeCode, outcomes } from './outcomes.js';
 import { type ColumnType, exportedKinds, recordColumns, type TableName, tables } from './records.js';
 import { type Schema, type Static, Type } from './typebox.js';
@@ -140,7 +139,7 @@ export const deletionPreviewSchema = Type.Object({
       similar: Type.Integer({ minimum: 0, description: 'How many other identities look like this one.' }),
     }),
     {
-      description: `Users of whom nothing was found, or to whom other identities are similar; the first ${previews.unclearMax.toLocaleString('en')} of your list.`,
+      description: 'Users of whom nothing was found, or to whom other identities are similar.',
     },
   ),
 });

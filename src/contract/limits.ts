@@ -297,8 +297,6 @@ export const previews = {
   msMax: 20_000,
   /** How many run at a time in one API process. */
   atOnceMax: 2,
-  /** How many users without rows, or with similar identities, an answer lists. */
-  unclearMax: 1_000,
   /** Tables of previews that are older than this are left over: a preview that is over ends its statements. */
   strayMsMin: 10 * 60_000,
 } as const;
@@ -326,8 +324,14 @@ export const runningProcesses = {
 export const overview = {
   /** The oldest record waits longer than this to be queried. */
   lateMs: 30_000,
+  /** A shard without ticks has records that wait for longer. */
+  tickMissedMs: 5_000,
   /** More of the backlog's bytes are in use. */
   fullRatio: 0.8,
+  /** A deletion is pending for longer; seconds are normal. */
+  deletionPendingMs: 15 * 60_000,
+  /** More changes wait for their second copy, which is made every second. */
+  copiesWaitingMax: 1_000,
   /** ClickHouse takes longer than this to answer. */
   clickhouseMsMax: 2_000,
 } as const;

@@ -36,22 +36,31 @@ export function listedMember(request: DeletionRequest): string {
 }
 
 /** A page of the account's requests. Throws StateNotLoaded when Redis was emptied. */
-export async function listOfAccount(
+export function listOfAccount(redis: Redis, accountId: string, what: ListedWhat): Promise<ListedPage> {
+  return listOfAccounts(redis, [accountId], what);
+}
+
+/** The same of several accounts together: one command each, and a page's documents. */
+export async function listOfAccounts(
   redis: Redis,
-  accountId: string,
+  accountIds: readonly string[],
   { state, reference, after }: ListedWhat,
 ): Promise<ListedPage> {
-  const prefix = `${accountId} `;
-  // '!' follows the blank.
-  const from = after === undefined ? `[${accountId}!` : `(${prefix}${after}`;
-  const replies = await redis
-    .multi()
-    .exists(registryKeys.epoch)
-    .zrevrangebylex(registryKeys.listedDeletions, from, `[${prefix}`, 'LIMIT', 0, deletions.listLookedAtMax)
-    .exec();
-  const [isLoaded, members] = transactionValues(replies);
+  const reads = redis.multi().exists(registryKeys.epoch);
+  for (const accountId of accountIds) {
+    // '!' follows the blank.
+    const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
+    const count = deletions.listLookedAtMax + 1;
+    reads.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, count);
+  }
+  const [isLoaded, ...lists] = transactionValues(await reads.exec());
   if (isLoaded === 0) throw new StateNotLoaded();
-  const places = (members as string[]).map((member) => member.slice(prefix.length));
+  const members = (lists as string[][]).flatMap((list, at) =>
+    list.map((member) => member.slice(`${accountIds[at]} `.length)),
+  );
+  // Times and ids have one length each, so that texts sort like them.
+  const all = members.sort().reverse();
+  const places = all.slice(0, deletions.listLookedAtMax);
   const found = await readDeletions(
     redis,
     places.map((place) => place.slice(15)),
@@ -69,6 +78,5 @@ export async function listOfAccount(
       (reference === undefined || request.reference === reference);
     if (isWanted) requests.push(request);
   }
-  const isEnd = last === places.at(-1) && places.length < deletions.listLookedAtMax;
-  return { requests, next: isEnd ? undefined : last };
+  return { requests, next: last === all.at(-1) ? undefined : last };
 }

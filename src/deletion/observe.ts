@@ -6,10 +6,10 @@ import { observePending } from './request.js';
 
 /** Sets the gauges of deletions from Redis. */
 export async function observeDeletions(redis: Redis): Promise<void> {
-  const { pending, lostCount } = await observePending(redis);
+  const { pending, lost } = await observePending(redis);
   deletionsPending.reset();
   for (const { state } of pending) deletionsPending.inc({ state });
-  if (lostCount > 0) deletionsPending.set({ state: 'targets_lost' }, lostCount);
+  if (lost.length > 0) deletionsPending.set({ state: 'targets_lost' }, lost.length);
   const oldest = pending[0];
   const ageMs = oldest === undefined ? 0 : Date.now() - Date.parse(oldest.submitted_at);
   deletionsOldestSeconds.set(Math.max(0, ageMs / 1000));

@@ -107,30 +107,16 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The pending requests for observers. Nothing is decided by it. */
+/** The pending requests, and those that can never be carried out, for observers. Nothing is decided by it. */
 export async function observePending(
   redis: Redis,
-): Promise<{ pending: DeletionRequest[]; lostCount: number }> {
-  const [members, lostCount] = await Promise.all([
+): Promise<{ pending: DeletionRequest[]; lost: PendingMember[] }> {
+  const [members, lost] = await Promise.all([
     redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
-    redis.zcard(registryKeys.lostDeletions),
+    redis.zrange(registryKeys.lostDeletions, '0', '-1'),
   ]);
   const ids = members.map((member) => memberOfText(member).requestId);
-  return { pending: await readDeletions(redis, ids), lostCount };
-}
-
-/** All requests, the newest first. */
-export async function listDeletions(
-  redis: Redis,
-  countMax: number,
-  accountId?: string,
-): Promise<DeletionRequest[]> {
-  const texts = await redis.hvals(registryKeys.deletions);
-  return texts
-    .map((text) => JSON.parse(text) as DeletionRequest)
-    .filter((request) => accountId === undefined || request.account_id === accountId)
-    .sort((a, b) => b.submitted_at.localeCompare(a.submitted_at))
-    .slice(0, countMax);
+  return { pending: await readDeletions(redis, ids), lost: lost.map(memberOfText) };
 }
 
 /** The text of a pending request's list of users; empty if Redis does not have it (any more). */

@@ -63,15 +63,23 @@ export async function readArrivedSince(
     return result.json<Row>();
   };
   const where = 'WHERE app_id = {appId:String} AND segment > {segment:UInt64}';
+  const stamps = '(segment, commit_number, row_number)';
+  const latestFirst = 'ORDER BY segment DESC, commit_number DESC, row_number DESC';
   const [newest] = await ask<{ arrived: number; latest: string }>(
     `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
+  // Only of these are the properties read.
   const events = await ask<LiveEvent>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at
-      FROM (SELECT * FROM ${storedTable('events')} ${where}) AS e
-      ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT ${live.eventsPerPage}`,
+      FROM (
+        SELECT * FROM ${storedTable('events')} ${where} AND ${stamps} IN (
+          SELECT segment, commit_number, row_number FROM ${storedTable('events')} ${where}
+            ${latestFirst} LIMIT ${live.eventsPerPage}
+        )
+      ) AS e
+      ${latestFirst}`,
   );
   return { events, arrived: newest.arrived, segment: newest.latest };
 }

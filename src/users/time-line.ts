@@ -33,7 +33,11 @@ export function readCursor(cursor: string): string | undefined {
   return cursorForm.test(text) ? text : undefined;
 }
 
-/** A page of a user's events, all or those of one name. `after` is what `readCursor` has read. */
+/**
+ * A page of a user's events, all or those of one name. Which events it has is decided by their times and stamps; the properties
+ * of no other event are read. `after` is what
+ * `readCursor` has read.
+ */
 export async function readTimeLine(
   client: ClickHouseClient,
   appId: string,
@@ -41,7 +45,8 @@ export async function readTimeLine(
   { event, after }: { readonly event?: string | undefined; readonly after?: string | undefined },
 ): Promise<TimeLine> {
   const { identity, userIds } = await findMergedUser(client, appId, user);
-  const place = '(toUnixTimestamp64Milli(e.time), segment, commit_number, row_number)';
+  const place = '(toUnixTimestamp64Milli(time), segment, commit_number, row_number)';
+  const own = `FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`;
   const [ms, segment, commit, row] = after?.split(' ') ?? [];
   const { eventsPerPage } = userLookUps;
   const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
@@ -49,10 +54,15 @@ export async function readTimeLine(
       `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
           ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
           concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
-        FROM (SELECT * FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}
-          ${event === undefined ? '' : 'AND event = {event:String}'}) AS e
-        ${after === undefined ? '' : `WHERE ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
-        ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${eventsPerPage + 1}`,
+        FROM (
+          SELECT * ${own} AND (segment, commit_number, row_number) IN (
+            SELECT segment, commit_number, row_number ${own}
+              ${event === undefined ? '' : 'AND event = {event:String}'}
+              ${after === undefined ? '' : `AND ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
+              ORDER BY time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${eventsPerPage + 1}
+          )
+        ) AS e
+        ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC`,
       {
         appId,
         ...(event === undefined ? {} : { event }),

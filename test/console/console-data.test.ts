@@ -18,7 +18,7 @@ import { listEventNames } from '../../src/data-quality/event-names.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
 import { createLog } from '../../src/log.js';
 import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
-import { enter, openConsole, openPage } from '../support/console-browser.js';
+import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 
 /** The text of the file that a link downloads. */
 async function downloaded(page: Page, link: Locator): Promise<string> {
@@ -36,7 +36,7 @@ let faults: readonly string[] = [];
 
 describe('the console', { skip }, () => {
   before(async () => {
-    [sluice, browser] = await Promise.all([startSluice(), launchBrowser()]);
+    [sluice, browser] = await Promise.all([startSluice({ env: { DEMO: '1' } }), launchBrowser()]);
     account = await createTestAccount(sluice, 'Shop');
   });
   after(async () => {
@@ -123,20 +123,37 @@ describe('the console', { skip }, () => {
     assert.equal(await unclear.count(), 2);
     assert.equal(
       await unclear.nth(1).textContent(),
-      'Stays@example.comnot found1 in another case or with blanks',
+      'Stays@example.comnot found1 in another case or with blanksWhich?',
     );
+    await dialog.getByRole('button', { name: 'Which are similar to Stays@example.com?' }).click();
+    await dialog
+      .getByRole('list', { name: 'Similar to Stays@example.com' })
+      .getByText('stays@example.com')
+      .waitFor();
     await dialog.getByLabel('Reference').fill('ticket 4711');
     await dialog.getByLabel('Suppress these users, too').check();
     await dialog.getByRole('button', { name: 'Delete 4 users' }).click();
     await dialog.getByText('The deletion of 4 users is submitted.').waitFor();
     await dialog.getByRole('button', { name: 'Close' }).click();
-    await page.getByRole('cell', { name: 'complete', exact: true }).waitFor();
+    await page.getByRole('table', { name: 'Deletions' }).getByText('complete', { exact: true }).waitFor();
     await page.getByRole('button', { name: /^Evidence of/ }).click();
     await dialog.getByText('4, of which 3 had rows').waitFor();
     await dialog.getByText('ticket 4711').waitFor();
     const counted = dialog.getByRole('table', { name: 'What was found of each user' }).getByRole('row');
     await counted.nth(4).waitFor();
     assert.deepEqual((await counted.allTextContents()).slice(1), ['11', '21', '31', '4not found1']);
+    await dialog.getByRole('button', { name: 'Download what was found of all users' }).waitFor();
+    const csv = await downloaded(
+      page,
+      dialog.getByRole('button', { name: 'Download what was found of all users' }),
+    );
+    assert.deepEqual(csv.split('\r\n'), [
+      'place in the list,rows,similar users',
+      '1,1,0',
+      '2,1,0',
+      '3,1,0',
+      '4,0,1',
+    ]);
     const certificate = await downloaded(
       page,
       dialog.getByRole('link', { name: 'Download the certificate' }),
@@ -310,29 +327,105 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('submits a file of more users than one request takes, by the column that its header names', async () => {
+  test('submits a file of more users than one request takes, goes on where it broke off, and begins anew with another list', async () => {
     const page = await newPage();
     await enter(page, sluice, 'many@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
-    await page.getByRole('button', { name: 'New deletion' }).click();
+    const begin = page.getByRole('button', { name: 'New deletion' });
+    await begin.click();
     const rows = Array.from({ length: 10_001 }, (_, index) => `"${index}, x",user${index}@example.com,1`);
-    await page.getByLabel('Or a file (CSV or text)').setInputFiles({
+    const file = page.getByLabel('Or a file (CSV or text)');
+    await file.setInputFiles({
       name: 'users.csv',
       mimeType: 'text/csv',
       buffer: Buffer.from(`\uFEFFname,email,count\n${rows.join('\n')}\n`),
     });
     await page.getByText('10,001 users to delete, in 2 requests.').waitFor();
+    await page.getByRole('button', { name: 'Preview' }).click();
+    await page.getByText('0 found, 10,001 not found').waitFor();
+    await page.getByRole('button', { name: 'Copy as CSV: Users to look at again' }).click();
+    await untilCopied(page, (csv) => csv.split('\r\n').length === 10_002);
     const list = async () =>
       (await sluice.admin('deletions', 'list')) as { deletion_request_id: string; targets: number }[];
     const earlier = new Set((await list()).map(({ deletion_request_id }) => deletion_request_id));
+    const made = async () =>
+      (await list())
+        .filter(({ deletion_request_id }) => !earlier.has(deletion_request_id))
+        .map(({ targets }) => targets);
+    // The reference of the second request is taken.
+    const submit = async (reference: string, name: string) =>
+      page.evaluate(
+        `fetch('/admin/v1/accounts/${account.accountId}/user_deletion', {
+          method: 'POST',
+          headers: { 'sluice-console': '1', 'content-type': 'application/json' },
+          body: JSON.stringify({ users: [{ identity: '${name}' }], reference: '${reference}' }),
+        }).then(({ status }) => status)`,
+      );
+    assert.equal(await submit('batch (2 of 2)', 'other@example.com'), 201);
+    await page.getByLabel('Reference').fill('batch');
     await page.getByRole('button', { name: 'Delete 10,001 users' }).click();
-    await page.getByText('The deletion of 10,001 users is submitted.').waitFor();
-    const made = (await list()).filter(({ deletion_request_id }) => !earlier.has(deletion_request_id));
+    await page.getByText('10,000 of 10,001 users are submitted.').waitFor();
     assert.deepEqual(
-      made.map(({ targets }) => targets).toSorted((a, b) => a - b),
+      (await made()).toSorted((a, b) => a - b),
       [1, 10_000],
     );
-    assert.deepEqual(faults, []);
+    await page.getByRole('button', { name: 'Delete the other 1 user' }).waitFor();
+    // Another list has nothing of the first one.
+    await page.getByLabel('Users, one a line').fill('one@example.com\ntwo@example.com');
+    await page.getByRole('button', { name: 'Delete 2 users' }).click();
+    await page.getByText('The deletion of 2 users is submitted.').waitFor();
+    assert.deepEqual(
+      (await made()).toSorted((a, b) => a - b),
+      [1, 2, 10_000],
+    );
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
+    await begin.click();
+    assert.equal(await page.getByLabel('Users, one a line').inputValue(), '');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+
+    await page.getByLabel('Name of the request').fill('batch (2 of 2)');
+    await page.getByRole('button', { name: 'Find' }).click();
+    const found = page.getByRole('table', { name: 'Deletions' }).getByRole('row');
+    await until(async () => (await found.count()) === 2, { deadlineMs: 60_000, what: 'one is found' });
+  });
+
+  test('Escape stops a long submission after the request that is under way, and keeps the list', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'stops@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Deletions');
+    const begin = page.getByRole('button', { name: 'New export' });
+    await begin.click();
+    const dialog = page.getByRole('dialog');
+    const users = Array.from({ length: 250 }, (_, index) => `export${index}@example.com`);
+    await dialog.getByLabel('Users, one a line').fill(users.join('\n'));
+    await dialog.getByText('250 users to export, in 3 requests.').waitFor();
+    let sent = 0;
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route('**/user_exports', async (route) => {
+      if (route.request().method() !== 'POST') return route.continue();
+      sent += 1;
+      await held;
+      return route.continue();
+    });
+    await dialog.getByRole('button', { name: 'Export' }).click();
+    await dialog.getByRole('button', { name: 'Stop' }).waitFor();
+    await until(() => sent === 1, { deadlineMs: 60_000, what: 'the first request' });
+    await page.keyboard.press('Escape');
+    await dialog.getByRole('button', { name: 'Stopping…' }).waitFor();
+    release();
+    await dialog.getByText('100 of 250 users are submitted.').waitFor();
+    await dialog.getByRole('button', { name: 'Export the other 150 users' }).waitFor();
+    assert.equal(sent, 1);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'New export');
+    await begin.click();
+    await dialog.getByRole('button', { name: 'Export the other 150 users' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    assert.equal(sent, 3);
   });
 
   test('shows why records were refused, with hostile field names as text and without values', async () => {
@@ -396,21 +489,21 @@ describe('the console', { skip }, () => {
     ]);
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await openPage(page, 'Live');
+    let looks = 0;
+    page.on('response', (response) => {
+      if (response.url().includes('/live?')) looks += 1;
+    });
     await page.getByRole('button', { name: 'Watch' }).click();
     await page.getByRole('button', { name: 'Pause' }).waitFor();
+    // It goes on though nothing arrives.
+    await until(() => looks >= 3, { deadlineMs: 60_000, what: 'three looks' });
     const now = { app_id, identity: 'ada@example.com', event: 'Now', properties: { [hostile]: hostile } };
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, now)));
     const row = page
       .getByRole('table', { name: 'Events that arrived' })
       .getByRole('row')
       .filter({ hasText: 'Now' });
-    const goOn = page.getByRole('button', { name: /^(Watch|Go on)$/ });
-    const isShown = async () => {
-      // On a busy machine a look may take longer than it may, which ends the watching.
-      if (await goOn.isVisible()) await goOn.click();
-      return row.isVisible();
-    };
-    await until(isShown, { deadlineMs: 60_000, what: 'the event is shown' });
+    await row.waitFor();
     await row.getByText('1 property').click();
     await row.getByRole('definition').filter({ hasText: hostile }).waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
@@ -429,9 +522,54 @@ describe('the console', { skip }, () => {
     assert.deepEqual(places, [200, 400, 400], 'a place is signed for one environment');
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const watching = entries.filter(({ action }) => action === 'watch_live');
-    assert.ok(watching.length >= 2, `${watching.length} looks`);
+    assert.equal(watching.length, 2, 'one line for the page, one for the program');
     for (const { actor_name, app_id: of, outcome } of watching)
       assert.deepEqual([actor_name, of, outcome], ['watches@example.com', app_id, 'done']);
+  });
+
+  test('axe finds nothing on pages with data, in dialogs, and on the pages beside the console', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'axe@example.com', 'operator');
+    await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
+    for (const [width, colorScheme] of [
+      [1280, 'dark'],
+      [360, 'light'],
+    ] as const) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme });
+      const check = (what: string) => checkReadable(page, `${what} at ${width}`);
+      await openPage(page, 'Data quality');
+      const names = page.getByRole('table', { name: 'Event names' });
+      await names.getByRole('row').nth(1).waitFor();
+      await names.getByRole('button', { name: 'Count' }).click();
+      await names.getByRole('columnheader', { name: 'Count' }).waitFor();
+      await check('Data quality');
+      await openPage(page, 'Users');
+      await page.getByLabel('Name', { exact: true }).fill('stays@example.com');
+      await page.getByRole('button', { name: 'Find', exact: true }).click();
+      await page.getByRole('heading', { name: 'Events', exact: true }).waitFor();
+      await page.getByRole('table', { name: 'Events of the user' }).waitFor();
+      await check('a user');
+      await openPage(page, 'Deletions');
+      await page.getByRole('button', { name: /^Evidence of/ }).last().click();
+      await page.getByRole('table', { name: 'What was found of each user' }).waitFor();
+      await check('the evidence');
+      await page.keyboard.press('Escape');
+      await page.getByRole('button', { name: 'New deletion' }).click();
+      await page.getByLabel('Users, one a line').fill('a@example.com');
+      await check('a new deletion');
+      await page.getByRole('button', { name: 'Cancel' }).click();
+    }
+    await page.context().clearCookies();
+    await page.goto(sluice.adminUrl);
+    await page.getByRole('form', { name: 'Sign in' }).waitFor();
+    await checkReadable(page, 'the sign-in');
+    for (const path of ['/visualizer', '/demo']) {
+      await page.goto(`${sluice.adminUrl}${path}`);
+      await page.getByRole('heading', { level: 1 }).waitFor();
+      await page.getByRole('link', { name: 'Console', exact: true }).waitFor();
+      await checkReadable(page, path);
+    }
   });
 
   test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
@@ -478,6 +616,65 @@ describe('the console', { skip }, () => {
       isCounted = await countsAtItsEnd();
     }
     assert.ok(isCounted, 'the last counts are written');
+  });
+
+  test('open pages say that the service is away, and go on by themselves when it is back', async () => {
+    const [viewer, watcher, reader, leaver] = [
+      await newPage(),
+      await newPage(),
+      await newPage(),
+      await newPage(),
+    ];
+    const of = account.accountId;
+    await enter(viewer, sluice, 'sees@example.com', 'viewer', of);
+    await enter(watcher, sluice, 'hears@example.com', 'administrator', of);
+    await enter(reader, sluice, 'reads@example.com', 'privacy', of);
+    await enter(leaver, sluice, 'leaves@example.com', 'viewer', of);
+    await viewer.getByText(/All is well|Not all is well/).waitFor();
+    await openPage(watcher, 'Live');
+    await watcher.getByRole('button', { name: 'Watch' }).click();
+    await watcher.getByRole('button', { name: 'Pause' }).waitFor();
+    const appId = String(account.appIds[1]);
+    const event = (name: string) =>
+      post(sluice.baseUrl, paths.track, { app_id: appId, identity: 'away@example.com', event: name });
+    for (const name of ['Before', 'Also']) assert.ok(isAccepted(await event(name)));
+    await until(async () => (await count("identity = 'away@example.com'")) === 2, {
+      deadlineMs: 60_000,
+      what: 'the events are stored',
+    });
+    await openPage(reader, 'Users');
+    await reader.getByLabel('Environment', { exact: true }).selectOption(appId);
+    await reader.getByLabel('Name', { exact: true }).fill('away@example.com');
+    await reader.getByRole('button', { name: 'Find' }).click();
+    const events = reader.getByRole('table', { name: 'Events of the user' }).getByRole('row');
+    await events.nth(2).waitFor();
+
+    const away = 'The service does not answer.';
+    await sluice.api[0]?.sigterm();
+    try {
+      await reader.getByLabel('Show', { exact: true }).selectOption('=Also');
+      await Promise.all([
+        reader.getByText(away).waitFor(),
+        viewer.getByText('Whether all is well is not known now.').waitFor(),
+        watcher.getByText(away).waitFor(),
+      ]);
+      await leaver.getByRole('button', { name: 'Sign out' }).click();
+      await leaver.getByRole('banner').getByText(away).waitFor();
+      await leaver.getByRole('navigation').waitFor();
+    } finally {
+      await sluice.api[0]?.restart();
+    }
+    await Promise.all([
+      viewer.getByText(/All is well|Not all is well/).waitFor(),
+      reader.getByRole('table', { name: 'Events of the user' }).getByRole('cell', { name: 'Also' }).waitFor(),
+      watcher.getByText(away).waitFor({ state: 'detached' }),
+    ]);
+    assert.equal(await reader.getByText(away).count(), 0);
+    await watcher.getByLabel('Environment', { exact: true }).selectOption(appId);
+    await leaver.getByRole('button', { name: 'Sign out' }).click();
+    await leaver.getByRole('form', { name: 'Sign in' }).waitFor();
+    await leaver.reload();
+    await leaver.getByRole('form', { name: 'Sign in' }).waitFor();
   });
 
   /** Ends the API process after one request of each outcome; settles with whether all of them are counted. */

@@ -1,36 +1,21 @@
 // The console in a real browser: each role from its invitation to its main task.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { type TOTP, URI } from 'otpauth';
-import type { Browser, Frame, Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import decodeQR from 'qr/decode.js';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { freePort } from '../../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { password, signedIn } from '../support/console.js';
-import { enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
-import { root } from '../support/deploy-file.js';
+import { until } from '../../harness/wait.js';
+import { ConsolePage, password, signedIn } from '../support/console.js';
+import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 import { client, startProvider, type TestProvider } from '../support/provider.js';
 
 const skip = withoutBrowser();
-const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
-
-/** Whether axe finds nothing in a page, or in a frame, and nothing makes it scroll sideways. */
-async function checkReadable(of: Page | Frame, name: string): Promise<void> {
-  // The browser's debugger evaluates this, since the page's policy does not apply to it.
-  const found = await of.evaluate(
-    `(() => { const module = undefined; ${axe}; return axe.run(document, { iframes: false }).then(({ violations }) =>
-      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,
-  );
-  assert.deepEqual(found, [], name);
-  const sideways = Number(await of.evaluate('document.documentElement.scrollWidth - innerWidth'));
-  assert.ok(sideways <= 0, `${name} scrolls ${sideways}`);
-}
 
 /** The text of a QR code whose dark modules a path draws, each as a square. */
 function readQrCode(path: string): string {
@@ -86,9 +71,9 @@ describe('the console', { skip }, () => {
   test('leads an administrator from the invitation to an API key that works, with the keyboard alone', async () => {
     const page = await newPage();
     await enter(page, sluice, 'keys@example.com', 'administrator', account.accountId);
+    const focused =
+      "(document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent)";
     const tabTo = async (name: string) => {
-      const focused =
-        "(document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent)";
       for (let presses = 0; presses < 60; presses += 1) {
         if ((await page.evaluate(focused)) === name) return;
         await page.keyboard.press('Tab');
@@ -103,6 +88,8 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     const secret = page.getByRole('status').locator('code');
     await secret.waitFor();
+    await page.getByRole('button', { name: 'Create API key' }).waitFor();
+    assert.equal(await page.evaluate(focused), 'Create API key');
     const key = String(await secret.textContent());
     const credentials = Buffer.from(`${account.appIds[0]}:${key}`).toString('base64');
     const token = await fetch(`${sluice.baseUrl}/api/public/v0/auth_token`, {
@@ -113,6 +100,11 @@ describe('the console', { skip }, () => {
     // The account's first key has no name; the new one has.
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
+    await page.getByLabel('The old key ends').selectOption('24h');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.equal(await page.evaluate(focused), 'Rotate API key Key 2', 'the focus is where it was');
+    await page.keyboard.press('Enter');
     await page.getByLabel('The old key ends').selectOption('24h');
     await page.getByRole('button', { name: 'Rotate key' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });
@@ -125,6 +117,8 @@ describe('the console', { skip }, () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await rows.nth(1).waitFor({ state: 'detached' });
     assert.equal(await rows.count(), 1);
+    // What had the focus is gone with its row.
+    assert.equal(await page.evaluate(focused), 'API keys');
     await page.getByRole('button', { name: `Copy app ID of Main Production` }).click();
     await untilCopied(page, (text) => text === account.appIds[0]);
     // The reloaded page still has the session, and no longer shows the key.
@@ -155,6 +149,13 @@ describe('the console', { skip }, () => {
     );
     await page.getByRole('button', { name: 'Settings of Main Production' }).click();
     await page.getByText('Allowed now: guest').waitFor();
+    await page.getByLabel('Allow guest').uncheck();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const after = (await sluice.admin('environments', 'show', appId)) as Record<string, unknown>;
+    assert.deepEqual(after.allowed_identities, []);
+    await page.getByRole('button', { name: 'Settings of Main Production' }).click();
+    await page.getByText('None is allowed now.').waitFor();
     assert.equal(await page.getByLabel('Days that events are kept').inputValue(), '400');
     assert.deepEqual(faults, []);
   });
@@ -189,10 +190,102 @@ describe('the console', { skip }, () => {
     await guest.getByRole('form', { name: 'Sign in' }).waitFor();
   });
 
-  test('shows a viewer and a privacy officer nothing that they may not do', async () => {
-    for (const role of ['viewer', 'privacy'] as const) {
+  test('lets an administrator set and test the callback, require write keys, and narrow the origins; of two at once the later one wins', async () => {
+    const of = await createTestAccount(sluice, 'Writes', ['Only']);
+    const [page, second] = [await newPage(), await newPage()];
+    await enter(page, sluice, 'writes@example.com', 'administrator', of.accountId);
+    await enter(second, sluice, 'writes-too@example.com', 'administrator', of.accountId);
+    for (const each of [page, second]) await openPage(each, 'Privacy and security');
+    await page.getByLabel('URL to call').fill('http://127.0.0.1:9/hook');
+    await page.getByRole('button', { name: 'Set callback' }).click();
+    await page.getByRole('button', { name: 'Test the callback' }).click();
+    await page.getByText('The call was not taken').waitFor();
+    await page.getByRole('button', { name: 'Remove the callback' }).click();
+    await page.getByRole('button', { name: 'Remove callback' }).click();
+    await page.getByText('Nobody is called.').waitFor();
+
+    await page.getByLabel('Name of the new write key of Only').fill('web');
+    await page.getByRole('button', { name: 'Create write key' }).click();
+    const key = String(await page.getByRole('status').locator('code').textContent());
+    await page.getByText('Change who may write to Only').click();
+    await page.getByRole('button', { name: 'Require write keys' }).click();
+    await page.getByText('Servers need a write key.').waitFor();
+    const send = async (more: Record<string, string>) =>
+      (
+        await fetch(`${sluice.baseUrl}/api/track`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...more },
+          body: JSON.stringify({ app_id: of.appIds[0], identity: 'w@example.com', event: 'W' }),
+        })
+      ).status;
+    await until(async () => (await send({})) === 401, { deadlineMs: 60_000, what: 'a key is required' });
+    assert.equal(await send({ authorization: `Bearer ${key}` }), 200);
+
+    // The second page was loaded before, and shows what it changes as it is now.
+    await second.getByText('Change who may write to Only').click();
+    await second.getByLabel('Pages that may write to Only').selectOption('listed');
+    await second.getByLabel('Origins of Only').last().fill('https://shop.example');
+    await second.getByRole('button', { name: 'Save origins' }).click();
+    await second.getByText('Servers need a write key. Pages of https://shop.example can write.').waitFor();
+    const revoke = (each: Page) => each.getByRole('button', { name: 'Revoke write key web' });
+    await second.reload();
+    await revoke(second).click();
+    await revoke(page).click();
+    await second.getByRole('button', { name: 'Revoke key' }).click();
+    await second.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Revoke key' }).click();
+    await page.getByRole('dialog').getByRole('alert').waitFor();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    assert.deepEqual(
+      await sluice.admin('write-keys', 'list', String(of.appIds[0])),
+      [],
+    );
+  });
+
+  test('lets people change their password and end a session, and an operator create an account', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'changes@example.com', 'operator');
+    await openPage(page, 'Settings');
+    await page.getByLabel('Name of the new account').fill('A new shop');
+    await page.getByRole('button', { name: 'Create account' }).click();
+    const its = page.getByRole('table', { name: 'Accounts' }).getByRole('row').filter({ hasText: 'A new shop' });
+    await its.waitFor();
+    const programs = new ConsolePage(sluice.adminUrl);
+    assert.equal((await programs.signIn('changes@example.com')).status, 200);
+    await page.reload();
+    await page.getByRole('button', { name: /^End the session/ }).click();
+    await page.getByRole('button', { name: 'End session' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.equal((await programs.ask('GET', '/sessions')).status, 401);
+    await page.getByText('Change your password').click();
+    await page.getByLabel('Present password').fill(password);
+    await page.getByLabel('New password').fill('another good password');
+    await page.getByRole('button', { name: 'Change password' }).click();
+    await page.getByText('Your password is changed').waitFor();
+    assert.equal((await programs.signIn('changes@example.com')).status, 401);
+    assert.equal(
+      (await programs.signIn('changes@example.com', { password: 'another good password' })).status,
+      200,
+    );
+  });
+
+  test('shows each role of an account nothing that it may not do', async () => {
+    const links = {
+      administrator: ['Users'],
+      privacy: [],
+      viewer: ['Users', 'Live'],
+    } as const;
+    for (const role of ['administrator', 'viewer', 'privacy'] as const) {
       const page = await newPage();
       await enter(page, sluice, `${role}@example.com`, role, account.accountId);
+      const shown = await page.getByRole('navigation').getByRole('link').allTextContents();
+      for (const name of ['Users', 'Live'])
+        assert.equal(shown.includes(name), !links[role].some((hidden) => hidden === name), `${role} ${name}`);
+      await openPage(page, 'Deletions');
+      await page.getByRole('heading', { name: 'The last deletions' }).waitFor();
+      for (const name of ['New deletion', 'New export'])
+        assert.equal(await page.getByRole('button', { name }).count(), role === 'privacy' ? 1 : 0, `${role} ${name}`);
+      if (role === 'administrator') continue;
       await openPage(page, 'Privacy and security');
       await page.getByRole('heading', { name: 'API keys' }).waitFor();
       await page.getByRole('table', { name: 'API keys' }).waitFor();

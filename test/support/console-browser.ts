@@ -1,11 +1,17 @@
 // The console in a real browser, as tests use it.
 
-import type { Browser, Page } from 'playwright-core';
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, Frame, Page } from 'playwright-core';
 import { faultsOf } from '../../harness/browser.js';
 import type { SluiceHandle } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
 import type { Role } from '../../src/contract/roles.js';
 import { password } from './console.js';
+import { root } from './deploy-file.js';
+
+const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8');
 
 export type ConsoleBrowserPage = { readonly page: Page; readonly faults: readonly string[] };
 
@@ -51,4 +57,16 @@ export async function untilCopied(page: Page, isWanted: (text: string) => boolea
 /** Follows a link of the navigation. */
 export function openPage(page: Page, name: string): Promise<void> {
   return page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
+}
+
+/** Whether axe finds nothing in a page, or in a frame, and nothing makes it scroll sideways. */
+export async function checkReadable(of: Page | Frame, name: string): Promise<void> {
+  // The browser's debugger evaluates this, since the page's policy does not apply to it.
+  const found = await of.evaluate(
+    `(() => { const module = undefined; ${axe}; return axe.run(document, { iframes: false }).then(({ violations }) =>
+      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,
+  );
+  assert.deepEqual(found, [], name);
+  const sideways = Number(await of.evaluate('document.documentElement.scrollWidth - innerWidth'));
+  assert.ok(sideways <= 0, `${name} scrolls ${sideways}`);
 }

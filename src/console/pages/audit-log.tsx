@@ -1,9 +1,9 @@
 // The audit log: who did what to which account, environment, key or deletion request. For operators of all accounts.
 
-import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
-import { Act, Loaded, Table, Time } from '../parts/parts.js';
-import { useResource } from '../parts/resource.js';
+import { Pages, usePages } from '../parts/paged.js';
+import { Time } from '../parts/parts.js';
+import { Table } from '../parts/table.js';
 import { accounts, person } from '../session.js';
 
 type AuditEntry = {
@@ -35,8 +35,12 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
   const isOperator = person.value?.role === 'operator';
   const path =
     isOperator || account === undefined ? '/audit' : `/audit?account_id=${part(account.account_id)}`;
-  const log = useResource<AuditEntry[]>(path);
-  const [earlier, setEarlier] = useState<readonly (readonly AuditEntry[])[]>([]);
+  const log = usePages(
+    path,
+    (oldest?: AuditEntry) =>
+      call<AuditEntry[]>('GET', oldest === undefined ? path : `${path}${beforeOf(path, oldest)}`),
+    (page) => (page.length < perPage ? undefined : page.at(-1)),
+  );
   return (
     <section class="card">
       <h2>Audit log</h2>
@@ -44,70 +48,48 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
         {isOperator
           ? 'The actions in all accounts, the last first.'
           : 'The actions in this account, the last first.'}{' '}
-        <button
-          type="button"
-          class="small"
-          onClick={() => {
-            setEarlier([]);
-            log.reload();
-          }}
-        >
+        <button type="button" class="small" onClick={log.reload}>
           Load again
         </button>
       </p>
-      <Loaded from={log}>
-        {(data) => {
-          const last = earlier.at(-1) ?? data;
-          const oldest = last.length < perPage ? undefined : last.at(-1);
-          return (
-            <>
-              <Table
-                caption="Audit log"
-                rows={[data, ...earlier].flat()}
-                {...(earlier.length === 0 ? { first: 20 } : {})}
-                keyOf={({ id }) => id}
-                empty="Nothing was done yet."
-                columns={[
-                  { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} seconds /> },
-                  {
-                    title: 'Who',
-                    text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
-                  },
-                  { title: 'What', text: (each) => each.action.replaceAll('_', ' ') },
-                  {
-                    title: 'About',
-                    text: (each) => aboutOf(each),
-                    cell: (each) => <span class="about">{aboutOf(each)}</span>,
-                  },
-                  {
-                    title: 'Outcome',
-                    text: (each) => each.outcome,
-                    cell: (each) => (
-                      <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{each.outcome}</span>
-                    ),
-                  },
-                  { title: 'From', text: (each) => each.address },
-                ]}
-              />
-              {oldest !== undefined && (
-                <Act
-                  button="Earlier actions"
-                  work={async () => {
-                    const before = `before=${part(oldest.at)}&before_id=${part(oldest.id)}`;
-                    const page = await call<AuditEntry[]>(
-                      'GET',
-                      `${path}${path.includes('?') ? '&' : '?'}${before}`,
-                    );
-                    setEarlier((known) => [...known, page]);
-                  }}
-                />
-              )}
-            </>
-          );
-        }}
-      </Loaded>
+      <Pages from={log} button="Earlier actions">
+        {(shown) => (
+          <Table
+            caption="Audit log"
+            rows={shown.flat()}
+            {...(shown.length === 1 ? { first: 20 } : {})}
+            keyOf={({ id }) => id}
+            empty="Nothing was done yet. Each action of people, programs and the command line has its line here."
+            columns={[
+              { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} seconds /> },
+              {
+                title: 'Who',
+                text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
+              },
+              { title: 'What', text: (each) => each.action.replaceAll('_', ' ') },
+              {
+                title: 'About',
+                text: (each) => aboutOf(each),
+                cell: (each) => <span class="about">{aboutOf(each)}</span>,
+              },
+              {
+                title: 'Outcome',
+                text: (each) => each.outcome,
+                cell: (each) => (
+                  <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{each.outcome}</span>
+                ),
+              },
+              { title: 'From', text: (each) => each.address },
+            ]}
+          />
+        )}
+      </Pages>
     </section>
   );
+}
+
+function beforeOf(path: string, { at, id }: AuditEntry): string {
+  return `${path.includes('?') ? '&' : '?'}before=${part(at)}&before_id=${part(id)}`;
 }
 
 function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {

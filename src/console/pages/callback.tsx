@@ -2,7 +2,10 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
-import { Act, Confirm, Field, Form, Loaded, Secret } from '../parts/parts.js';
+import { Confirm } from '../parts/dialog.js';
+import { Field } from '../parts/fields.js';
+import { Act, Form } from '../parts/form.js';
+import { Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 

@@ -6,8 +6,11 @@ import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Choice, Form, Loaded, Table, Time } from '../parts/parts.js';
+import { Choice } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { EventNames } from './event-names.js';
 
@@ -16,6 +19,7 @@ type Stats = {
   readonly ignored_fields: number;
   readonly unauthorized: number;
   readonly differing_repeats: number;
+  readonly suppressed: number;
 };
 
 type Rejections = {
@@ -116,9 +120,9 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
                 { title: 'Sent to', text: (each) => each.endpoint },
                 {
                   title: 'Place in the request',
-                  text: (each) => (each.index === null ? '' : String(each.index)),
+                  text: (each) => each.index ?? '',
                 },
-                { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
+                { title: 'Bytes', text: (each) => each.bytes, number: true },
               ]}
             />
           )}
@@ -170,10 +174,11 @@ const counted: Readonly<Record<string, string>> = {
   ignored_fields: 'Fields that the service does not know, and ignored',
   differing_repeats: 'Repeats that said something else than the first record with their key',
   unauthorized: 'Requests without the write key that is required',
+  suppressed: 'Records of suppressed users, which are not stored',
 };
 
 function Counts({ stats }: { readonly stats: Stats }) {
-  const others = (['ignored_fields', 'differing_repeats', 'unauthorized'] as const).map(
+  const others = (['ignored_fields', 'differing_repeats', 'unauthorized', 'suppressed'] as const).map(
     (name) => [counted[name] ?? name, stats[name]] as const,
   );
   const mended = Object.entries(stats.mended).map(
@@ -182,7 +187,7 @@ function Counts({ stats }: { readonly stats: Stats }) {
   const rows = [...others, ...mended].filter(([, count]) => count > 0);
   return (
     <Table
-      caption="What was mended, ignored or repeated"
+      caption="What was mended, ignored, repeated or suppressed"
       rows={rows}
       keyOf={([what]) => what}
       empty="Nothing: all records were as they should be."
@@ -190,7 +195,7 @@ function Counts({ stats }: { readonly stats: Stats }) {
         { title: 'What', text: ([what]) => what },
         {
           title: 'Since the environment was created',
-          text: ([, count]) => count.toLocaleString(),
+          text: ([, count]) => count,
           number: true,
         },
       ]}
@@ -226,7 +231,7 @@ function FailedRows() {
                 { title: 'Table', text: (each) => each.table_name },
                 { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
                 { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },
-                { title: 'Bytes', text: (each) => each.bytes.toLocaleString(), number: true },
+                { title: 'Bytes', text: (each) => each.bytes, number: true },
               ]}
             />
             {data.length > 0 && (

@@ -1,9 +1,15 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
 import { useState } from 'preact/hooks';
-import { type Account, call, type Deletion, type FoundRows, part } from '../api.js';
-import { Act, Dialog, Loaded, Table, Time } from '../parts/parts.js';
+import { type Account, call, type Deletion, part } from '../api.js';
+import { Dialog } from '../parts/dialog.js';
+import { saveFile } from '../parts/file.js';
+import { Act } from '../parts/form.js';
+import { Pages, usePages } from '../parts/paged.js';
+import { Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { RowsByTable } from '../parts/rows-by-table.js';
+import { csvOf, Table } from '../parts/table.js';
 
 type Counted = {
   readonly place: number;
@@ -79,81 +85,56 @@ export function Evidence(props: {
   );
 }
 
-/** Rows by environment and kind. */
-export function RowsByTable({
-  found,
-  account,
-}: {
-  readonly found: readonly FoundRows[];
-  readonly account: Account;
-}) {
-  const sums = new Map<string, number>();
-  const nameOf = new Map(account.environments.map(({ app_id, name }) => [app_id, name]));
-  for (const { app_id, table, rows } of found) {
-    const key = `${nameOf.get(app_id) ?? app_id}\n${kindOf[table] ?? table}`;
-    sums.set(key, (sums.get(key) ?? 0) + rows);
-  }
-  return (
-    <Table
-      caption="Rows by environment"
-      rows={[...sums]}
-      keyOf={([key]) => key}
-      empty="No rows were found."
-      columns={[
-        { title: 'Environment', text: ([key]) => key.split('\n')[0] ?? '' },
-        { title: 'What', text: ([key]) => key.split('\n')[1] ?? '' },
-        { title: 'Rows', text: ([, rows]) => rows.toLocaleString(), number: true },
-      ]}
-    />
-  );
-}
-
-const kindOf: Readonly<Record<string, string>> = {
-  stored_events: 'events',
-  stored_user_properties: 'user properties',
-  stored_user_identities: 'identifications',
-  failed_events: 'failed rows',
-};
+const header = ['place in the list', 'rows', 'similar users'];
 
 /** By their places in the list, since nobody's name is kept. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
-  const first = useResource<Page>(`${path}/users`);
-  const [more, setMore] = useState<readonly Page[]>([]);
+  const load = (cursor?: string) =>
+    call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);
+  const counted = usePages(path, load, ({ cursor }) => cursor);
+  const [loaded, setLoaded] = useState<number | undefined>(undefined);
   const isOver = Date.parse(deletion.evidence_until ?? '') <= Date.now();
   if (isOver) return <p class="muted">What was found of each user was kept for 30 days.</p>;
+  const download = async (signal: AbortSignal) => {
+    const all: Counted[] = [];
+    let cursor: string | undefined;
+    do {
+      setLoaded(all.length);
+      const page = await load(cursor);
+      all.push(...page.users);
+      cursor = page.cursor;
+    } while (cursor !== undefined && !signal.aborted);
+    setLoaded(undefined);
+    if (signal.aborted) return;
+    const csv = csvOf([header, ...all.map(({ place, rows, similar }) => [place + 1, rows, similar])]);
+    saveFile(`deletion-${deletion.deletion_request_id}.csv`, 'text/csv', csv);
+  };
   return (
-    <Loaded from={first}>
-      {(page) => {
-        const cursor = (more.at(-1) ?? page).cursor;
-        return (
-          <>
-            <Table
-              caption="What was found of each user"
-              rows={[page, ...more].flatMap(({ users }) => users)}
-              keyOf={({ place }) => String(place)}
-              empty="Nothing is kept of single users."
-              columns={[
-                { title: 'Place in the list', text: ({ place }) => String(place + 1) },
-                {
-                  title: 'Rows',
-                  text: ({ found, rows }) => (found ? rows.toLocaleString() : 'not found'),
-                  number: true,
-                },
-                { title: 'Similar users', text: ({ similar }) => (similar === 0 ? '' : String(similar)) },
-              ]}
-            />
-            {cursor !== undefined && (
-              <Act
-                button="More users"
-                work={async () => {
-                  const next = await call<Page>('GET', `${path}/users?cursor=${part(cursor)}`);
-                  setMore((known) => [...known, next]);
-                }}
-              />
-            )}
-          </>
-        );
-      }}
-    </Loaded>
+    <>
+      <Pages from={counted} button="More users">
+        {(pages) => (
+          <Table
+            caption="What was found of each user"
+            rows={pages.flatMap(({ users }) => users)}
+            first={50}
+            keyOf={({ place }) => String(place)}
+            empty="Nothing is kept of single users."
+            columns={[
+              { title: 'Place in the list', text: ({ place }) => place + 1 },
+              {
+                title: 'Rows',
+                text: ({ found, rows }) => (found ? rows : 'not found'),
+                number: true,
+              },
+              { title: 'Similar users', text: ({ similar }) => (similar === 0 ? '' : similar) },
+            ]}
+          />
+        )}
+      </Pages>
+      <Act button="Download what was found of all users" work={download} />
+      {loaded !== undefined && (
+        <progress aria-label="Loaded for the download" max={deletion.targets} value={loaded} />
+      )}
+    </>
   );
 }

@@ -1,10 +1,14 @@
 // Deletions and exports of an account: what was asked for and how far it is.
 
 import { useState } from 'preact/hooks';
-import { type Account, type Deletion, part } from '../api.js';
+import type { DeletionState } from '../../contract/deletion-states.js';
+import { type Account, call, type Deletion, part } from '../api.js';
 import { useDraft } from '../parts/draft.js';
-import { durationText, Loaded, Table, Time } from '../parts/parts.js';
-import { useResource } from '../parts/resource.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Pages, usePages } from '../parts/paged.js';
+import { durationText, Time } from '../parts/parts.js';
+import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Evidence } from './deletion-evidence.js';
 import { Exports } from './exports.js';
@@ -12,8 +16,11 @@ import { NewDeletion } from './new-deletion.js';
 
 const everyMs = 2_000;
 
-const states: Readonly<Record<string, string>> = {
+type Page = { readonly deletions: readonly Deletion[]; readonly cursor?: string };
+
+const states: Readonly<Record<DeletionState, string>> = {
   submitted: 'submitted',
+  finding_users: 'looks up its users',
   waiting_for_backlog: 'waits for records that came before it',
   deleting: 'deletes',
   verifying: 'counts what is left',
@@ -26,7 +33,21 @@ const states: Readonly<Record<string, string>> = {
 };
 
 export function Deletions({ account }: { readonly account: Account }) {
-  const deletions = useResource<Deletion[]>(`/deletions?account_id=${part(account.account_id)}`, everyMs);
+  const [state, setState] = useState('');
+  const [wanted, setWanted] = useState('');
+  const [reference, setReference] = useState('');
+  const query = [
+    `account_id=${part(account.account_id)}`,
+    ...(state === '' ? [] : [`state=${state}`]),
+    ...(reference === '' ? [] : [`reference=${part(reference)}`]),
+  ].join('&');
+  const deletions = usePages(
+    `/deletions?${query}`,
+    (cursor?: string) =>
+      call<Page>('GET', `/deletions?${query}${cursor === undefined ? '' : `&cursor=${part(cursor)}`}`),
+    ({ cursor }) => cursor,
+    everyMs,
+  );
   const [adding, setAdding] = useDraft(`${account.account_id} deletion`, false);
   const [shown, setShown] = useState<Deletion | undefined>(undefined);
   return (
@@ -40,17 +61,32 @@ export function Deletions({ account }: { readonly account: Account }) {
         )}
       </div>
       <section class="card">
-        <h2>The last deletions</h2>
-        <Loaded from={deletions}>
-          {(data) => (
+        <Form label="Find deletions" submit="Find" inline work={async () => setReference(wanted.trim())}>
+          <Choice
+            label="State"
+            value={state}
+            set={setState}
+            options={[['', 'any'], ...Object.entries(states)]}
+          />
+          <Field
+            label="Name of the request"
+            value={wanted}
+            set={setWanted}
+            hint="Its reference, letter by letter; empty for any."
+          />
+        </Form>
+        <Pages from={deletions} button="Earlier deletions">
+          {(pages) => (
             <Table
               caption="Deletions"
-              rows={data}
+              rows={pages.flatMap((page) => page.deletions)}
               keyOf={({ deletion_request_id }) => deletion_request_id}
               empty={
-                may('submitDeletion')
-                  ? 'Nobody was deleted yet. Begin with New deletion, or by the deletion API with an API key.'
-                  : 'Nobody was deleted yet.'
+                state !== '' || reference !== ''
+                  ? 'No deletion of these pages is like that.'
+                  : may('submitDeletion')
+                    ? 'Nobody was deleted yet. Begin with New deletion, or by the deletion API with an API key.'
+                    : 'Nobody was deleted yet.'
               }
               columns={[
                 {
@@ -58,13 +94,13 @@ export function Deletions({ account }: { readonly account: Account }) {
                   text: (each) => each.submitted_at,
                   cell: (each) => <Time at={each.submitted_at} />,
                 },
-                { title: 'Users', text: (each) => each.targets.toLocaleString(), number: true },
+                { title: 'Users', text: (each) => each.targets, number: true },
                 {
                   title: 'State',
-                  text: (each) => states[each.state] ?? each.state,
+                  text: (each) => states[each.state],
                   cell: (each) => (
                     <span class={`chip ${each.status === 'complete' ? 'good' : 'warn'}`}>
-                      {states[each.state] ?? each.state}
+                      {states[each.state]}
                     </span>
                   ),
                 },
@@ -84,9 +120,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                   title: 'Rows found',
                   number: true,
                   text: (each) =>
-                    each.found === undefined
-                      ? ''
-                      : each.found.reduce((sum, { rows }) => sum + rows, 0).toLocaleString(),
+                    each.found === undefined ? '' : each.found.reduce((sum, { rows }) => sum + rows, 0),
                 },
                 { title: 'Reference', text: (each) => each.reference ?? '' },
                 {
@@ -109,7 +143,7 @@ export function Deletions({ account }: { readonly account: Account }) {
               )}
             />
           )}
-        </Loaded>
+        </Pages>
       </section>
       {may('listExports') && <Exports account={account} />}
       {shown !== undefined && (

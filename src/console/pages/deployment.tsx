@@ -1,7 +1,8 @@
 // The parts of the deployment, for operators: the backlog of each shard, the processes, Redis and ClickHouse.
 
-import { durationText, Loaded, Table, Time } from '../parts/parts.js';
+import { durationText, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 
 type Shard = {
   readonly shard: number;
@@ -10,6 +11,7 @@ type Shard = {
   readonly rows: number;
   readonly bytes: number;
   readonly oldest_seconds: number;
+  readonly server: number;
 };
 type Process = {
   readonly process: string;
@@ -60,9 +62,19 @@ export function Deployment() {
                 {
                   title: 'Runs since',
                   text: (each) => each.started_at,
-                  cell: (each) => <Time at={each.started_at} />,
+                  cell: (each) => (
+                    <>
+                      <Time at={each.started_at} />{' '}
+                      <span class="muted">({durationText(secondsSince(each.started_at))})</span>
+                    </>
+                  ),
                 },
-                { title: 'Memory', text: (each) => bytesText(each.memory_bytes), number: true },
+                {
+                  title: 'Memory',
+                  text: (each) => each.memory_bytes,
+                  cell: (each) => bytesText(each.memory_bytes),
+                  number: true,
+                },
               ]}
             />
             <Servers parts={data} />
@@ -92,14 +104,23 @@ function Backlog({ parts }: { readonly parts: Parts }) {
         keyOf={({ shard }) => String(shard)}
         empty="There is no shard."
         columns={[
-          { title: 'Shard', text: (each) => String(each.shard) },
+          { title: 'Shard', text: (each) => each.shard },
+          ...(parts.clickhouse_servers.length === 1
+            ? []
+            : [{ title: 'ClickHouse', text: (each: Shard) => each.server }]),
           {
-            title: 'Oldest',
-            text: (each) => (each.rows === 0 ? 'none' : `${each.oldest_seconds.toFixed(1)} s`),
+            title: 'Oldest (s)',
+            text: (each) => (each.rows === 0 ? '' : each.oldest_seconds),
+            cell: (each) => (each.rows === 0 ? 'none' : `${each.oldest_seconds.toFixed(1)} s`),
           },
-          { title: 'Rows', text: (each) => each.rows.toLocaleString(), number: true },
-          { title: 'Segments', text: (each) => each.segments.toLocaleString(), number: true },
-          { title: 'Bytes', text: (each) => bytesText(each.bytes), number: true },
+          { title: 'Rows', text: (each) => each.rows, number: true },
+          { title: 'Segments', text: (each) => each.segments, number: true },
+          {
+            title: 'Bytes',
+            text: (each) => each.bytes,
+            cell: (each) => bytesText(each.bytes),
+            number: true,
+          },
           {
             title: 'Worker',
             text: (each) => (each.has_worker ? 'works' : 'none'),
@@ -134,6 +155,10 @@ function Servers({ parts: { redis, clickhouse_servers: clickhouses } }: { readon
       ))}
     </dl>
   );
+}
+
+function secondsSince(at: string): number {
+  return (Date.now() - Date.parse(at)) / 1000;
 }
 
 function bytesText(bytes: number): string {

@@ -4,7 +4,10 @@
 import { useState } from 'preact/hooks';
 import type { LimitName } from '../../contract/limits.js';
 import { call, type EnvironmentOfList, part } from '../api.js';
-import { Choice, Dialog, Field, Form, Loaded } from '../parts/parts.js';
+import { Dialog } from '../parts/dialog.js';
+import { Check, Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 
@@ -90,6 +93,7 @@ function EnvironmentForm(props: {
   const [main, setMain] = useState<'as' | 'main'>('as');
   const [days, setDays] = useState(daysBefore);
   const [allow, setAllow] = useState('');
+  const [removed, setRemoved] = useState<readonly string[]>([]);
   const save = async () => {
     const changedLimits = limits
       .map(([name]) => [name, (values[name] ?? '').trim()] as const)
@@ -100,6 +104,7 @@ function EnvironmentForm(props: {
       ...(validation === settings.validation ? {} : { validation }),
       ...(days.trim() === daysBefore ? {} : { retain_days: days.trim() || 'none' }),
       ...(words.length === 0 ? {} : { allow_identities: words }),
+      ...(removed.length === 0 ? {} : { disallow_identities: removed }),
       ...(main === 'main' ? { main: true } : {}),
       limits: Object.fromEntries(changedLimits),
     });
@@ -151,6 +156,17 @@ function EnvironmentForm(props: {
           allowed.length === 0 ? 'None is allowed now.' : `Allowed now: ${allowed.join(', ')}.`
         }`}
       />
+      {allowed.map((word) => (
+        <Check
+          key={word}
+          label={`Allow ${word}`}
+          value={!removed.includes(word)}
+          set={(isAllowed) =>
+            setRemoved(isAllowed ? removed.filter((other) => other !== word) : [...removed, word])
+          }
+          hint="Without the mark it is refused again; who was merged by it stays merged."
+        />
+      ))}
       <fieldset>
         <legend>Limits: a number, none, or empty for the default</legend>
         {limits.map(([name, what]) => (

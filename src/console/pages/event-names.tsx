@@ -2,8 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
-import { Choice, Dialog, Field, Loaded, Table, Time } from '../parts/parts.js';
+import { Dialog } from '../parts/dialog.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
 
 type EventName = {
@@ -65,25 +68,30 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
               keyOf={({ event }) => event}
               empty={data.length === 0 ? noEvent : 'No event has this name.'}
               columns={[
-                { title: 'Event', text: (each) => each.event, by: ({ event }) => event },
+                { title: 'Event', text: (each) => each.event, sorts: true },
                 {
                   title: 'Count',
-                  text: (each) => each.count.toLocaleString(),
+                  text: (each) => each.count,
                   number: true,
-                  by: ({ count }) => count,
+                  sorts: true,
                 },
-                { title: 'Share', text: (each) => shareText(each, data), number: true },
                 {
-                  title: 'First',
+                  title: 'Share (%)',
+                  text: (each) => percentOf(each, data),
+                  cell: (each) => shareText(percentOf(each, data)),
+                  number: true,
+                },
+                {
+                  title: 'First in this time',
                   text: (each) => each.first_seen,
                   cell: (each) => <Time at={each.first_seen} />,
-                  by: ({ first_seen }) => first_seen,
+                  sorts: true,
                 },
                 {
                   title: 'Last',
                   text: (each) => each.last_seen,
                   cell: (each) => <Time at={each.last_seen} />,
-                  by: ({ last_seen }) => last_seen,
+                  sorts: true,
                 },
               ]}
               actions={(each) => (
@@ -112,12 +120,14 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
   );
 }
 
-/** Of all events of the list, rounded; what is there is not 0. */
-function shareText({ count }: EventName, all: readonly EventName[]): string {
-  const share = count / all.reduce((sum, each) => sum + each.count, 0);
-  return share < 0.001
-    ? '< 0.1 %'
-    : `${(100 * share).toLocaleString(undefined, { maximumFractionDigits: 1 })} %`;
+/** Of all events of the list, to a tenth. */
+function percentOf({ count }: EventName, all: readonly EventName[]): number {
+  return Math.round((1000 * count) / all.reduce((sum, each) => sum + each.count, 0)) / 10;
+}
+
+/** What is there is not 0. */
+function shareText(percent: number): string {
+  return percent === 0 ? '< 0.1 %' : `${percent.toLocaleString()} %`;
 }
 
 const types = ['number', 'boolean', 'time', 'text'] as const;
@@ -132,10 +142,10 @@ function Properties({ path }: { readonly path: string }) {
             caption="Properties of the event"
             rows={data}
             keyOf={({ property }) => property}
-            empty="These events have no properties."
+            empty="These events have no properties. A sender adds them in the field properties of an event."
             columns={[
               { title: 'Property', text: (each) => each.property },
-              { title: 'Events', text: (each) => each.count.toLocaleString(), number: true },
+              { title: 'Events', text: (each) => each.count, number: true },
               { title: 'Values look like', text: typesOf },
             ]}
           />

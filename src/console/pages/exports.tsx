@@ -2,10 +2,14 @@
 
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
+import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
-import { Choice, Dialog, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
+import { Form } from '../parts/form.js';
+import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { readUserList, type UserKind } from '../parts/user-list.js';
+import { Table } from '../parts/table.js';
+import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
+import { may } from '../session.js';
 
 type Export = {
   readonly user_export_id: string;
@@ -16,11 +20,15 @@ type Export = {
 };
 
 const everyMs = 3_000;
-const usersMax = counts.exportUsersMax;
+/** The service answers with so many. */
+const listedMax = 20;
+
+function pathOf({ account_id }: Account): string {
+  return `/accounts/${part(account_id)}/user_exports`;
+}
 
 export function Exports({ account }: { readonly account: Account }) {
-  const path = `/accounts/${part(account.account_id)}/user_exports`;
-  const exports = useResource<Export[]>(path, everyMs);
+  const exports = useResource<Export[]>(pathOf(account), everyMs);
   const form = `${account.account_id} export`;
   const [adding, setAdding] = useDraft(form, false);
   return (
@@ -44,7 +52,7 @@ export function Exports({ account }: { readonly account: Account }) {
                 text: (each) => each.submitted_at,
                 cell: (each) => <Time at={each.submitted_at} />,
               },
-              { title: 'Users', text: (each) => each.users.toLocaleString(), number: true },
+              { title: 'Users', text: (each) => each.users, number: true },
               {
                 title: 'State',
                 text: (each) => each.status,
@@ -76,11 +84,10 @@ export function Exports({ account }: { readonly account: Account }) {
       </Loaded>
       {adding && (
         <NewExport
-          path={path}
+          account={account}
           form={form}
           close={() => {
             setAdding(false);
-            forgetDrafts(form);
             exports.reload();
           }}
         />
@@ -89,39 +96,38 @@ export function Exports({ account }: { readonly account: Account }) {
   );
 }
 
-function NewExport(props: { readonly path: string; readonly form: string; readonly close: () => void }) {
-  const { path, form, close } = props;
-  const [text, setText] = useDraft(`${form} text`, '');
-  const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
-  const { users, bad } = readUserList(text, kind);
+function NewExport(props: { readonly account: Account; readonly form: string; readonly close: () => void }) {
+  const { account, form, close } = props;
+  const users = useListOfUsers(form, counts.exportUsersMax);
+  const { list, sent = 0, requests } = users;
+  const forget = () => {
+    forgetDrafts(form);
+    close();
+  };
+  const submit = async (signal: AbortSignal) => {
+    const path = pathOf(account);
+    const isDone = await users.send(signal, (some) => call('POST', path, { users: some }));
+    if (isDone) forget();
+  };
   return (
     <Dialog title="New export" close={close}>
       <p>Everything that is held about these users, in every environment of the account, as lines of JSON.</p>
       <Form
         label="New export"
-        submit="Export"
-        cancel={close}
-        work={async () => {
-          await call('POST', path, { users });
-          close();
-        }}
+        submit={sent > 0 ? `Export the other ${usersText(list.users.length - sent)}` : 'Export'}
+        stops
+        cancel={forget}
+        work={submit}
       >
-        <Choice
-          label="The list has"
-          value={kind}
-          set={setKind}
-          options={[
-            ['identity', 'identities, such as e-mail addresses'],
-            ['user_id', 'user ids (numbers)'],
-            ['anonymous_id', 'anonymous ids of Segment’s libraries'],
-          ]}
-        />
-        <Field label="Users, one a line" value={text} set={setText} lines={5} required />
-        <p role="status">
-          {users.length.toLocaleString()} {users.length === 1 ? 'user' : 'users'}
-          {bad.length > 0 && `, ${bad.length.toLocaleString()} lines name nobody`}
-          {users.length > usersMax && `: an export takes ${usersMax.toLocaleString()} at most`}.
-        </p>
+        <ListFields of={users} to="export" />
+        {requests > listedMax && (
+          <p class="problem">
+            An export has at most {usersText(counts.exportUsersMax)}, and the list shows the last {listedMax}{' '}
+            exports: download the first of these before you ask for more.
+          </p>
+        )}
+        {may('submitDeletion') && <PreviewOf of={users} account={account} />}
+        <Sending of={users} what="Asked for" />
       </Form>
     </Dialog>
   );

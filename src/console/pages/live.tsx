@@ -1,9 +1,12 @@
 // Live: some of what arrives in an environment now, the Event Visualizer of one device, and the demo.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Act, Problem, Properties, Table, Time } from '../parts/parts.js';
+import { Act } from '../parts/form.js';
+import { Problem, Properties, Time } from '../parts/parts.js';
+import { useLoad } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 
 type Event = {
   readonly event_id: string;
@@ -55,54 +58,50 @@ export function Live({ account }: { readonly account: Account }) {
 
 function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}/live`;
-  const [place, setPlace] = useState<string | undefined>(undefined);
+  const place = useRef('');
+  const [isWatching, setWatching] = useState(false);
   const [events, setEvents] = useState<readonly Event[]>([]);
   const [arrived, setArrived] = useState(0);
-  const [fault, setFault] = useState('');
-  useEffect(() => {
-    if (place === undefined) return;
-    let isWanted = true;
-    const timer = setTimeout(() => {
-      call<Page>('GET', `${path}?place=${part(place)}`).then(
-        (page) => {
-          if (!isWanted) return;
-          setFault('');
-          setEvents((known) => [...page.events, ...known].slice(0, keptMax));
-          setArrived((count) => count + page.arrived);
-          setPlace(page.place);
-        },
-        (error: unknown) => {
-          if (!isWanted) return;
-          if (!(error instanceof ApiError)) throw error;
-          setFault(error.message);
-          setPlace(undefined);
-        },
-      );
-    }, everyMs);
-    return () => {
-      isWanted = false;
-      clearTimeout(timer);
-    };
-  }, [place, path]);
+  const [ended, setEnded] = useState('');
+  const look = async () => {
+    const from = place.current;
+    const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
+      // One may look on for so long; then one begins again.
+      if (error instanceof ApiError && !error.passes) {
+        setEnded(error.message);
+        setWatching(false);
+      }
+      throw error;
+    });
+    // Else the reader has begun again meanwhile.
+    if (place.current === from) {
+      place.current = page.place;
+      setEvents((known) => [...page.events, ...known].slice(0, keptMax));
+      setArrived((count) => count + page.arrived);
+    }
+    return page;
+  };
+  const stream = useLoad(isWatching ? path : undefined, look, everyMs);
   const begin = async () => {
     const begun = await call<{ place: string }>('POST', path);
-    setFault('');
-    setPlace(begun.place);
+    place.current = begun.place;
+    setEnded('');
+    setWatching(true);
   };
   return (
     <section class="card">
       <div class="head">
         <h2>What arrives in {environment.name}</h2>
-        {place === undefined ? (
-          <Act button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
-        ) : (
-          <button type="button" onClick={() => setPlace(undefined)}>
+        {isWatching ? (
+          <button type="button" onClick={() => setWatching(false)}>
             Pause
           </button>
+        ) : (
+          <Act button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
         )}
       </div>
-      <Problem text={fault} />
-      {place === undefined && events.length === 0 ? (
+      <Problem text={stream.fault || ended} />
+      {!isWatching && events.length === 0 ? (
         <p class="empty">
           Events as they are stored, at most ten a second. The audit log has that you watched; nothing else is
           stored.

@@ -3,7 +3,8 @@
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
 import { Chart, type Line } from '../parts/chart.js';
-import { Choice, Loaded } from '../parts/parts.js';
+import { Choice } from '../parts/fields.js';
+import { durationText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
@@ -55,7 +56,7 @@ export function Overview({ account }: { readonly account: Account }) {
           />
         )}
       </div>
-      <Loaded from={overview}>{(data) => <Wellness overview={data} />}</Loaded>
+      <Loaded from={overview}>{(data, isOld) => <Wellness overview={data} isOld={isOld} />}</Loaded>
       <section class="card">
         <h2>In the last whole minute</h2>
         <Loaded from={hour}>{(data) => <LastMinute traffic={data} />}</Loaded>
@@ -107,31 +108,39 @@ function linesOf(traffic: Traffic): readonly Line[] {
   ];
 }
 
-function Wellness({ overview }: { readonly overview: OverviewOf }) {
+/** What an answer of before said is no statement about now. */
+function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly isOld: boolean }) {
   const { problems, queryable_seconds: seconds, deletions } = overview;
-  const pending =
-    deletions.pending === 0
-      ? 'No deletion is pending.'
-      : `${deletions.pending.toLocaleString()} ${deletions.pending === 1 ? 'deletion is' : 'deletions are'} pending.`;
+  const tone = isOld ? 'unknown' : problems.length === 0 ? 'good' : 'bad';
   return (
-    <section class={`card wellness ${problems.length === 0 ? 'good' : 'bad'}`} aria-label="State">
-      {problems.length === 0 ? (
+    <section class={`card wellness ${tone}`} aria-label="State">
+      {isOld ? (
+        <p class="sentence" role="status">
+          Whether all is well is not known now.
+        </p>
+      ) : problems.length === 0 ? (
         <p class="sentence" role="status">
           All is well: records are taken and stored.
         </p>
       ) : (
-        problems.map((problem) => (
-          <p key={problem} class="sentence" role="alert">
-            {problem}
-          </p>
-        ))
+        <p class="sentence" role="alert">
+          Not all is well: {problems.join('; ')}.
+        </p>
       )}
       <p>
         {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is taken. `}
-        {pending}
+        {pendingText(deletions)}
       </p>
     </section>
   );
+}
+
+function pendingText({ pending, oldest_at }: OverviewOf['deletions']): string {
+  if (pending === 0 || oldest_at === null) return 'No deletion is pending.';
+  const age = durationText((Date.now() - Date.parse(oldest_at)) / 1000);
+  return pending === 1
+    ? `1 deletion is pending, submitted ${age} ago.`
+    : `${pending.toLocaleString()} deletions are pending; the oldest was submitted ${age} ago.`;
 }
 
 function secondsText(seconds: number): string {

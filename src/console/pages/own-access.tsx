@@ -2,9 +2,13 @@
 
 import { useState } from 'preact/hooks';
 import { call, part } from '../api.js';
-import { Confirm, Field, Form, Loaded, Table, Time } from '../parts/parts.js';
+import { Confirm } from '../parts/dialog.js';
+import { Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleTexts } from '../parts/roles.js';
+import { Table } from '../parts/table.js';
 import { person } from '../session.js';
 import { SecondFactor } from './second-factor.js';
 
@@ -56,6 +60,7 @@ export function OwnAccess() {
             empty="There is no session."
             columns={[
               { title: 'Began', text: (each) => each.began_at, cell: (each) => <Time at={each.began_at} /> },
+              { title: 'Ends', text: (each) => each.ends_at, cell: (each) => <Time at={each.ends_at} /> },
               { title: 'From', text: (each) => each.address },
               {
                 title: 'Browser',

@@ -3,7 +3,8 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Account } from '../api.js';
-import { Choice, Problem } from '../parts/parts.js';
+import { Choice } from '../parts/fields.js';
+import { Problem } from '../parts/parts.js';
 import type { Shown } from '../reference/frame.js';
 
 const documents = [

@@ -2,7 +2,9 @@
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
-import { CodeField, Copy, Field, Form } from '../parts/parts.js';
+import { CodeField, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Copy } from '../parts/parts.js';
 import { QrCode } from '../parts/qr-code.js';
 import { person } from '../session.js';
 

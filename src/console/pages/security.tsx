@@ -2,8 +2,12 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
-import { Choice, Confirm, Copy, Dialog, Field, Form, Loaded, Secret, Table, Time } from '../parts/parts.js';
+import { Confirm, Dialog } from '../parts/dialog.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Copy, Loaded, Secret, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Callback } from './callback.js';
 
@@ -30,17 +34,29 @@ export function Security({ account }: { readonly account: Account }) {
       <section class="card">
         <h2>Environments</h2>
         <p class="muted">The app ID stands in every record that is sent. It is no secret.</p>
-        <ul class="rows">
-          {account.environments.map(({ app_id, name, main: isMain }) => (
-            <li key={app_id}>
-              <span class="name">
-                {name} {isMain && <span class="chip accent">main</span>}
-              </span>
-              <code class="value">{app_id}</code>
-              <Copy text={app_id} what={`app ID of ${name}`} />
-            </li>
-          ))}
-        </ul>
+        <Table
+          caption="App IDs"
+          rows={account.environments}
+          keyOf={({ app_id }) => app_id}
+          empty="There is no environment. Settings is where one is added."
+          columns={[
+            {
+              title: 'Environment',
+              text: ({ name }) => name,
+              cell: (each) => (
+                <>
+                  {each.name} {each.main && <span class="chip accent">main</span>}
+                </>
+              ),
+            },
+            {
+              title: 'App ID',
+              text: ({ app_id }) => app_id,
+              cell: ({ app_id }) => <code class="value">{app_id}</code>,
+            },
+          ]}
+          actions={({ app_id, name }) => <Copy text={app_id} what={`app ID of ${name}`} />}
+        />
       </section>
       {main !== undefined && <ApiKeys key={main.app_id} environment={main} />}
       <Callback account={account} />

@@ -3,9 +3,13 @@
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
 import { type Account, call, type EnvironmentOfList, type Person, part } from '../api.js';
-import { Choice, Confirm, Copy, Field, Form, Loaded, Table } from '../parts/parts.js';
+import { Confirm } from '../parts/dialog.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Copy, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleTexts } from '../parts/roles.js';
+import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
 import { AuditLog } from './audit-log.js';
 import { EnvironmentSettings } from './environment-settings.js';
@@ -38,7 +42,11 @@ function Environments({ account }: { readonly account: Account }) {
         caption="Environments"
         rows={account.environments}
         keyOf={({ app_id }) => app_id}
-        empty="There is no environment."
+        empty={
+          may('addEnvironment')
+            ? 'There is no environment. Add the first one below.'
+            : 'There is no environment. An administrator can add one.'
+        }
         columns={[
           {
             title: 'Name',
@@ -106,7 +114,7 @@ function People({ account }: { readonly account: Account }) {
             caption="People"
             rows={data}
             keyOf={({ person_id }) => person_id}
-            empty="Nobody is here yet."
+            empty="Nobody is here yet. Invite the first person below."
             columns={[
               { title: 'E-mail', text: (each) => each.email },
               { title: 'Role', text: (each) => each.role },
@@ -208,7 +216,7 @@ function Accounts() {
             text: (each) => each.account_id,
             cell: (each) => <code>{each.account_id}</code>,
           },
-          { title: 'Environments', text: (each) => String(each.environments.length) },
+          { title: 'Environments', text: (each) => each.environments.length, number: true },
         ]}
       />
       <Form

@@ -1,8 +1,11 @@
 // The events of a user, the latest first, all or those of one name.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, call } from '../api.js';
-import { Act, Choice, Problem, Properties, Table, Time } from '../parts/parts.js';
+import { useState } from 'preact/hooks';
+import { call } from '../api.js';
+import { Choice } from '../parts/fields.js';
+import { Pages, usePages } from '../parts/paged.js';
+import { Properties, Time } from '../parts/parts.js';
+import { Table } from '../parts/table.js';
 
 type Event = {
   readonly event_id: string;
@@ -22,27 +25,13 @@ export function TimeLine(props: {
 }) {
   const { path, asked, events } = props;
   const [wanted, setWanted] = useState('');
-  const [pages, setPages] = useState<readonly Page[] | undefined>(undefined);
-  const [fault, setFault] = useState('');
-  const latest = useRef('');
   const load = (cursor?: string) =>
     call<Page>('POST', `${path}/events`, {
       ...asked,
       ...(wanted === '' ? {} : { event: wanted.slice(1) }),
       ...(cursor === undefined ? {} : { cursor }),
     });
-  useEffect(() => {
-    latest.current = wanted;
-    setPages(undefined);
-    load().then(
-      (page) => latest.current === wanted && setPages([page]),
-      (error: unknown) => {
-        if (!(error instanceof ApiError)) throw error;
-        setFault(error.message);
-      },
-    );
-  }, [wanted]);
-  const cursor = pages?.at(-1)?.cursor;
+  const list = usePages(`${path} ${JSON.stringify(asked)} ${wanted}`, load, ({ cursor }) => cursor);
   return (
     <section class="card">
       <div class="head">
@@ -62,35 +51,26 @@ export function TimeLine(props: {
           />
         )}
       </div>
-      <Problem text={fault} />
-      {pages === undefined && fault === '' && <p class="muted">Loading…</p>}
-      {pages !== undefined && (
-        <Table
-          caption="Events of the user"
-          rows={pages.flatMap((page) => page.events)}
-          keyOf={({ event_id }) => event_id}
-          empty="No event of this user is stored."
-          columns={[
-            { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
-            { title: 'Event', text: (each) => each.event },
-            { title: 'By', text: (each) => each.user_id ?? each.identity },
-            {
-              title: 'Properties',
-              text: (each) => JSON.stringify(each.properties),
-              cell: (each) => <Properties of={each.properties} />,
-            },
-          ]}
-        />
-      )}
-      {cursor !== undefined && (
-        <Act
-          button="Earlier events"
-          work={async () => {
-            const next = await load(cursor);
-            setPages((known = []) => [...known, next]);
-          }}
-        />
-      )}
+      <Pages from={list} button="Earlier events">
+        {(pages) => (
+          <Table
+            caption="Events of the user"
+            rows={pages.flatMap((page) => page.events)}
+            keyOf={({ event_id }) => event_id}
+            empty="No event of this user is stored."
+            columns={[
+              { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
+              { title: 'Event', text: (each) => each.event },
+              { title: 'By', text: (each) => each.user_id ?? each.identity },
+              {
+                title: 'Properties',
+                text: (each) => JSON.stringify(each.properties),
+                cell: (each) => <Properties of={each.properties} />,
+              },
+            ]}
+          />
+        )}
+      </Pages>
     </section>
   );
 }

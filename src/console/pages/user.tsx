@@ -2,7 +2,10 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
-import { Act, Confirm, Table, Time } from '../parts/parts.js';
+import { Confirm } from '../parts/dialog.js';
+import { Act } from '../parts/form.js';
+import { Time } from '../parts/parts.js';
+import { Table } from '../parts/table.js';
 import { go } from '../router.js';
 import { may } from '../session.js';
 import { TimeLine } from './time-line.js';
@@ -68,7 +71,7 @@ export function UserDetails(props: {
             caption="Properties"
             rows={Object.entries(user.properties)}
             keyOf={([key]) => key}
-            empty="No property of this user was sent."
+            empty="No property of this user was sent. Senders set them by the user properties endpoint; see API."
             columns={[
               { title: 'Property', text: ([key]) => key },
               { title: 'Value', text: ([, value]) => value },

@@ -3,7 +3,8 @@
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Choice, Field, Form } from '../parts/parts.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
 import type { UserKind } from '../parts/user-list.js';
 import { type FoundUser, UserDetails } from './user.js';
 

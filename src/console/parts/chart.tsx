@@ -70,6 +70,20 @@ export function Chart<Of>({
     <figure class="chart">
       <div ref={place} class="plot" role="img" aria-label={`${shows}: ${sums.join(', ')}`} />
       <figcaption>
+        <label class="step">
+          <span class="sr">{`${shows}: which ${step_seconds === 60 ? 'minute' : 'hour'}`}</span>
+          <input
+            type="range"
+            min={0}
+            max={Math.max(0, steps.length - 1)}
+            value={pointed ?? steps.length - 1}
+            aria-valuetext={
+              at === undefined ? 'all of them' : `${pointedText(at, step_seconds)}: ${shown.join(', ')}`
+            }
+            onInput={(event) => setPointed(Number(event.currentTarget.value))}
+            onBlur={() => setPointed(undefined)}
+          />
+        </label>
         <ul class="legend">
           {lines.map(({ name, colour }, index) => (
             <li key={name} class={colour}>

@@ -2,7 +2,7 @@
 
 import type { Account, EnvironmentOfList } from '../api.js';
 import { chosenEnvironment } from '../session.js';
-import { Choice } from './parts.js';
+import { Choice } from './fields.js';
 
 /** The environment that was chosen last, here or on another page, the main one at first; and the field to choose it by. */
 export function useEnvironment(account: Account) {

@@ -14,13 +14,22 @@ const awayMs = 3_000;
 
 /** Loads a path. With `everyMs` it is loaded again as long as the page is visible. Without a path nothing is loaded. */
 export function useResource<Data>(path: string | undefined, everyMs?: number): Resource<Data> {
-  const [state, setState] = useState<{ path?: string | undefined; data?: Data; fault: string }>({
+  return useLoad(path, () => call<Data>('GET', path ?? ''), everyMs);
+}
+
+/** The same for any question. `of` names what is asked for: another name is another question, and without one nothing is asked. */
+export function useLoad<Data>(
+  of: string | undefined,
+  load: () => Promise<Data>,
+  everyMs?: number,
+): Resource<Data> {
+  const [state, setState] = useState<{ of?: string | undefined; data?: Data | undefined; fault: string }>({
     fault: '',
   });
   const [round, setRound] = useState(0);
   const latest = useRef(0);
   useEffect(() => {
-    if (path === undefined) return;
+    if (of === undefined) return;
     latest.current += 1;
     const own = latest.current;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -30,26 +39,28 @@ export function useResource<Data>(path: string | undefined, everyMs?: number): R
         else setRound((count) => count + 1);
       }, ms);
     };
-    call<Data>('GET', path).then(
+    load().then(
       (data) => {
         if (own !== latest.current) return;
-        setState({ path, data, fault: '' });
+        setState({ of, data, fault: '' });
         if (everyMs !== undefined) again(everyMs);
       },
       (error: unknown) => {
-        if (own !== latest.current || !(error instanceof ApiError)) return;
-        setState((known) => ({ ...known, fault: error.message }));
-        if (error.status === 0 || error.status >= 500) again(awayMs);
+        if (!(error instanceof ApiError)) throw error;
+        if (own !== latest.current) return;
+        setState((known) => ({ of, data: known.of === of ? known.data : undefined, fault: error.message }));
+        if (error.passes) again(awayMs);
       },
     );
     return () => {
       latest.current += 1;
       clearTimeout(timer);
     };
-  }, [path, round, everyMs]);
+  }, [of, round, everyMs]);
+  const isOf = state.of === of;
   return {
-    data: state.path === path ? state.data : undefined,
-    fault: state.fault,
+    data: isOf ? state.data : undefined,
+    fault: isOf ? state.fault : '',
     reload: () => setRound((count) => count + 1),
   };
 }

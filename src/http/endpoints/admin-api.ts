@@ -16,6 +16,7 @@ import { parseOrigins } from '../../accounts/origins.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { Forbidden, type Principal } from '../../admin/access.js';
 import type { AdminCommands } from '../../admin/commands.js';
+import { TakesTooLong } from '../../admin/users.js';
 import { type Actor, AuditLogFull } from '../../audit/audit.js';
 import { bodies } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -137,7 +138,17 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
       commands.invitePerson({ email: textOf('email', email), role: parseRole(role), ...scopeOf(body) }),
   ],
   ['del', '/people/:person_id', (commands, [personId = '']) => commands.removePerson({ personId })],
-  ['get', '/deletions', (commands, _, body) => commands.listDeletions(scopeOf(body))],
+  [
+    'get',
+    '/deletions',
+    (commands, _, { state, reference, cursor, ...body }) =>
+      commands.listDeletions({
+        ...scopeOf(body),
+        ...(state === undefined ? {} : { state: textOf('state', state) }),
+        ...(reference === undefined ? {} : { reference: anyTextOf('reference', reference) }),
+        ...(cursor === undefined ? {} : { cursor: textOf('cursor', cursor) }),
+      }),
+  ],
   [
     'get',
     '/deletions/:deletion_request_id',
@@ -327,7 +338,7 @@ async function reply(
       return exchange.refuse(rejection('not_possible', error.message));
     if (error instanceof Forbidden)
       return exchange.refuse(rejection('forbidden', outcomes.forbidden.meaning));
-    if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
+    if (error instanceof StateNotLoaded || error instanceof AuditLogFull || error instanceof TakesTooLong)
       return exchange.refuse(rejection('overloaded', error.message));
     if (isOwnFault(error)) throw error;
     options.log.warn({ error: describeError(error) }, 'a request of the administration failed');
@@ -350,8 +361,8 @@ function scopeOf({ account_id }: Readonly<Record<string, unknown>>): { accountId
 }
 
 /**
- * `{main, validation, limits: {track: "none"}, allow_identities: [], write_key, import_until, retain_days, origins: []}` as
- * settings.
+ * `{main, validation, limits: {track: "none"}, allow_identities: [], disallow_identities: [], write_key,
+ * import_until, retain_days, origins: []}` as settings.
  */
 function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSettings {
   const {
@@ -359,6 +370,7 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
     validation,
     limits,
     allow_identities,
+    disallow_identities,
     write_key,
     import_until,
     retain_days,
@@ -373,6 +385,8 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
   return {
     limits: Object.fromEntries(Object.entries(limits ?? {}).map(([name, value]) => parseLimit(name, value))),
     allowIdentities: allow_identities === undefined ? [] : listOf('allow_identities', allow_identities),
+    disallowIdentities:
+      disallow_identities === undefined ? [] : listOf('disallow_identities', disallow_identities),
     ...(validation === undefined ? {} : { validation: parseValidation(validation) }),
     ...(origins === undefined
       ? {}

@@ -5,7 +5,7 @@ import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
-import { bodies, counts, limitedRetrySeconds, previews as previewLimits } from '../../contract/limits.js';
+import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import type { Previews } from '../../deletion/preview.js';
 import { type SubmitOptions, submitDeletion } from '../../deletion/submit.js';
@@ -147,7 +147,7 @@ async function answerPreview(
     users_found: usersFound,
     rows: rowsOf(found),
     found,
-    unclear: listed.sort((a, b) => a.place - b.place).slice(0, previewLimits.unclearMax),
+    unclear: listed.sort((a, b) => a.place - b.place),
   };
   exchange.reply(200, JSON.stringify(body));
 }

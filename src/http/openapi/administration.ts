@@ -1,5 +1,6 @@
 // The OpenAPI document of the administration: /admin/v1 on ADMIN_PORT, for programs with ADMIN_TOKEN and for the console.
 
+import { type AdministrationAnswer, administrationAnswers } from '../../contract/administration-answers.js';
 import { deletionSubmittedSchema } from '../../contract/answers.js';
 import { retention } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
@@ -14,7 +15,7 @@ const choice = (...values: string[]) => ({ type: 'string', enum: values });
 type Operation = {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   readonly path: string;
-  readonly id: string;
+  readonly id: AdministrationAnswer;
   readonly summary: string;
   /** Who may; `self`: whoever is signed in to the console; `open`: everybody, from a page of the console. */
   readonly right: Right | 'self' | 'open';
@@ -22,7 +23,7 @@ type Operation = {
   readonly required?: readonly string[];
   /** Whether `?account_id=` narrows it to an account. */
   readonly list?: true;
-  /** Other parameters of the query, none of which is required. */
+  /** Other parameters of the query; those that `required` names are. */
   readonly query?: Readonly<Record<string, string>>;
 };
 
@@ -117,7 +118,8 @@ const operations: readonly Operation[] = [
         additionalProperties: { type: ['integer', 'string'] },
         description: 'By name a number, none, or default.',
       },
-      allow_identities: texts,
+      allow_identities: { ...texts, description: 'In addition to those that are allowed.' },
+      disallow_identities: { ...texts, description: 'No longer allowed.' },
       write_key: choice('required', 'optional'),
       import_until: {
         ...text,
@@ -260,7 +262,12 @@ const operations: readonly Operation[] = [
     id: 'listDeletions',
     right: 'listDeletions',
     list: true,
-    summary: 'The last deletion requests',
+    summary: 'Deletion requests, the newest first, in pages',
+    query: {
+      state: 'Only of this status or state.',
+      reference: 'Only of this reference.',
+      cursor: 'Of the page before.',
+    },
   },
   {
     method: 'get',
@@ -337,7 +344,8 @@ const operations: readonly Operation[] = [
     id: 'listEventProperties',
     right: 'listEventProperties',
     summary: 'The properties of an event and of which types their values are, by a sample; no values',
-    query: { event: 'The name of the event; required.', days: 'How far back, 7 if it is missing.' },
+    required: ['event'],
+    query: { event: 'The name of the event.', days: 'How far back, 7 if it is missing.' },
   },
   {
     method: 'post',
@@ -352,7 +360,8 @@ const operations: readonly Operation[] = [
     id: 'showLive',
     right: 'showLive',
     summary: 'The latest 20 events since a place, and the next place',
-    query: { place: 'Of the answer before; required.' },
+    required: ['place'],
+    query: { place: 'Of the answer before.' },
   },
   {
     method: 'post',
@@ -616,7 +625,8 @@ function pathsOf(all: readonly Operation[]): Record<string, object> {
   return paths;
 }
 
-function describe({ id, summary, right, body, required = [], path, list, query = {} }: Operation): object {
+function describe(operation: Operation): object {
+  const { id, summary, right, body, required = [], path, list, query = {} } = operation;
   const isOfConsole = right === 'self' || right === 'open';
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => ({
     name: parameter,
@@ -648,6 +658,7 @@ function describe({ id, summary, right, body, required = [], path, list, query =
       ...Object.entries(query).map(([parameter, description]) => ({
         name: parameter,
         in: 'query',
+        ...(required.includes(parameter) ? { required: true } : {}),
         schema: text,
         description,
       })),
@@ -661,7 +672,7 @@ function describe({ id, summary, right, body, required = [], path, list, query =
           },
         }),
     responses: {
-      200: { description: 'Done.', content: json({ type: ['object', 'array'] }) },
+      200: { description: 'Done.', content: json(administrationAnswers[id]) },
       ...refusals(codes),
     },
   };

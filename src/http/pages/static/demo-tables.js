@@ -10,7 +10,7 @@ export function showEvents(events) {
     const row = document.createElement('tr');
     if (before.size > 0 && !before.has(event.event_id)) row.className = 'fresh';
     row.append(
-      cell('mono', localTime(event.received_at)),
+      timeCell(event.received_at),
       cell('name', event.event),
       event.identity === '' ? cell('mono', event.user_id) : cell('', event.identity),
       propertiesCell(event.properties),
@@ -32,6 +32,13 @@ export function showUsers(users) {
     return row;
   });
   fill('users', rows, 3, 'Nobody yet.');
+}
+
+/** In the reader's zone; in UTC on hover. */
+function timeCell(text) {
+  const made = cell('mono', localTime(text));
+  made.title = `${text.slice(0, 19)} UTC`;
+  return made;
 }
 
 /** ClickHouse's times are in UTC. */

@@ -31,7 +31,7 @@ function row(message, at) {
   const [kind, kindTone] = kinds.get(message.type) ?? ['Unknown', 'bad'];
   const [answer, answerTone] = answers.get(message.answer?.status) ?? ['no answer', 'warn'];
   summary.append(
-    element('span', 'time', timeOf(message, at)),
+    timeShown(message, at),
     element('span', `chip ${kindTone}`, kind),
     outside('name', nameOf(message)),
     outside('who', whoOf(message), 'User'),
@@ -130,8 +130,25 @@ function previewOf({ properties }) {
   return preview;
 }
 
-function timeOf({ time }, at) {
-  const date = new Date(typeof time === 'string' ? time : at);
+/** In the reader's zone; in UTC on hover. */
+function timeShown(message, at) {
+  const shown = element('span', 'time', timeOf(message, at));
+  const date = dateOf(message, at);
+  if (!Number.isNaN(date.getTime())) shown.title = utcOf(date);
+  return shown;
+}
+
+function utcOf(date) {
+  return `${date.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
+}
+
+function dateOf({ time }, at) {
+  return new Date(typeof time === 'string' ? time : at);
+}
+
+function timeOf(message, at) {
+  const { time } = message;
+  const date = dateOf(message, at);
   if (Number.isNaN(date.getTime())) return text(time);
   const two = (number) => String(number).padStart(2, '0');
   const millis = String(date.getMilliseconds()).padStart(3, '0');

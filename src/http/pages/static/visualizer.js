@@ -178,6 +178,7 @@ if (document.body.dataset.administration === 'off') {
 /** Who is signed in to the console needs no token. */
 function showToken(isNeeded) {
   by('token-field').hidden = !isNeeded;
+  by('token-place').hidden = !isNeeded;
   by('token').required = isNeeded;
 }
 

@@ -1,0 +1,90 @@
+// Dialogs over the page.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { Form } from './form.js';
+import { DialogHold } from './work.js';
+
+/** A dialog over the page. Escape closes it, too; the focus goes back to where it was. */
+export function Dialog(props: {
+  readonly title: string;
+  readonly close: () => void;
+  readonly children: ComponentChildren;
+}) {
+  const id = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  const hold = useRef<(() => void) | undefined>(undefined);
+  useEffect(() => {
+    const { current } = dialog;
+    const before = document.activeElement;
+    current?.showModal();
+    return () => {
+      current?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  const close = () => {
+    if (hold.current === undefined) props.close();
+    else hold.current();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape') return;
+    event.preventDefault();
+    close();
+  };
+  // A phone's gesture closes it whatever is said to that.
+  const onClose = ({ currentTarget }: { readonly currentTarget: HTMLDialogElement }) => {
+    if (!currentTarget.isConnected) return;
+    if (hold.current !== undefined) currentTarget.showModal();
+    close();
+  };
+  return (
+    <dialog ref={dialog} aria-labelledby={id} onKeyDown={onKeyDown} onClose={onClose}>
+      <h2 id={id}>{props.title}</h2>
+      <DialogHold.Provider value={hold}>{props.children}</DialogHold.Provider>
+    </dialog>
+  );
+}
+
+/** A button that asks before it acts, and says what will happen. */
+export function Confirm(props: {
+  readonly button: string;
+  /** Tells buttons of one name apart. */
+  readonly of?: string;
+  readonly title: string;
+  /** Whether nothing is lost by it. */
+  readonly calm?: boolean;
+  readonly says: ComponentChildren;
+  readonly confirm: string;
+  readonly work: () => Promise<void>;
+}) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <button
+        type="button"
+        class={props.of === undefined ? '' : 'small'}
+        aria-label={props.of === undefined ? undefined : `${props.button} ${props.of}`}
+        onClick={() => setOpen(true)}
+      >
+        {props.button}
+      </button>
+      {open && (
+        <Dialog title={props.title} close={close}>
+          <div class="says">{props.says}</div>
+          <Form
+            label={props.title}
+            submit={props.confirm}
+            danger={props.calm !== true}
+            cancel={close}
+            work={async () => {
+              await props.work();
+              close();
+            }}
+          />
+        </Dialog>
+      )}
+    </>
+  );
+}

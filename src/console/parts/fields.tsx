@@ -1,0 +1,119 @@
+// The fields of forms.
+
+import { useId } from 'preact/hooks';
+
+export function Check(props: {
+  readonly label: string;
+  readonly value: boolean;
+  readonly set: (value: boolean) => void;
+  readonly hint: string;
+}) {
+  const id = useId();
+  return (
+    <div class="field check">
+      <input
+        id={id}
+        type="checkbox"
+        checked={props.value}
+        aria-describedby={`${id}-hint`}
+        onChange={(event) => props.set(event.currentTarget.checked)}
+      />
+      <label for={id}>{props.label}</label>
+      <p id={`${id}-hint`} class="hint">
+        {props.hint}
+      </p>
+    </div>
+  );
+}
+
+/** For what an app shows as the second factor. */
+export function CodeField({ value, set }: { readonly value: string; readonly set: (value: string) => void }) {
+  return (
+    <Field
+      label="Code"
+      value={value}
+      set={set}
+      mode="numeric"
+      complete="one-time-code"
+      hint="The six digits that your app shows now."
+      required
+    />
+  );
+}
+
+export function Field(props: {
+  readonly label: string;
+  readonly value: string;
+  readonly set: (value: string) => void;
+  readonly hint?: string;
+  readonly type?: 'text' | 'email' | 'password' | 'number';
+  readonly required?: boolean;
+  readonly complete?: string;
+  readonly mode?: 'numeric';
+  readonly lines?: number;
+}) {
+  const id = useId();
+  const { label, value, set, hint, type = 'text', required = false, complete = 'off', lines, mode } = props;
+  const common = {
+    id,
+    value,
+    required,
+    spellcheck: false,
+    ...(hint === undefined ? {} : { 'aria-describedby': `${id}-hint` }),
+    onInput: (event: Event) => set((event.currentTarget as HTMLInputElement | HTMLTextAreaElement).value),
+  };
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {lines === undefined ? (
+        <input
+          {...common}
+          // The types tell kinds of fields apart that are one here.
+          type={type as 'text'}
+          // The attribute is for password managers, which know these words.
+          autocomplete={complete as 'off'}
+          {...(mode === undefined ? {} : { inputMode: mode })}
+        />
+      ) : (
+        <textarea {...common} rows={lines} />
+      )}
+      {hint !== undefined && (
+        <p id={`${id}-hint`} class="hint">
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function Choice<Value extends string>(props: {
+  readonly label: string;
+  readonly value: Value;
+  readonly options: readonly (readonly [value: Value, text: string])[];
+  readonly set: (value: Value) => void;
+  readonly hint?: string;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      <select
+        id={id}
+        value={props.value}
+        aria-describedby={props.hint === undefined ? undefined : `${id}-hint`}
+        onChange={(event) => props.set(event.currentTarget.value as Value)}
+      >
+        {props.options.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {props.hint !== undefined && (
+        <p id={`${id}-hint`} class="hint">
+          {props.hint}
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,83 @@
+// Forms and buttons that do one thing.
+
+import type { ComponentChildren } from 'preact';
+import { useContext, useEffect } from 'preact/hooks';
+import { Problem } from './parts.js';
+import { DialogHold, useWork, type Work } from './work.js';
+
+/** A form that does one thing, shows progress and says what went wrong. Its dialog stays open until it is done. */
+export function Form(props: {
+  readonly label: string;
+  readonly submit: string;
+  readonly work: Work;
+  readonly children?: ComponentChildren;
+  readonly danger?: boolean;
+  readonly inline?: boolean;
+  readonly cancel?: () => void;
+  /** Whether the work looks at its signal, so that the reader may stop it. */
+  readonly stops?: boolean;
+}) {
+  const { busy, stopping, fault, begin, stop } = useWork();
+  const hold = useContext(DialogHold);
+  const { cancel, stops = false } = props;
+  useEffect(() => {
+    if (hold === undefined || !busy) return;
+    hold.current = stops ? stop : () => {};
+    return () => {
+      hold.current = undefined;
+    };
+  }, [busy]);
+  const onSubmit = (event: Event) => {
+    event.preventDefault();
+    begin(props.work);
+  };
+  return (
+    <form class={props.inline ? 'inline' : ''} aria-label={props.label} aria-busy={busy} onSubmit={onSubmit}>
+      {props.children}
+      <div class="buttons">
+        {/* Not disabled: it would lose the focus. */}
+        <button type="submit" class={props.danger ? 'primary danger' : 'primary'} aria-disabled={busy}>
+          {busy ? 'One moment…' : props.submit}
+        </button>
+        {cancel !== undefined &&
+          (busy && stops ? (
+            <button type="button" aria-disabled={stopping} onClick={stop}>
+              {stopping ? 'Stopping…' : 'Stop'}
+            </button>
+          ) : (
+            <button type="button" aria-disabled={busy} onClick={() => busy || cancel()}>
+              Cancel
+            </button>
+          ))}
+      </div>
+      <Problem text={fault} />
+    </form>
+  );
+}
+
+/** A button that does one thing beside a form: it shows progress and what went wrong. */
+export function Act(props: {
+  readonly button: string;
+  readonly label?: string;
+  readonly work: Work;
+  readonly disabled?: boolean;
+  readonly small?: boolean;
+}) {
+  const { button, label, work, disabled = false, small = false } = props;
+  const { busy, fault, begin } = useWork();
+  return (
+    <div class="act">
+      <button
+        type="button"
+        class={small ? 'small' : ''}
+        aria-label={busy ? undefined : label}
+        disabled={disabled}
+        aria-disabled={busy}
+        onClick={() => begin(work)}
+      >
+        {busy ? 'One moment…' : button}
+      </button>
+      <Problem text={fault} />
+    </div>
+  );
+}

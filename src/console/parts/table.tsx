@@ -1,0 +1,146 @@
+// A table that can be sorted and copied as CSV.
+
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { Copy } from './parts.js';
+
+export type Column<Row> = {
+  readonly title: string;
+  /** What is copied: numbers and times as they are, whatever the reader's language writes. */
+  readonly text: (row: Row) => string | number;
+  /** Instead of the text. */
+  readonly cell?: (row: Row) => ComponentChildren;
+  /** Numbers stand with their last digits below each other. */
+  readonly number?: true;
+  /** Whether the reader may have the rows sorted by the text. */
+  readonly sorts?: true;
+};
+
+type Order<Row> = { readonly column: Column<Row>; readonly isUp: boolean };
+
+function sorted<Row>(rows: readonly Row[], order: Order<Row> | undefined): readonly Row[] {
+  if (order === undefined) return rows;
+  const { text } = order.column;
+  const sign = order.isUp ? 1 : -1;
+  return rows.toSorted((one, other) => {
+    const [a, b] = [text(one), text(other)];
+    return sign * (typeof a === 'string' ? a.localeCompare(String(b)) : a - Number(b));
+  });
+}
+
+/** Rows of cells as CSV. */
+export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
+  return rows.map((cells) => cells.map(csvCell).join(',')).join('\r\n');
+}
+
+/** A spreadsheet would take what begins so for a formula. A number is none, whatever its sign. */
+function csvCell(cell: string | number): string {
+  if (typeof cell === 'number') return String(cell);
+  const plain = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
+function shownOf(text: string | number): string {
+  return typeof text === 'number' ? text.toLocaleString() : text;
+}
+
+/** A table that can be copied as CSV. Narrow screens show each row as a list of titles and cells. */
+export function Table<Row>(props: {
+  readonly caption: string;
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row) => string;
+  readonly empty: ComponentChildren;
+  readonly actions?: (row: Row) => ComponentChildren;
+  /** Only so many rows until the reader asks for all. */
+  readonly first?: number;
+}) {
+  const { caption, columns, rows, keyOf, empty, actions, first = rows.length } = props;
+  const [wantsAll, setWantsAll] = useState(false);
+  const [sorting, setSorting] = useState<{ title: string; isUp: boolean } | undefined>(undefined);
+  const column = columns.find(({ title }) => title === sorting?.title);
+  const order = column && sorting && { column, isUp: sorting.isUp };
+  const ordered = sorted(rows, order);
+  const shown = wantsAll ? ordered : ordered.slice(0, first);
+  if (rows.length === 0) return <p class="empty">{empty}</p>;
+  const csv = csvOf([
+    columns.map(({ title }) => title),
+    ...ordered.map((row) => columns.map(({ text }) => text(row))),
+  ]);
+  return (
+    <div class="table">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways has to be reached by the keyboard */}
+      <section class="scroll" aria-label={caption} tabIndex={0}>
+        <table>
+          <caption class="sr">{caption}</caption>
+          <thead>
+            <tr>
+              {columns.map(({ title, number, sorts }) => {
+                const isUp = sorting?.title === title ? sorting.isUp : undefined;
+                return (
+                  <th
+                    key={title}
+                    scope="col"
+                    class={number && 'number'}
+                    aria-sort={isUp === undefined ? undefined : isUp ? 'ascending' : 'descending'}
+                  >
+                    {sorts === undefined ? (
+                      title
+                    ) : (
+                      // What is largest or latest comes first; a second click turns it round.
+                      <button
+                        type="button"
+                        class="sort"
+                        onClick={() => setSorting({ title, isUp: isUp === false })}
+                      >
+                        {title}
+                      </button>
+                    )}
+                  </th>
+                );
+              })}
+              {actions !== undefined && (
+                <th scope="col">
+                  <span class="sr">Actions</span>
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <tr key={keyOf(row)}>
+                {columns.map(({ title, text, cell, number }) => (
+                  <td key={title} data-title={title} class={number && 'number'}>
+                    <div>{cell === undefined ? shownOf(text(row)) : cell(row)}</div>
+                  </td>
+                ))}
+                {actions !== undefined && (
+                  <td class="actions">
+                    <div>{actions(row)}</div>
+                  </td>
+                )}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      <p class="below">
+        <span class="muted">
+          {shown.length < rows.length && `${shown.length.toLocaleString()} of `}
+          {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
+        </span>
+        {shown.length < rows.length && (
+          <button
+            type="button"
+            class="small"
+            aria-label={`Show all of ${caption}`}
+            onClick={() => setWantsAll(true)}
+          >
+            Show all
+          </button>
+        )}
+        <Copy text={csv} label="Copy as CSV:" what={caption} />
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,345 @@
+// The TypeBox schemas of what the administration answers, by the operation. Nothing checks answers on their way out; the OpenAPI
+// document shows these schemas, and the tests compare real answers with them. Answers may get more fields later.
+
+import {
+  deletionCertificateSchema,
+  deletionUsersSchema,
+  suppressedSchema,
+  suppressionSchemas,
+} from './answers.js';
+import { deletionStates } from './deletion-states.js';
+import { roles } from './roles.js';
+import { type Schema, Type } from './typebox.js';
+
+const text = Type.String();
+const texts = Type.Array(text);
+const flag = Type.Boolean();
+const count = Type.Integer({ minimum: 0 });
+const amount = Type.Number({ minimum: 0 });
+const time = Type.String({ format: 'date-time' });
+const nothing = Type.Null();
+const orNull = <Of extends Schema>(of: Of) => Type.Union([of, nothing]);
+const oneOf = (...values: readonly string[]) => Type.String({ enum: [...values] });
+const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
+
+const environment = Type.Object({ app_id: text, name: text, main: flag });
+
+const settings = Type.Object({
+  app_id: text,
+  account_id: text,
+  name: text,
+  main: flag,
+  validation: Type.Optional(oneOf('strict', 'lenient')),
+  limits: byName(Type.Union([count, oneOf('none')])),
+  allowed_identities: Type.Optional(texts),
+  write_key: Type.Optional(oneOf('required', 'optional')),
+  origins: Type.Optional(texts),
+  retain_days: Type.Optional(count),
+  import_until: Type.Optional(time),
+});
+
+const person = Type.Object({
+  person_id: text,
+  email: text,
+  role: oneOf(...roles),
+  account_id: orNull(text),
+  created_at: time,
+  state: oneOf('invited', 'active'),
+  signs_on: Type.Boolean({ description: 'Whether the provider of single sign-on vouches for them.' }),
+  second_factor: flag,
+  invited_until: orNull(time),
+});
+
+const foundRows = Type.Array(Type.Object({ app_id: text, table: text, rows: count }));
+
+const deletion = Type.Object({
+  deletion_request_id: text,
+  account_id: text,
+  submitted_at: time,
+  completed_at: Type.Optional(time),
+  reference: Type.Optional(text),
+  targets: Type.Integer({ minimum: 1, description: 'How many users it names.' }),
+  users_found: Type.Optional(count),
+  evidence_until: Type.Optional(time),
+  status: oneOf('pending', 'complete'),
+  state: oneOf(...Object.keys(deletionStates)),
+  found: Type.Optional(foundRows),
+});
+
+const chart = {
+  step_seconds: count,
+  at: Type.Array(count, { description: 'The begin of each step, in seconds since 1970.' }),
+};
+const counts = Type.Array(amount);
+
+const clickhouse = Type.Object({
+  version: text,
+  uptime_seconds: amount,
+  disk_free_bytes: amount,
+  disk_bytes: amount,
+});
+
+const seen = { count: amount, first_seen: time, last_seen: time };
+const apiKey = Type.Object({ app_id: text, id: text, name: text, api_key: text });
+const revoked = Type.Object({ app_id: text, id: Type.Optional(text), revoked: flag });
+const callback = Type.Object({ account_id: text, url: orNull(text) });
+const begun = Type.Object({ person, session_id: text, ends_at: time });
+const secondFactor = Type.Object({ second_factor: flag });
+
+export const administrationAnswers = {
+  showCallback: callback,
+  setCallback: Type.Object({ account_id: text, url: text, secret: text }),
+  removeCallback: callback,
+  testCallback: Type.Object({
+    account_id: text,
+    delivered: flag,
+    answer: Type.Optional(Type.Integer({ description: 'The status that was answered.' })),
+    error: Type.Optional(text),
+  }),
+  showVerified: Type.Union([
+    Type.Object({ genuine: Type.Literal(true), key_id: text, certificate: Type.Object({}) }),
+    Type.Object({ genuine: Type.Literal(false), reason: text }),
+  ]),
+
+  listAccounts: Type.Array(
+    Type.Object({
+      account_id: text,
+      name: text,
+      environments: Type.Array(environment),
+      demo: Type.Optional(flag),
+    }),
+  ),
+  createAccount: Type.Object({ account_id: text, name: text, environments: Type.Array(environment) }),
+  addEnvironment: Type.Object({ app_id: text, name: text }),
+  showEnvironment: settings,
+  setEnvironment: settings,
+  showStats: Type.Object({
+    app_id: text,
+    mended: byName(count),
+    ignored_fields: count,
+    unauthorized: count,
+    differing_repeats: count,
+    suppressed: count,
+  }),
+  listRejected: Type.Array(
+    Type.Object({
+      time,
+      endpoint: text,
+      code: text,
+      field: orNull(text),
+      bytes: count,
+      index: orNull(count),
+    }),
+  ),
+  showRejections: Type.Object({
+    ...chart,
+    reasons: Type.Array(Type.Object({ code: orNull(text), field: orNull(text), counts })),
+  }),
+
+  listKeys: Type.Array(
+    Type.Object({
+      id: text,
+      app_id: text,
+      name: text,
+      created_at: time,
+      last_used_at: orNull(time),
+      expires_at: orNull(time),
+    }),
+  ),
+  revokeKey: revoked,
+  revokeKeys: revoked,
+  showKey: Type.Object({ app_id: text, created_at: orNull(time) }),
+  createKey: apiKey,
+  rotateKey: apiKey,
+  listWriteKeys: Type.Array(Type.Object({ id: text, app_id: text, name: text, created_at: time })),
+  createWriteKey: Type.Object({ id: text, app_id: text, name: text, write_key: text }),
+  revokeWriteKey: Type.Object({ app_id: text, id: text }),
+
+  listPeople: Type.Array(person),
+  invitePerson: Type.Object({ person_id: text, email: text, url: text }),
+  removePerson: Type.Object({ person_id: text }),
+  listAudit: Type.Array(
+    Type.Object({
+      at: time,
+      id: text,
+      actor: oneOf('admin_token', 'command_line', 'api_key', 'person'),
+      actor_name: text,
+      address: text,
+      action: text,
+      app_id: text,
+      account_id: text,
+      key_id: text,
+      deletion_request_id: text,
+      details: Type.Object({}),
+      outcome: text,
+    }),
+  ),
+
+  listDeletions: Type.Object({ deletions: Type.Array(deletion), cursor: Type.Optional(text) }),
+  showDeletion: deletion,
+  listDeletionUsers: deletionUsersSchema,
+  showCertificate: deletionCertificateSchema,
+  endDeletion: deletion,
+  listExports: Type.Array(
+    Type.Object({
+      user_export_id: text,
+      submitted_at: time,
+      ends_at: time,
+      users: count,
+      status: oneOf('pending', 'complete'),
+    }),
+  ),
+  submitExportOfAccount: Type.Object({ user_export_id: text, account_id: text, status: oneOf('pending') }),
+
+  showOverview: Type.Object({
+    account_id: text,
+    problems: Type.Array(text, {
+      description: 'What is not well, in parts of a sentence; empty if all is well.',
+    }),
+    queryable_seconds: amount,
+    deletions: Type.Object({ pending: count, oldest_at: orNull(time) }),
+  }),
+  showTraffic: Type.Object({
+    ...chart,
+    accepted: counts,
+    repeated: counts,
+    limited: counts,
+    rejected: counts,
+  }),
+  showDeployment: Type.Object({
+    shards: Type.Array(
+      Type.Object({
+        shard: count,
+        has_worker: flag,
+        segments: count,
+        rows: count,
+        bytes: count,
+        oldest_seconds: amount,
+        server: Type.Integer({
+          minimum: 0,
+          description: 'Its ClickHouse server, in the order of CLICKHOUSE_URL.',
+        }),
+      }),
+    ),
+    backlog_bytes_max: count,
+    processes: Type.Array(
+      Type.Object({
+        process: text,
+        host: text,
+        pid: count,
+        version: text,
+        node: text,
+        started_at: time,
+        said_at: time,
+        memory_bytes: count,
+        queryable_seconds: amount,
+      }),
+    ),
+    redis: Type.Object({ version: text, memory_bytes: count, uptime_seconds: count }),
+    clickhouse: orNull(clickhouse),
+    clickhouse_servers: Type.Array(orNull(clickhouse)),
+  }),
+
+  listEventNames: Type.Array(Type.Object({ event: text, ...seen })),
+  listEventProperties: Type.Array(
+    Type.Object({
+      property: text,
+      count: amount,
+      number: amount,
+      boolean: amount,
+      time: amount,
+      text: amount,
+    }),
+  ),
+  watchLive: Type.Object({ app_id: text, place: text }),
+  showLive: Type.Object({
+    events: Type.Array(
+      Type.Object({
+        event_id: text,
+        event: text,
+        user_id: orNull(text),
+        identity: text,
+        received_at: time,
+        properties: byName(text),
+      }),
+    ),
+    arrived: count,
+    place: text,
+  }),
+
+  lookUpUser: Type.Object({
+    app_id: text,
+    found: flag,
+    identity: orNull(text),
+    user_ids: texts,
+    has_more_user_ids: flag,
+    properties: byName(text),
+    events: Type.Array(Type.Object({ event: text, ...seen })),
+    suppression: suppressionSchemas.ofUser,
+  }),
+  findSimilarUsers: Type.Object({ app_id: text, similar: texts }),
+  readUserEvents: Type.Object({
+    app_id: text,
+    events: Type.Array(
+      Type.Object({
+        event_id: text,
+        event: text,
+        user_id: orNull(text),
+        identity: text,
+        session_id: text,
+        time,
+        received_at: time,
+        properties: byName(text),
+      }),
+    ),
+    cursor: Type.Optional(text),
+  }),
+  suppressUsersOfAccount: suppressedSchema,
+
+  listFailed: Type.Array(
+    Type.Object({
+      table_name: text,
+      segment: text,
+      line: count,
+      app_id: text,
+      bytes: Type.Union([count, text]),
+      text_hash: text,
+      error_code: Type.Integer(),
+      error: text,
+      failed_at: text,
+    }),
+  ),
+  retryFailed: Type.Object({ retried: count, left: count }),
+  showKeyIndex: Type.Object({
+    keys: count,
+    bytes: count,
+    needed_since: orNull(time),
+    shards: Type.Array(
+      Type.Object({ shard: count, indexed_to: orNull(time), forgotten_to: orNull(time), complete: flag }),
+    ),
+  }),
+  rebuildKeyIndex: Type.Object({}),
+  restore: Type.Object({}),
+
+  showSession: Type.Object({
+    person: orNull(person),
+    session_id: Type.Optional(text),
+    ends_at: Type.Optional(time),
+    single_sign_on: flag,
+  }),
+  signIn: begun,
+  signOut: Type.Object({}),
+  showInvitation: Type.Object({ email: text, role: text, password_length_min: count }),
+  acceptInvitation: begun,
+  listSessions: Type.Array(
+    Type.Object({ id: text, began_at: time, ends_at: time, address: text, agent: text, this_one: flag }),
+  ),
+  endSession: Type.Object({ id: text, ended: flag }),
+  changePassword: begun,
+  offerSecondFactor: Type.Object({ secret: text, uri: text }),
+  setSecondFactor: secondFactor,
+  removeSecondFactor: secondFactor,
+} as const satisfies Readonly<Record<string, Schema>>;
+
+/** What an answer of the administration is described by. */
+export type AdministrationAnswer = keyof typeof administrationAnswers;
