@@ -53,9 +53,9 @@ before(async () => {
       (await pageOf('operator').ask('GET', `/deletions/${id}`)).body.status === 'complete';
     await until(isComplete, { deadlineMs: 60_000, what: 'the deletion is complete' });
   }
-  checkAnswer = answersBy((await (
-    await fetch(`${sluice.adminUrl}/admin/v1/openapi.json`)
-  ).json()) as OpenApi);
+  checkAnswer = answersBy(
+    (await (await fetch(`${sluice.adminUrl}/admin/v1/openapi.json`)).json()) as OpenApi,
+  );
 });
 
 type OpenApi = {
@@ -83,7 +83,8 @@ function answersBy({ paths }: OpenApi): typeof checkAnswer {
     .toSorted(([a], [b]) => a.split('{').length - b.split('{').length);
   return (method, asked, status, answer) => {
     const [path = ''] = forms.find(([, form]) => form.test(`/admin/v1${asked.split('?')[0]}`)) ?? [];
-    const schema = paths[path]?.[method.toLowerCase()]?.responses[status]?.content['application/json']?.schema;
+    const schema =
+      paths[path]?.[method.toLowerCase()]?.responses[status]?.content['application/json']?.schema;
     assert.ok(schema !== undefined, `${method} ${asked} is described`);
     const errors = Compile(schema as TSchema).Errors(answer);
     assert.deepEqual([...errors], [], `${method} ${asked}: ${JSON.stringify(answer)}`);

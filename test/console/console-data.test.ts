@@ -551,7 +551,10 @@ describe('the console', { skip }, () => {
       await page.getByRole('table', { name: 'Events of the user' }).waitFor();
       await check('a user');
       await openPage(page, 'Deletions');
-      await page.getByRole('button', { name: /^Evidence of/ }).last().click();
+      await page
+        .getByRole('button', { name: /^Evidence of/ })
+        .last()
+        .click();
       await page.getByRole('table', { name: 'What was found of each user' }).waitFor();
       await check('the evidence');
       await page.keyboard.press('Escape');
@@ -570,52 +573,6 @@ describe('the console', { skip }, () => {
       await page.getByRole('link', { name: 'Console', exact: true }).waitFor();
       await checkReadable(page, path);
     }
-  });
-
-  test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
-    const counted = await createTestAccount(sluice, 'Counted');
-    const app_id = String(counted.appIds[0]);
-    await writeMinutes(app_id);
-    const page = await newPage();
-    await enter(page, sluice, 'looks@example.com', 'viewer', counted.accountId);
-    await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
-    await page.getByText('All is well').waitFor();
-    await page.getByText('No deletion is pending.').waitFor();
-    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
-    await page.getByRole('img', { name: drawn }).waitFor();
-    await page.locator('.plot canvas').first().waitFor();
-    assert.equal(await page.locator('.plot canvas').count(), 1);
-    await page.getByLabel('Over', { exact: true }).selectOption('week');
-    await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();
-    await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
-    await page.getByRole('img', { name: 'Records over time: 0 accepted' }).waitFor();
-    assert.equal(await page.getByRole('heading', { name: 'Processes' }).count(), 0);
-    await openPage(page, 'Data quality');
-    const why = '2 invalid_type in properties.*, 1 invalid_json, 1 too_long in event';
-    const refused = page.getByRole('img', { name: `Refused records over time: ${why}`, exact: true });
-    await refused.waitFor();
-    await page.getByLabel('Over', { exact: true }).selectOption('hour');
-    await refused.waitFor();
-    assert.deepEqual(faults, []);
-
-    const operators = await newPage();
-    await enter(operators, sluice, 'runs@example.com', 'operator');
-    const processes = operators.getByRole('table', { name: 'Processes' });
-    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
-    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
-    await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
-    await sluice.workers[0]?.sigterm();
-    await operators.getByText('No worker runs').waitFor();
-    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
-    assert.deepEqual(faults, []);
-
-    // The counts of the present minute are written when the process stops, unless ClickHouse takes long for that.
-    let isCounted = await countsAtItsEnd();
-    for (let tries = 1; tries < 4 && !isCounted; tries += 1) {
-      await sluice.api[0]?.restart();
-      isCounted = await countsAtItsEnd();
-    }
-    assert.ok(isCounted, 'the last counts are written');
   });
 
   test('open pages say that the service is away, and go on by themselves when it is back', async () => {
@@ -670,11 +627,56 @@ describe('the console', { skip }, () => {
       watcher.getByText(away).waitFor({ state: 'detached' }),
     ]);
     assert.equal(await reader.getByText(away).count(), 0);
-    await watcher.getByLabel('Environment', { exact: true }).selectOption(appId);
     await leaver.getByRole('button', { name: 'Sign out' }).click();
     await leaver.getByRole('form', { name: 'Sign in' }).waitFor();
     await leaver.reload();
     await leaver.getByRole('form', { name: 'Sign in' }).waitFor();
+  });
+
+  test('Overview says whether all is well, draws the minutes that were written, and shows operators alone the deployment', async () => {
+    const counted = await createTestAccount(sluice, 'Counted');
+    const app_id = String(counted.appIds[0]);
+    await writeMinutes(app_id);
+    const page = await newPage();
+    await enter(page, sluice, 'looks@example.com', 'viewer', counted.accountId);
+    await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
+    await page.getByText('All is well').waitFor();
+    await page.getByText('No deletion is pending.').waitFor();
+    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
+    await page.getByRole('img', { name: drawn }).waitFor();
+    await page.locator('.plot canvas').first().waitFor();
+    assert.equal(await page.locator('.plot canvas').count(), 1);
+    await page.getByLabel('Over', { exact: true }).selectOption('week');
+    await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();
+    await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
+    await page.getByRole('img', { name: 'Records over time: 0 accepted' }).waitFor();
+    assert.equal(await page.getByRole('heading', { name: 'Processes' }).count(), 0);
+    await openPage(page, 'Data quality');
+    const why = '2 invalid_type in properties.*, 1 invalid_json, 1 too_long in event';
+    const refused = page.getByRole('img', { name: `Refused records over time: ${why}`, exact: true });
+    await refused.waitFor();
+    await page.getByLabel('Over', { exact: true }).selectOption('hour');
+    await refused.waitFor();
+    assert.deepEqual(faults, []);
+
+    const operators = await newPage();
+    await enter(operators, sluice, 'runs@example.com', 'operator');
+    const processes = operators.getByRole('table', { name: 'Processes' });
+    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
+    await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
+    await sluice.workers[0]?.sigterm();
+    await operators.getByText('No worker runs').waitFor();
+    await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+
+    // The counts of the present minute are written when the process stops, unless ClickHouse takes long for that.
+    let isCounted = await countsAtItsEnd();
+    for (let tries = 1; tries < 4 && !isCounted; tries += 1) {
+      await sluice.api[0]?.restart();
+      isCounted = await countsAtItsEnd();
+    }
+    assert.ok(isCounted, 'the last counts are written');
   });
 
   /** Ends the API process after one request of each outcome; settles with whether all of them are counted. */

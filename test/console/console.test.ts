@@ -236,10 +236,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Revoke key' }).click();
     await page.getByRole('dialog').getByRole('alert').waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
-    assert.deepEqual(
-      await sluice.admin('write-keys', 'list', String(of.appIds[0])),
-      [],
-    );
+    assert.deepEqual(await sluice.admin('write-keys', 'list', String(of.appIds[0])), []);
   });
 
   test('lets people change their password and end a session, and an operator create an account', async () => {
@@ -248,7 +245,10 @@ describe('the console', { skip }, () => {
     await openPage(page, 'Settings');
     await page.getByLabel('Name of the new account').fill('A new shop');
     await page.getByRole('button', { name: 'Create account' }).click();
-    const its = page.getByRole('table', { name: 'Accounts' }).getByRole('row').filter({ hasText: 'A new shop' });
+    const its = page
+      .getByRole('table', { name: 'Accounts' })
+      .getByRole('row')
+      .filter({ hasText: 'A new shop' });
     await its.waitFor();
     const programs = new ConsolePage(sluice.adminUrl);
     assert.equal((await programs.signIn('changes@example.com')).status, 200);
@@ -284,7 +284,11 @@ describe('the console', { skip }, () => {
       await openPage(page, 'Deletions');
       await page.getByRole('heading', { name: 'The last deletions' }).waitFor();
       for (const name of ['New deletion', 'New export'])
-        assert.equal(await page.getByRole('button', { name }).count(), role === 'privacy' ? 1 : 0, `${role} ${name}`);
+        assert.equal(
+          await page.getByRole('button', { name }).count(),
+          role === 'privacy' ? 1 : 0,
+          `${role} ${name}`,
+        );
       if (role === 'administrator') continue;
       await openPage(page, 'Privacy and security');
       await page.getByRole('heading', { name: 'API keys' }).waitFor();
