@@ -319,7 +319,7 @@ export const administrationAnswers = {
     ),
   }),
   rebuildKeyIndex: Type.Object({}),
-  restore: Type.Object({}),
+  restore: Type.Object({ state: text }),
 
   showSession: Type.Object({
     person: orNull(person),

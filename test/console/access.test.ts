@@ -202,7 +202,7 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
     ['retryFailed', 'POST', () => '/failed/retry', 200],
     ['showKeyIndex', 'GET', () => '/keys-index', 200],
     ['rebuildKeyIndex', 'POST', () => '/keys-index/rebuild', 200],
-    ['restore', 'POST', () => '/restore', 400],
+    ['restore', 'POST', () => '/restore', 200],
   ];
 
 /** These have tests of their own, or no way over HTTP. */
