@@ -50,7 +50,7 @@ export async function listOfAccounts(
   for (const accountId of accountIds) {
     // '!' follows the blank.
     const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
-    const count = deletions.listLookedAtMax + 1;
+    const count = deletions.listReadMax + 1;
     reads.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, count);
   }
   const [isLoaded, ...lists] = transactionValues(await reads.exec());
@@ -60,7 +60,7 @@ export async function listOfAccounts(
   );
   // Times and ids have one length each, so that texts sort like them.
   const all = members.sort().reverse();
-  const places = all.slice(0, deletions.listLookedAtMax);
+  const places = all.slice(0, deletions.listReadMax);
   const found = await readDeletions(
     redis,
     places.map((place) => place.slice(15)),
