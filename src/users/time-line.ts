@@ -34,9 +34,8 @@ export function readCursor(cursor: string): string | undefined {
 }
 
 /**
- * A page of a user's events, all or those of one name. Which events it has is decided by their times and stamps; the properties
- * of no other event are read. `after` is what
- * `readCursor` has read.
+ * A page of a user's events, all or those of one name. Their times and stamps decide which ones it has; the properties of no other
+ * event are read. `after` is what `readCursor` has read.
  */
 export async function readTimeLine(
   client: ClickHouseClient,

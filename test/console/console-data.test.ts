@@ -545,7 +545,7 @@ describe('the console', { skip }, () => {
       await names.getByRole('columnheader', { name: 'Count' }).waitFor();
       await check('Data quality');
       await openPage(page, 'Users');
-      await page.getByLabel('Name', { exact: true }).fill('stays@example.com');
+      await page.getByLabel('Name', { exact: true }).fill('Doe');
       await page.getByRole('button', { name: 'Find', exact: true }).click();
       await page.getByRole('heading', { name: 'Events', exact: true }).waitFor();
       await page.getByRole('table', { name: 'Events of the user' }).waitFor();
