@@ -1,7 +1,7 @@
 // The administration as the console calls it: /admin/v1 of the server that the page came from.
 
 import type { DeletionState } from '../contract/deletion-states.js';
-import { sessionHasEnded } from './session.js';
+import { person, sessionHasEnded } from './session.js';
 
 /** A refusal in the service's words, or no answer at all. */
 export class ApiError extends Error {
@@ -25,6 +25,7 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /** Settles with the answer; rejects with ApiError. A session that has ended leads to the sign-in. */
 export async function call<Result>(method: Method, path: string, body?: object): Promise<Result> {
+  const asker = person.value;
   const response = await fetch(`/admin/v1${path}`, {
     method,
     headers: {
@@ -39,7 +40,8 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
   if (response.ok) return answer as Result;
   const { message } = (answer.err ?? {}) as { message?: string };
-  if (response.status === 401 && !isSignIn.test(path)) sessionHasEnded();
+  // An answer to somebody who has signed in again since says nothing about the new session.
+  if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
   throw new ApiError(response.status, message ?? `The service answered ${response.status}.`, answer);
 }
 

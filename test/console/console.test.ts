@@ -282,7 +282,7 @@ describe('the console', { skip }, () => {
       for (const name of ['Users', 'Live'])
         assert.equal(shown.includes(name), !links[role].some((hidden) => hidden === name), `${role} ${name}`);
       await openPage(page, 'Deletions');
-      await page.getByRole('heading', { name: 'The last deletions' }).waitFor();
+      await page.getByRole('heading', { name: 'Requests' }).waitFor();
       for (const name of ['New deletion', 'New export'])
         assert.equal(
           await page.getByRole('button', { name }).count(),

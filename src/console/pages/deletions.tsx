@@ -61,6 +61,7 @@ export function Deletions({ account }: { readonly account: Account }) {
         )}
       </div>
       <section class="card">
+        <h2>Requests</h2>
         <Form label="Find deletions" submit="Find" inline work={async () => setReference(wanted.trim())}>
           <Choice
             label="State"
