@@ -8,11 +8,7 @@ import { plainEnvironment } from '../../harness/environment.js';
 import { freePort } from '../../harness/free-port.js';
 import { startRedis } from '../../harness/services.js';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import {
-  type CpuTimes,
-  type Deployment,
-  redisMemoryBytesMax,
-} from '../deployment/deployment.js';
+import { type CpuTimes, type Deployment, redisMemoryBytesMax } from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';

@@ -473,7 +473,10 @@ test('merge adds up what several generators found, errors by their kind', async 
       });
       return printed;
     };
-    assert.match(merge(...outs.map((out) => `${out}.hlog`), '--out', merged), /^2 logs, ms .*\n +100 .* 10 %$/m);
+    assert.match(
+      merge(...outs.map((out) => `${out}.hlog`), '--out', merged),
+      /^2 logs, ms .*\n +100 .* 10 %$/m,
+    );
     const prometheus = readFileSync(`${merged}.prom`, 'utf8');
     assert.match(prometheus, /^sluice_bench_requests_total\{scenario="merged",ending="503"\} 10$/m);
     assert.match(prometheus, /^sluice_bench_latency_seconds_count\{scenario="merged"\} 90$/m);
