@@ -174,7 +174,7 @@ function commandsOf(context: AdminContext) {
     retryFailed: () => retryFailed(context),
 
     showKeyIndex: () => showKeyIndex(context),
-    rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
+    rebuildKeyIndex: () => rebuildKeyIndex(context),
 
     listDeletions: ({ countMax = listedMax, accountId }: List & Scope) =>
       listDeletions(redis, countMax, accountId),
