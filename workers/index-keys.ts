@@ -10,12 +10,12 @@ import {
   stepsOf,
   writeMarker,
 } from '../src/clickhouse/key-index.js';
-import { keyIndex } from '../src/contract/limits.js';
 import { keyIndexSteps } from '../src/metrics.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { endTurn, takeTurn } from '../src/redis/turn.js';
+import { keyIndex } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;

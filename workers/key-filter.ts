@@ -8,9 +8,9 @@
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { countKeysOf, readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
 import { keyBytes, type RowKeys } from '../src/clickhouse/row-keys.js';
-import { keyIndex } from '../src/contract/limits.js';
 import { describeError, type Log } from '../src/log.js';
 import { keysUnfiltered } from '../src/metrics.js';
+import { keyIndex } from '../src/tuning.js';
 
 /** What Redis said when the segment was read: keys of segments up to a number may be forgotten; the generation of their index. */
 export type Forgotten = { readonly to: bigint; readonly generation: string | null };

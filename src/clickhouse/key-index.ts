@@ -12,8 +12,8 @@
 // still has the generation in which they were added: it may have been exchanged meanwhile.
 
 import { randomInt } from 'node:crypto';
-import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
+import { keyIndex } from '../tuning.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
