@@ -12,8 +12,8 @@ import {
 import { parseOverlap } from '../accounts/api-keys.js';
 import { parseOrigins } from '../accounts/origins.js';
 import { administration, storing } from '../contract/limits.js';
-import { keyIndex } from '../tuning.js';
 import { parseRole } from '../people/people.js';
+import { keyIndex } from '../tuning.js';
 import { type AdminCommands, checkCertificate } from './commands.js';
 
 export const usage = `npm run admin -- COMMAND

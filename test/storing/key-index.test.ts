@@ -503,8 +503,10 @@ test('a worker that has seen a lost index hides no key of the one that takes its
     await worker.storeAll();
     await worker.forget();
   }
+  await worker.send('loads the filter', 'x4');
+  await worker.storeAll();
   const unfiltered = await countOf(keysUnfiltered);
-  await worker.send('x4', 'x4');
+  await worker.send('x5', 'x5');
   await worker.storeAll();
   assert.equal(await countOf(keysUnfiltered), unfiltered, 'the filter is in use');
   await exchangeTables();
