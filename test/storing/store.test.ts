@@ -1013,11 +1013,12 @@ test('the columns of the encoders are those of the tables', async () => {
 test('with a cluster every migration is replicated and the engine parses it', async () => {
   for (const { name, sql } of readMigrations()) {
     const rendered = renderSql(sql, { tables: 'replicated', cluster: 'main' });
-    assert.match(rendered, /ON CLUSTER main/, name);
+    // Rows that are added on one replica come to the others by themselves.
+    if (!/^INSERT /m.test(rendered)) assert.match(rendered, /ON CLUSTER main/, name);
     assert.doesNotMatch(rendered, /\{\{/, name);
     if (/CREATE TABLE/.test(rendered)) assert.match(rendered, /ENGINE = Replicated\w*MergeTree\('/, name);
     const statement = rendered.replace(/^(?:--.*\n)+/, '');
     const parsed = await clickhouse.query({ query: `EXPLAIN AST ${statement}`, format: 'TabSeparated' });
-    assert.match(await parsed.text(), /Create|Alter/, name);
+    assert.match(await parsed.text(), /Create|Alter|Insert/, name);
   }
 });
