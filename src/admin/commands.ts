@@ -179,7 +179,7 @@ function commandsOf(context: AdminContext) {
     retryFailed: () => retryFailed(context),
 
     showKeyIndex: () => showKeyIndex(context),
-    rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
+    rebuildKeyIndex: () => rebuildKeyIndex(context),
 
     listDeletions: async ({ accountId, state, reference, cursor }: Scope & DeletionsPage) => {
       if (cursor !== undefined && !isListCursor(cursor))

@@ -86,6 +86,13 @@ const callback = Type.Object({ account_id: text, url: orNull(text) });
 const begun = Type.Object({ person, session_id: text, ends_at: time });
 const secondFactor = Type.Object({ second_factor: flag });
 
+const keyIndex = Type.Object({
+  keys: count,
+  bytes: count,
+  needed_since: orNull(time),
+  shards: Type.Array(Type.Object({ shard: count }), { description: 'How far each shard is.' }),
+});
+
 export const administrationAnswers = {
   showCallback: callback,
   setCallback: Type.Object({ account_id: text, url: text, secret: text }),
@@ -310,15 +317,8 @@ export const administrationAnswers = {
     }),
   ),
   retryFailed: Type.Object({ retried: count, left: count }),
-  showKeyIndex: Type.Object({
-    keys: count,
-    bytes: count,
-    needed_since: orNull(time),
-    shards: Type.Array(
-      Type.Object({ shard: count, indexed_to: orNull(time), forgotten_to: orNull(time), complete: flag }),
-    ),
-  }),
-  rebuildKeyIndex: Type.Object({}),
+  showKeyIndex: keyIndex,
+  rebuildKeyIndex: keyIndex,
   restore: Type.Object({ state: text }),
 
   showSession: Type.Object({
