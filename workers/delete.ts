@@ -383,8 +383,8 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
   const appIds = round.reached.get(place) ?? [];
   if (appIds.length === 0) return;
   for (const part of round.parts.all) {
-    const its = appIds.filter((appId) => part.appIds.has(appId));
-    if (its.length > 0) await emptyPart(options, round, place, part, its);
+    const here = appIds.filter((appId) => part.appIds.has(appId));
+    if (here.length > 0) await emptyPart(options, round, place, part, here);
   }
   await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
 }

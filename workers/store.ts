@@ -27,7 +27,7 @@ import { runScript, scripts } from '../src/redis/scripts.js';
 import { commitBatches } from '../src/tuning.js';
 import type { KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
-import { beginLook } from './look.js';
+import { beginMarkerCheck } from './marker-check.js';
 import { quarantine } from './quarantine.js';
 import { rowsOfStored } from './segment-bytes.js';
 
@@ -79,7 +79,7 @@ export async function storeSegment(
   let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    const checkLook = beginLook();
+    const assertFresh = beginMarkerCheck();
     const read = await readSegment(redis, shard, segment);
     if (read === undefined) {
       // A worker that stood still for long may have noted a burnt token after the segment was forgotten.
@@ -97,7 +97,7 @@ export async function storeSegment(
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
     crash('before_insert');
-    checkLook();
+    assertFresh();
     try {
       await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);
     } catch (error) {

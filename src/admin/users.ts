@@ -95,8 +95,8 @@ export async function environmentOf({ redis }: AdminContext, appId: string) {
   const environment = environments.get(appId);
   if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
   const accountId = environment.account_id;
-  const its = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-  return { accountId, appIds: its.map(({ app_id }) => app_id), secret: deployment.secret };
+  const ofAccount = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+  return { accountId, appIds: ofAccount.map(({ app_id }) => app_id), secret: deployment.secret };
 }
 
 /** ClickHouse's code for a query that took longer than it may. */

@@ -28,11 +28,13 @@ export function localViewStatements(
   hidden: readonly number[] = [],
 ): string[] {
   return localViews.map((view) => {
-    const made = new RegExp(
+    const creation = new RegExp(
       `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} [^]*? AS\\n([^]*)$`,
       'm',
     );
-    const select = migrations.map(({ sql }) => made.exec(sql)?.[1]).findLast((text) => text !== undefined);
+    const select = migrations
+      .map(({ sql }) => creation.exec(sql)?.[1])
+      .findLast((text) => text !== undefined);
     if (select === undefined) throw new Error(`no migration makes the view ${view}`);
     const here = select
       .trim()

@@ -126,9 +126,9 @@ export function createCommitter(options: CommitterOptions): Committer {
       let index = 0;
       crash('commit_answered');
       for (const { submission, settle } of batch) {
-        const its = submission.groups().map(() => results(index++));
+        const answers = submission.groups().map(() => results(index++));
         try {
-          settle(its);
+          settle(answers);
         } catch (error) {
           // Only this group's answer is lost.
           log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');

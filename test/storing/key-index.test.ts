@@ -560,7 +560,7 @@ test('every row that claims a key has its id, so that the index can be rebuilt f
     assert.ok(!('code' in checked), JSON.stringify(checked));
     return 'records' in checked ? checked.records : [checked.record];
   });
-  assert.equal(records.length, 8);
+  assert.deepEqual(new Set(records.map(({ table }) => table)), new Set(tables));
   for (const { row, claim } of records) assert.ok(claim && row.startsWith(`["1000000001","${claim}",`), row);
 });
 

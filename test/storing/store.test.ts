@@ -41,7 +41,7 @@ import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { commitBatches, insertTokens } from '../../src/tuning.js';
-import { LookTooOld } from '../../workers/look.js';
+import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
@@ -250,7 +250,7 @@ for (const [clock, what] of [
         t.mock.restoreAll(),
       );
     for (const point of ['segment_read', 'before_insert'] as const)
-      await assert.rejects(storeAndStopAt(point), LookTooOld);
+      await assert.rejects(storeAndStopAt(point), MarkerCheckTooOld);
     assert.deepEqual(await names(), []);
     assert.equal(await store(segment), 'stored');
     assert.deepEqual(await names(), ['a', 'b']);
@@ -627,7 +627,7 @@ test('a worker that stood still after it looked for failed rows keeps none by th
   const nowMs = Date.now.bind(Date);
   t.mock.method(Date, 'now', () => nowMs() + insertTokens.markerCheckMsMax + 1);
   gate.release();
-  await assert.rejects(result, LookTooOld);
+  await assert.rejects(result, MarkerCheckTooOld);
   t.mock.restoreAll();
   assert.deepEqual(await failedLines(), []);
   assert.equal(await store(segment), 'stored');
