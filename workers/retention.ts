@@ -212,8 +212,8 @@ async function expirePlace(
 }
 
 /**
- * Deletes the identifications that are over, except those of users who have come back meanwhile. Months are not dropped here: a
- * statement that is late would drop what was put back. Settles with how many rows were over.
+ * Deletes the expired identifications, except those of users who have come back meanwhile. Months are not dropped here: a
+ * delayed DROP would remove identifications that were put back. Settles with the number of expired rows.
  */
 async function expireIdentifications(
   context: Run,

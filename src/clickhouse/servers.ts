@@ -1,16 +1,16 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
-// with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
-// has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
+// with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
+// `serversOf` finds those of all others. With one server the home is all there is, and there is no table.
 
 import { type ClickHouseClient, type ClickHouseOptions, codeOfFault, connectClickHouse } from './client.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
   readonly servers: readonly number[];
-  /** Shards whose rows are on their way to another server: nothing of them is stored. */
+  /** Shards whose rows are being copied to another server. Nothing is stored in them. */
   readonly moving: readonly number[];
-  /** These, and shards of which the former server still has rows: of them nothing is deleted. */
+  /** Shards that are being moved, and shards whose old server still has rows. Nothing in them is deleted. */
   readonly unsettled: readonly number[];
 };
 
@@ -43,7 +43,7 @@ export class ShardIsMoving extends Error {
 
 const known = new WeakMap<ClickHouseClient, Servers>();
 
-/** Connects to all servers; settles nothing. Closing the home, which it returns, closes the others. */
+/** Makes a client for each server, without waiting for connections. Closing the home, which it returns, closes the others. */
 export function connectServers(
   urls: readonly string[],
   database: string,

@@ -149,7 +149,7 @@ export function targetsOfText(request: DeletionRequest, text: string): PlacedTar
 
 export type PlacedTarget = { readonly target: Target; readonly place: number };
 
-/** Since a request was read, somebody else has written its progress or ended it. */
+/** Another process has changed or ended the request since it was read. */
 export class Overtaken extends Error {}
 
 /** Writes progress. Settles with the changed document, or throws Overtaken and has written nothing. */

@@ -570,7 +570,7 @@ test('a batch under way that ends with its page is sent once more when the page 
   assert.deepEqual(second, first);
 });
 
-test('a batch under way that outlives its page is not', async () => {
+test('a batch that outlives its page is not sent again', async () => {
   const world = createWorld();
   let requests = 0;
   const page = world.open({

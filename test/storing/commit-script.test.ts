@@ -637,7 +637,7 @@ test('a claim takes less than 40 bytes of memory', async () => {
   }
   // The memory of this key only, since the memory of the whole server also changes with its clients' buffers.
   const bytesPerClaim = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0)) / count;
-  assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
+  assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes per claim`);
 });
 
 test('buckets hold six to twelve claims when the byte budget is used up, and few at a small one', () => {

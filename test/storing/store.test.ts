@@ -225,7 +225,7 @@ test('only the first try of a segment that is not overdue may skip the look befo
   assert.equal(isFreshAt(openedMs, 2), false);
 });
 
-test('ClickHouse remembers as many tokens as the age of a look rests on', () => {
+test('ClickHouse remembers enough tokens for the longest time between the marker check and the insert', () => {
   const windows = readMigrations().flatMap(({ sql }) =>
     [...sql.matchAll(/replicated_deduplication_window = (\d+)/g)].map(([, tokens]) => Number(tokens)),
   );
