@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
-import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
+import { type ClickHouseClient, isConnectionFault } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
@@ -488,6 +488,5 @@ async function update(
 
 function stateOfFault(error: unknown): DeletionState {
   if (error instanceof MutationFailed) return 'mutation_failed';
-  const away = error instanceof Error && 'code' in error && codeOfFault(error) === 0;
-  return away ? 'clickhouse_unavailable' : 'failed';
+  return isConnectionFault(error) ? 'clickhouse_unavailable' : 'failed';
 }

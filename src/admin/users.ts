@@ -3,7 +3,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
-import { codeOfFault } from '../clickhouse/client.js';
+import { codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { createCrashPoint } from '../crash-point.js';
 import { TooManyNames } from '../suppression/change.js';
 import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
@@ -99,16 +99,13 @@ export async function environmentOf({ redis }: AdminContext, appId: string) {
   return { accountId, appIds: ofAccount.map(({ app_id }) => app_id), secret: deployment.secret };
 }
 
-/** ClickHouse's code for a query that took longer than it may. */
-const timeoutExceeded = 159;
-
 /** Says what to do when a query takes longer than it may. */
 export async function inTime<Result>(
   work: Promise<Result>,
   remedy = 'ask for an export instead',
 ): Promise<Result> {
   return work.catch((error: unknown) => {
-    if (codeOfFault(error) !== timeoutExceeded) throw error;
+    if (codeOfFault(error) !== faultCodes.timeoutExceeded) throw error;
     throw new AdministrationError(`ClickHouse takes too long: ${remedy}`);
   });
 }

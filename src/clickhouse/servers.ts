@@ -3,7 +3,13 @@
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
 // `serversOf` finds those of all others. With one server the home is all there is, and there is no table.
 
-import { type ClickHouseClient, type ClickHouseOptions, codeOfFault, connectClickHouse } from './client.js';
+import {
+  type ClickHouseClient,
+  type ClickHouseOptions,
+  codeOfFault,
+  connectClickHouse,
+  faultCodes,
+} from './client.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
@@ -172,8 +178,6 @@ async function checkOrRemember(client: ClickHouseClient): Promise<State> {
   return isKnownAway ? 'away' : seen.check;
 }
 
-const unknownDatabase = 81;
-
 /** By a statement, not by /ping: the latter says nothing of passwords. */
 async function ask(client: ClickHouseClient): Promise<State> {
   try {
@@ -185,6 +189,6 @@ async function ask(client: ClickHouseClient): Promise<State> {
     await result.json();
     return 'there';
   } catch (error) {
-    return codeOfFault(error) === unknownDatabase ? 'empty' : 'away';
+    return codeOfFault(error) === faultCodes.unknownDatabase ? 'empty' : 'away';
   }
 }

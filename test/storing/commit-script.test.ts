@@ -680,6 +680,8 @@ test('distinguishes the faults of a real Redis', async () => {
   const kindOf = (run: Promise<unknown>) => run.then(() => 'none', classifyRedisFault);
   assert.equal(await kindOf(redis.evalsha('0'.repeat(40), 0)), 'unknown_script');
   assert.equal(await kindOf(redis.eval("return redis.call('incr', 'x', 'y')", 0)), 'broken');
+  await redis.set('text', '1');
+  assert.equal(await kindOf(redis.hget('text', 'x')), 'broken', 'WRONGTYPE is an answer');
   await redis.config('SET', 'maxmemory', '1');
   try {
     assert.equal(await kindOf(redis.set('more', '1')), 'full');
