@@ -7,7 +7,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
-import type { CallbackProgress } from './callbacks.js';
+import type { CallbackProgress } from './callback-call.js';
 import type { Target, TargetList } from './targets.js';
 
 export type DeletionRequest = {

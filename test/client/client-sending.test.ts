@@ -1,3 +1,5 @@
+// How the client library sends: batches, retries, holds between tabs, full and failing storage, pages that end.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TransportAnswer } from '../../src/client/core/adapters.js';

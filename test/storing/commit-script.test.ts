@@ -1,3 +1,5 @@
+// redis/commit-3.lua on a real Redis: stamps, limits, claims, segments, repeats and refusals; and the kinds of faults.
+
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { withRedisClock } from '../../harness/redis-clock.js';

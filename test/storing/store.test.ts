@@ -1,3 +1,5 @@
+// From a sealed segment to its rows in ClickHouse, exactly once: markers, tokens, crashes at every step, and failed rows.
+
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
