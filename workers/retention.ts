@@ -1,5 +1,5 @@
-// Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
-// or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
+// Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
+// or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
 // off is repeated as a whole.
 
@@ -84,7 +84,7 @@ async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly 
 }
 
 /**
- * Deletes what is over at a given time. Settles with `busy` if something is left for another run: rows are being moved or
+ * Deletes what has expired at a given time. Settles with `busy` if something is left for another run: rows are being moved or
  * deleted, not everything is stored, or deletions wait.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
@@ -148,7 +148,7 @@ async function partsOf(
   return parts;
 }
 
-/** Deletes what is over on one server, to which the context is connected. */
+/** Deletes what has expired on one server, to which the context is connected. */
 async function expireOn(
   context: Run,
   { environments, ownShards }: Part,
@@ -189,7 +189,7 @@ type Step = {
 
 const identifications = storedTable('user_identities');
 
-/** Deletes what is over in a table. Settles with how many rows, by environment. */
+/** Deletes the expired rows of a table. Settles with their number by environment. */
 async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,

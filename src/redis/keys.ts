@@ -97,7 +97,7 @@ export const registryKeys = {
   failedRowsLock: '{registry}:failed_rows_lock',
   /** Held by whoever looked for stray targets last. */
   strayTargets: '{registry}:stray_targets',
-  /** Present for a while after a run that deleted what is over. */
+  /** Present for a while after a run that deleted expired rows. */
   retentionRun: '{registry}:retention_run',
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts the versions of deletion requests that were copied to ClickHouse. */
