@@ -276,6 +276,34 @@ test('suppresses an anonymous user who is identified as a suppressed one, from t
   }
 });
 
+test('keeps what a suppressed device says about somebody else, and leaves out that they are merged', async () => {
+  const { identity } = newUser();
+  const device = `device of ${identity}`;
+  const userId = userIdOfAnonymousId(device);
+  const said = { anonymousId: device, userId: identity, traits: { plan: 'pro' }, messageId: device };
+  const batch = [
+    { type: 'track', event: 'Anonymous', anonymousId: device },
+    { type: 'identify', ...said },
+    { type: 'track', event: 'Named', anonymousId: device, userId: identity, messageId: `${device} named` },
+  ];
+  await setSuppressed(urls[0] as string, token, [{ user_id: userId }], true);
+  /** How many of the messages are repeats. */
+  const sendBatch = async (): Promise<string | null> => {
+    const answer = await post(urls[1] as string, '/v1/batch', { batch, writeKey: main });
+    assert.deepEqual([answer.status, answer.text], [200, '{"success":true}']);
+    return answer.headers.get('sluice-repeats');
+  };
+  assert.deepEqual([await sendBatch(), await sendBatch()], [null, '2']);
+  assert.equal(await rowsOf(identity, userId), 2, 'the properties and the named event');
+  const properties = await sluice.rows<{ plan: string }>(
+    `SELECT properties['plan'] AS plan FROM stored_user_properties WHERE identity = '${identity}'`,
+  );
+  assert.deepEqual(properties, [{ plan: 'pro' }]);
+  await setSuppressed(urls[0] as string, token, [{ user_id: userId }], false);
+  assert.equal(await sendBatch(), '1', 'of the identification only its second record is a repeat');
+  assert.equal(await rowsOf(identity, userId), 4);
+});
+
 test('a deletion that suppresses leaves nothing, and nothing comes after it', async () => {
   const { identity, userId } = newUser();
   const [one, two] = urls as [string, string];
