@@ -8,7 +8,13 @@ import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { NameText } from './names.js';
 
-export type ChangeOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
+export type ChangeOptions = {
+  readonly redis: Redis;
+  readonly epoch: string;
+  readonly shards: number;
+  /** Names that an account may have, if not the bound of all deployments. */
+  readonly namesPerAccountMax?: number;
+};
 
 /** A name, and the name for whose sake it is suppressed. `-`: itself. `=<name>`: whatever that name is suppressed for. */
 export type Suppressed = readonly [name: NameText, root: NameText];
@@ -82,7 +88,7 @@ async function readNames(
 }
 
 async function change(
-  { redis, epoch }: ChangeOptions,
+  { redis, epoch, namesPerAccountMax = suppressions.namesPerAccountMax }: ChangeOptions,
   accountId: string,
   action: 'suppress' | 'free',
   args: readonly string[],
@@ -97,7 +103,7 @@ async function change(
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
     ],
-    [epoch, accountId, action, suppressions.namesPerAccountMax, suppressions.changesKept, ...args],
+    [epoch, accountId, action, namesPerAccountMax, suppressions.changesKept, ...args],
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();

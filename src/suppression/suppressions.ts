@@ -35,8 +35,11 @@ export type Suppressions = {
   of(environment: LiveEnvironment): SuppressedUsers | undefined;
   /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
   reach(version: number): Promise<void>;
-  /** Suppresses anonymous users for the sake of identities; settles when it holds everywhere and is known here. */
-  join(joins: readonly Join[]): Promise<void>;
+  /**
+   * Suppresses anonymous users for the sake of identities; settles when it holds everywhere and is known here, with those for
+   * whom their account has no room.
+   */
+  join(joins: readonly Join[]): Promise<readonly Join[]>;
   close(): void;
 };
 
@@ -55,6 +58,7 @@ export async function followSuppressions(
   redis: Redis,
   deployment: () => Deployment | undefined,
   log: Log,
+  namesPerAccountMax: number = bounds.namesPerAccountMax,
 ): Promise<Suppressions> {
   let version = -1;
   let accounts = new Map<string, OfAccount>();
@@ -155,11 +159,13 @@ export async function followSuppressions(
     await readOnce();
   }
 
-  async function join(joins: readonly Join[]): Promise<void> {
+  async function join(joins: readonly Join[]): Promise<readonly Join[]> {
     const known = deployment();
     if (known === undefined) throw new Error('the deployment is not known');
-    const options = { redis, epoch: known.epoch, shards: known.shards };
-    for (const { environment, userId, identity } of joins) {
+    const options = { redis, epoch: known.epoch, shards: known.shards, namesPerAccountMax };
+    const withoutRoom: Join[] = [];
+    for (const each of joins) {
+      const { environment, userId, identity } = each;
       const { accountId, appId } = environment;
       const hasher = accounts.get(accountId)?.hasher ?? createNameHasher(known.secret, accountId);
       const name = inEnvironment(hasher.textOf({ userId }), appId);
@@ -173,11 +179,16 @@ export async function followSuppressions(
         );
       } catch (error) {
         if (!(error instanceof TooManyNames)) throw error;
-        log.error('an account has too many suppressed users: an anonymous user was not added to them');
+        withoutRoom.push(each);
+        log.error(
+          { environment: appId },
+          'an account has as many suppressed users as it may have: requests that identify others as one of them are refused',
+        );
       }
     }
     const { version: raised } = await raiseShards(options);
     await reach(Number(raised));
+    return withoutRoom;
   }
 
   async function poll(): Promise<void> {
