@@ -248,14 +248,16 @@ describe('a commit that several requests share', () => {
     assert.deepEqual(await submit(good()), stored);
   });
 
-  test('of which one identifies somebody as a suppressed user, for whom the account has no room, refuses that one', async () => {
+  test('of which one identifies somebody as a suppressed user, for whom the account has no room, refuses that one', async (t) => {
     const deployment = { epoch, secret, shards: 1, created_at: '' };
     const options = { redis: admin, epoch, shards: 1, namesPerAccountMax: 1 };
     await admin.set(registryKeys.epoch, epoch);
     const suppressed = createNameHasher(secret, 'account').textOf({ identity: 'ada' });
     await suppressNames(options, 'account', [[suppressed, '-']]);
     const suppressions = await followSuppressions(admin, () => deployment, log, options.namesPerAccountMax);
+    t.after(() => suppressions.close());
     const mine = createCommitter({ ...committing, suppressions });
+    t.after(() => mine.close());
     const environment = { appId: '1000000001', accountId: 'account' } as LiveEnvironment;
     const identifying = (identity: string) => {
       const users = [
@@ -281,7 +283,5 @@ describe('a commit that several requests share', () => {
     await freeNames(options, 'account', [suppressed]);
     await raiseShards(options);
     assert.deepEqual(await commit(identifying('ada')), both, 'once the identity is free');
-    await mine.close();
-    suppressions.close();
   });
 });
