@@ -258,6 +258,8 @@ export const retention = {
   runEveryMs: 6 * 60 * 60 * 1000,
   /** How soon it tries again if something else holds the tables. */
   retryMs: 5 * 60 * 1000,
+  /** A run that is not done for so long is late: what was over a run before it is not deleted within a day. */
+  lateMs: 12 * 60 * 60 * 1000,
   /** How long a run waits until all that was accepted before is stored, and for inserts under way. */
   storedMsMax: 30_000,
 } as const;
