@@ -226,9 +226,10 @@ export const deletions = {
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
-  /** Requests that one page of an account's list has, and that it looks at to find them. */
+  /** Requests that one page of an account's list has, that it looks at to find them, and that one command reads. */
   listedMax: 100,
-  listLookedAtMax: 200,
+  listLookedAtMax: 2_000,
+  listReadMax: 200,
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 a minute. */
   roundEveryMs: 4_000,
   /** Targets and requests that one round takes. */

@@ -507,7 +507,7 @@ test('logs what it has deleted table by table, also when a later one fails', asy
   const ada = { app_id: retained, identity: 'ada', user_id: null, name: 'old' };
   await storeAt(nowMs - 50 * dayMs, 'stored_events', [ada, ada]);
   await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [ada]);
-  const client = clientBefore('ALTER TABLE stored_user_properties DELETE', async () => {
+  const client = clientBefore('ALTER TABLE stored_user_properties', async () => {
     throw new Error('ClickHouse has gone');
   });
   await assert.rejects(expireRows({ ...context, clickhouse: client }, nowMs), /has gone/);
@@ -588,12 +588,8 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
     if (fails) await redis.set(registryKeys.retentionDue, String(earlier), 'XX');
     else assert.ok((await secondsOverdue(redis)) >= 90_000);
   }
-  const [environment] = await readRegistry(redis).then(({ accounts }) => [...accounts.keys()]);
-  const overview = await administer<{ problems: string[] }>(
-    sluice,
-    'GET',
-    `/accounts/${environment}/overview`,
-  );
+  const [accountId] = [...(await readRegistry(redis)).accounts.keys()];
+  const overview = await administer<{ problems: string[] }>(sluice, 'GET', `/accounts/${accountId}/overview`);
   assert.ok(overview.problems.includes('What is over should have been deleted 25 hours ago.'));
   const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
   assert.match(metrics, /^sluice_retention_unfinished_seconds 9\d{4}$/m);

@@ -5,11 +5,11 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../../harness/collect.js';
-import { getToken, submit, untilComplete } from '../../harness/deletion.js';
+import { getToken, listDeletions, submit, untilComplete } from '../../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { lookUp, setSuppressed, submitSuppression } from '../../harness/suppression.js';
+import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../../harness/suppression.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -329,6 +329,32 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
   await untilComplete(sluice, token, id);
   assert.equal(await rowsOf(identity, userId), 0);
   assert.equal(JSON.parse((await lookUp(two, token, `?user_id=${userId}`)).text).suppressed, true);
+});
+
+test('a deletion that suppresses is refused, and says so, while what was accepted before is not stored', async (t) => {
+  const { identity, userId } = newUser();
+  const [worker] = sluice.workers;
+  t.after(() => worker?.sigcont());
+  worker?.sigstop();
+  await send(urls[0] as string, paths.identify, { app_id: main, user_id: userId, identity });
+  const wanted = JSON.stringify({ users: [{ identity }], suppress: true, reference: identity });
+  const reply = await submit(sluice, token, wanted);
+  const { err } = JSON.parse(reply.text) as { err: { code: string; message: string } };
+  assert.deepEqual([reply.status, err.code], [503, 'unknown']);
+  assert.match(err.message, /^No deletion was stored. The named users are suppressed/);
+  assert.deepEqual((await listDeletions(sluice, token, `?reference=${identity}`)).ids, []);
+  assert.deepEqual(await lookUpAll(urls[1] as string, token, [{ identity }, { user_id: userId }]), [
+    true,
+    false,
+  ]);
+  worker?.sigcont();
+  await untilStored(sluice);
+  const again = await submit(sluice, token, wanted);
+  assert.equal(again.status, 201, again.text);
+  assert.deepEqual(await lookUpAll(urls[1] as string, token, [{ identity }, { user_id: userId }]), [
+    true,
+    true,
+  ]);
 });
 
 test('tells whether a user is suppressed and since when, how many are, and how many records were left out', async () => {
