@@ -13,7 +13,6 @@ import { deleteRows } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
-import { retention } from '../src/contract/limits.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
@@ -39,6 +38,7 @@ import {
   returnUsers,
   undoRuns,
 } from '../src/retention/removed-identifications.js';
+import { retentionRuns } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 export type RetentionContext = Pick<
@@ -57,14 +57,14 @@ export async function expireRowsIfDue(context: RetentionContext): Promise<void> 
     await redis.del(registryKeys.retentionDue);
     return;
   }
-  if (!(await takeTurn(redis, registryKeys.retentionRun, retention.runEveryMs))) return;
+  if (!(await takeTurn(redis, registryKeys.retentionRun, retentionRuns.everyMs))) return;
   await noteDue(redis);
   let outcome: 'done' | 'busy' | 'failed' = 'failed';
   try {
     outcome = await expireRows(context, await earliestClock(context));
   } finally {
     if (outcome === 'done') await redis.del(registryKeys.retentionDue);
-    else await redis.pexpire(registryKeys.retentionRun, retention.retryMs);
+    else await redis.pexpire(registryKeys.retentionRun, retentionRuns.retryMs);
   }
 }
 
@@ -342,7 +342,7 @@ async function dropWholePartitions(
 
 /** Waits for inserts that ClickHouse had begun before. */
 async function untilNoInsertRuns(clickhouse: RetentionContext['clickhouse']): Promise<boolean> {
-  const giveUpAt = performance.now() + retention.storedMsMax;
+  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   while (await isInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) return false;
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -365,7 +365,7 @@ async function isStoredUpTo(
   fences: readonly string[],
   its: ReadonlySet<number>,
 ): Promise<boolean> {
-  const giveUpAt = performance.now() + retention.storedMsMax;
+  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = oldest.every(

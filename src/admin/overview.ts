@@ -5,13 +5,14 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { overview, retention } from '../contract/limits.js';
+import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
 import { secondsOverdue } from '../retention/due.js';
 import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
+import { retentionRuns } from '../tuning.js';
 import type { AdminContext } from './context.js';
 
 /** What is not well, if anything, in sentences for people; how soon records can be queried; pending deletions. */
@@ -40,7 +41,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...(bytes > config.backlogBytesMax * overview.fullRatio
       ? ['The backlog is nearly full: soon records are refused.']
       : []),
-    ...(overdueSeconds * 1000 > retention.lateMs
+    ...(overdueSeconds * 1000 > retentionRuns.lateMs
       ? [`What is over should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago.`]
       : []),
   ];

@@ -33,6 +33,7 @@ import {
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { lookUpAll } from '../../harness/suppression.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { signingKeyKey } from '../../src/accounts/documents.js';
 import { readRegistry } from '../../src/accounts/registry.js';

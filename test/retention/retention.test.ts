@@ -21,6 +21,7 @@ import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js'
 import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { secondsOverdue } from '../../src/retention/due.js';
+import { retentionRuns } from '../../src/tuning.js';
 import {
   earliestClock,
   expireRows,
@@ -44,7 +45,7 @@ before(async () => {
   sluice = await startSluice();
   redis = connectTestRedis(sluice.redisUrl);
   // The worker makes no run of its own beside those of the tests.
-  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retention.runEveryMs);
+  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
   appIds = [
     await createEnvironment(sluice, '--retain-days', '30'),
     await createEnvironment(sluice, '--retain-days', '100'),
@@ -570,7 +571,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
   await expireRowsIfDue(context);
   assert.deepEqual(await storedRows(), [`e ${retained} old`], 'not yet again');
   const leftMs = await redis.pttl(registryKeys.retentionRun);
-  assert.ok(leftMs > 0 && leftMs <= retention.runEveryMs);
+  assert.ok(leftMs > 0 && leftMs <= retentionRuns.everyMs);
   assert.equal(await secondsOverdue(redis), 0);
 
   // A run that fails or has to wait is tried again soon, and stays due since its first attempt.
@@ -584,7 +585,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
     const run = expireRowsIfDue({ ...context, crash });
     if (fails) await assert.rejects(run, /died/);
     else await run;
-    assert.ok((await redis.pttl(registryKeys.retentionRun)) <= retention.retryMs);
+    assert.ok((await redis.pttl(registryKeys.retentionRun)) <= retentionRuns.retryMs);
     if (fails) await redis.set(registryKeys.retentionDue, String(earlier), 'XX');
     else assert.ok((await secondsOverdue(redis)) >= 90_000);
   }

@@ -8,7 +8,7 @@ import { freePort } from '../../harness/free-port.js';
 import { openRaw } from '../../harness/raw-http.js';
 import { startRedis } from '../../harness/services.js';
 import type { LiveEnvironment } from '../../src/accounts/environments.js';
-import { commits, overloadedRetrySeconds } from '../../src/contract/limits.js';
+import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { isOwnFault } from '../../src/http/protocol/fault.js';
@@ -30,6 +30,7 @@ import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { freeNames, raiseShards, suppressNames } from '../../src/suppression/change.js';
 import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
+import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 const secret = 'grace@example.com';
@@ -186,7 +187,11 @@ describe('a commit that several requests share', () => {
     redisServer = await startRedis({ appendfsync: 'no' });
     admin = new Redis(redisServer.url);
     const quiet = createLog('test', 'silent');
-    redis = connectForCommits({ redisUrl: redisServer.url, redisCluster: false }, commits.attemptMs, quiet);
+    redis = connectForCommits(
+      { redisUrl: redisServer.url, redisCluster: false },
+      commitBatches.attemptMs,
+      quiet,
+    );
     await loadShard(admin);
     await untilReady(redis, 30_000);
     committing = {
