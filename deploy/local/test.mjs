@@ -36,6 +36,7 @@ const unpackedPrograms = [
   { program: 'prometheus-alertmanager', package: 'prometheus-alertmanager', usedBy: ['support/alerting.js'] },
   { program: 'nginx', package: 'nginx', usedBy: ['support/proxies.js'] },
   { program: 'caddy', package: 'caddy', usedBy: ['support/proxies.js'] },
+  { program: 'kubectl', package: 'kubernetes-client', usedBy: ['support/kubectl.js'] },
   { program: 'zookeeper.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'zookeeper-jute.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'slf4j-api.jar', package: 'libslf4j-java', usedBy: ['support/keeper.js'] },
@@ -53,7 +54,7 @@ installPackages();
 requireFront();
 installRedis();
 const all = testSources();
-buildOrExit();
+await buildOrExit();
 if (names.length === 0) lint();
 const { isQuick, runFiles } = await import('../../dist/test/runner/run.js');
 const sources = options.includes('--quick') ? all.filter(isQuick) : all;
