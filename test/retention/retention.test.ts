@@ -508,7 +508,7 @@ test('logs what it has deleted table by table, also when a later one fails', asy
   const ada = { app_id: retained, identity: 'ada', user_id: null, name: 'old' };
   await storeAt(nowMs - 50 * dayMs, 'stored_events', [ada, ada]);
   await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [ada]);
-  const client = clientBefore('ALTER TABLE stored_user_properties', async () => {
+  const client = clientBefore('ALTER TABLE stored_user_properties DROP PARTITION', async () => {
     throw new Error('ClickHouse has gone');
   });
   await assert.rejects(expireRows({ ...context, clickhouse: client }, nowMs), /has gone/);
