@@ -49,7 +49,7 @@ export type OverloadReason =
 
 export type Committer = {
   /**
-   * Takes a request, whose groups go in one commit, in their order: either all of them are overloaded or unknown, or none
+   * Queues a request. All of its groups go into one commit, in order, so either all are overloaded or unknown, or none
    * is. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
    * `commits.deadlineMs` from now.
    */
@@ -327,7 +327,7 @@ function nameOfJoin({ environment, userId, identity }: Join): string {
   return `${environment.appId} ${userId} ${identity}`;
 }
 
-/** The joins of submissions that are not in `known` yet, to which they are added. */
+/** The joins of the submissions that are not in `known` yet; adds them to it. */
 function newJoins(batch: readonly Waiting[], known: Set<string>): Join[] {
   const joins: Join[] = [];
   for (const { submission } of batch) {

@@ -137,7 +137,7 @@ async function answerPreview(
 ): Promise<void> {
   const targets = targetsOf(list);
   const look = () =>
-    previews.look(submission, accountId, targets).catch((error: unknown) => {
+    previews.preview(submission, accountId, targets).catch((error: unknown) => {
       if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
       log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
       return 'failed' as const;
