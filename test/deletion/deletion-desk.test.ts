@@ -4,9 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
 import {
-  callWithToken,
   deleteNow,
-  deletionPaths,
   getToken,
   listDeletions,
   type Reply,
@@ -204,7 +202,7 @@ test('the list has the account’s requests, the newest first, page by page, and
   for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, its, id);
 });
 
-test('the list takes filters for state and reference, and refuses other values', async () => {
+test('the list takes filters for state and reference', async () => {
   const { ids } = await listDeletions(sluice, token, '?reference=ticket%201&state=complete');
   assert.equal(ids.length, 1);
   assert.equal((await showDeletion(sluice, ids[0] ?? '')).reference, 'ticket 1');
@@ -212,21 +210,6 @@ test('the list takes filters for state and reference, and refuses other values',
   assert.deepEqual((await listDeletions(sluice, strangerToken, '?reference=ticket%201')).ids, []);
   assert.ok((await listDeletions(sluice, token, '?state=complete')).ids.length > 1);
   assert.deepEqual((await listDeletions(sluice, token, '?state=targets_lost')).ids, []);
-  for (const [query, field] of [
-    ['?state=done', 'state'],
-    ['?state=toString', 'state'],
-    ['?cursor=x', 'cursor'],
-    ['?cursor=', 'cursor'],
-    ['?reference=', 'reference'],
-    ['?reference=j%FCrgen', undefined],
-  ]) {
-    const reply = await callWithToken(sluice, token, `${deletionPaths.list}${query}`);
-    assert.equal(reply.status, 400, query);
-    assert.deepEqual(
-      [(parse(reply).err as Answer).code, (parse(reply).err as Answer).field],
-      ['invalid_parameter', field],
-    );
-  }
 });
 
 test('references and lists outlive an emptied Redis, and a list with repeated users keeps its places', async () => {
