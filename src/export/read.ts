@@ -53,15 +53,17 @@ export async function* readUsersRecords(
   try {
     const { deployment, environments } = await readRegistry(redis);
     if (deployment === undefined) throw new StateNotLoaded();
-    const its = [...environments.values()].filter(({ account_id }) => account_id === request.account_id);
+    const ofAccount = [...environments.values()].filter(
+      ({ account_id }) => account_id === request.account_id,
+    );
     const servers = serversOf(clickhouse);
     await refreshShardTable(redis, servers);
     const divided = byServer(
       clickhouse,
-      its.map(({ app_id }) => app_id),
+      ofAccount.map(({ app_id }) => app_id),
     );
     const table = servers.table();
-    if (its.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
+    if (ofAccount.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
       throw new Error('rows are on their way to another ClickHouse server');
     const parts: Part[] = [];
     for (const [client, appIds] of divided) {

@@ -487,11 +487,11 @@ test('takes the scheme of a token in any case', async () => {
 test('keeps accounts apart: each token opens its own account’s requests and no other’s', async () => {
   const tokens = [token, strangerToken, (await freshAccount()).token];
   const requests = await Promise.all(
-    tokens.map((its) => submitAccepted(sluice, its, [{ identity: 'shared' }])),
+    tokens.map((ownToken) => submitAccepted(sluice, ownToken, [{ identity: 'shared' }])),
   );
-  for (const [asker, its] of tokens.entries()) {
+  for (const [asker, ownToken] of tokens.entries()) {
     for (const [owner, requestId] of requests.entries()) {
-      const { status } = await readStatus(sluice, its, requestId);
+      const { status } = await readStatus(sluice, ownToken, requestId);
       assert.equal(status, asker === owner ? 200 : 404, `${asker} asks for ${owner}'s`);
     }
   }
@@ -525,14 +525,14 @@ test('means nothing in another data centre', async () => {
 });
 
 /** A token dies with the change that ends it: it opens nothing once that is answered. */
-async function assertDead(its: string): Promise<void> {
-  assert.equal((await submit(sluice, its, [{ identity: 'late' }])).status, 401);
-  assert.equal((await readStatus(sluice, its, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
+async function assertDead(ownToken: string): Promise<void> {
+  assert.equal((await submit(sluice, ownToken, [{ identity: 'late' }])).status, 401);
+  assert.equal((await readStatus(sluice, ownToken, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
 }
 
 test('ends a token when its lifetime is over, an hour after it was issued', async () => {
-  const { token: its } = await freshAccount();
-  const key = registryKeys.token(createHash('sha256').update(its).digest('hex'));
+  const { token: ownToken } = await freshAccount();
+  const key = registryKeys.token(createHash('sha256').update(ownToken).digest('hex'));
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(key);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
@@ -542,17 +542,17 @@ test('ends a token when its lifetime is over, an hour after it was issued', asyn
       what: 'the lifetime is over',
     });
   });
-  await assertDead(its);
+  await assertDead(ownToken);
 });
 
 test('ends the tokens of a key that is rotated, and takes the new key at once', async () => {
-  const { account: own, token: its, main } = await freshAccount();
+  const { account: own, token: ownToken, main } = await freshAccount();
   const { api_key: apiKey } = await administer<{ api_key: string }>(
     sluice,
     'PUT',
     `/environments/${main}/key`,
   );
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const fresh = await getToken(sluice, { ...own, apiKey });
   await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
@@ -562,7 +562,7 @@ test('refuses one live token too many, says correctly for how long, and ends non
   const { account: own, token: first, main } = await freshAccount();
   const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
   const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
-  const works = async (its: unknown) => (await readStatus(sluice, String(its), 'x')).status === 404;
+  const works = async (ownToken: unknown) => (await readStatus(sluice, String(ownToken), 'x')).status === 404;
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(live);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
@@ -604,15 +604,15 @@ test('refuses one live token too many, says correctly for how long, and ends non
 });
 
 test('counts of requests that began before the clock was set back do not last longer', async () => {
-  const { token: its, main } = await freshAccount();
+  const { token: ownToken, main } = await freshAccount();
   const address = '127.0.0.1';
   const digest = (text: string) => createHash('sha256').update(text).digest('hex');
   const failures = registryKeys.tokenFailures(digest(`${main}\0${address}`));
-  const statuses = registryKeys.statusRequests(digest(its));
+  const statuses = registryKeys.statusRequests(digest(ownToken));
   const dayMs = 24 * 3_600_000;
   await withRedis(sluice, async (redis) => {
     for (const key of [failures, statuses]) await redis.set(key, 1_000, 'PX', dayMs);
-    assert.equal((await readStatus(sluice, its, 'x')).status, 429);
+    assert.equal((await readStatus(sluice, ownToken, 'x')).status, 429);
     assert.equal((await askToken([['Authorization', basic(main, 'wrong')]])).status, 429);
     assert.ok((await redis.pttl(statuses)) <= 1_000);
     assert.ok((await redis.pttl(failures)) <= 60_000);
@@ -620,17 +620,17 @@ test('counts of requests that began before the clock was set back do not last lo
 });
 
 test('ends the tokens of a key that is revoked', async () => {
-  const { account: own, token: its, main } = await freshAccount();
+  const { account: own, token: ownToken, main } = await freshAccount();
   await administer(sluice, 'DELETE', `/environments/${main}/key`);
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
 });
 
 test('ends the tokens of an environment that stops being main, and gives the new one its own', async () => {
-  const { account: own, token: its, main, staging } = await freshAccount();
-  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  const { account: own, token: ownToken, main, staging } = await freshAccount();
+  const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   await administer(sluice, 'PATCH', `/environments/${staging}`, { main: true });
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const { api_key: apiKey } = await administer<{ api_key: string }>(
     sluice,
@@ -714,10 +714,12 @@ test('counts failed token requests that come at once', async () => {
 });
 
 test('takes 100 status requests a second of one token', async () => {
-  const { token: its } = await freshAccount();
-  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  const { token: ownToken } = await freshAccount();
+  const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   const started = performance.now();
-  const replies = await Promise.all(Array.from({ length: 250 }, () => readStatus(sluice, its, requestId)));
+  const replies = await Promise.all(
+    Array.from({ length: 250 }, () => readStatus(sluice, ownToken, requestId)),
+  );
   const windows = Math.floor((performance.now() - started) / 1_000) + 1;
   const taken = replies.filter(({ status }) => status === 200).length;
   const limited = replies.filter(({ status }) => status === 429);
@@ -729,7 +731,7 @@ test('takes 100 status requests a second of one token', async () => {
 });
 
 test('takes 2,000 pending requests of one account', async () => {
-  const { account: own, token: its } = await freshAccount();
+  const { account: own, token: ownToken } = await freshAccount();
   const { accountId } = own;
   await withRedis(sluice, async (redis) => {
     const add = (count: number, name: string) =>
@@ -738,13 +740,13 @@ test('takes 2,000 pending requests of one account', async () => {
         ...Array.from({ length: count }, (_, at) => [1, `${accountId} ${name}-${at}`]).flat(),
       );
     await add(1_999, 'pending');
-    const last = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
-    const over = await submit(sluice, its, [{ identity: 'bob' }]);
+    const last = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
+    const over = await submit(sluice, ownToken, [{ identity: 'bob' }]);
     assert.equal(over.status, 429, over.text);
     assert.ok(Number(over.headers['retry-after']) >= 1);
-    assert.equal((await readStatus(sluice, its, last)).status, 200);
+    assert.equal((await readStatus(sluice, ownToken, last)).status, 200);
     await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
     await redis.zrem(registryKeys.pendingDeletions, `${accountId} pending-0`);
-    await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+    await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   });
 });

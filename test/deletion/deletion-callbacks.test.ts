@@ -350,11 +350,11 @@ describe('a complete deletion', () => {
 
   test('calls no account that has no callback', async () => {
     const other = await createTestAccount(sluice, 'Uncalled');
-    const its = await getToken(sluice, other);
+    const ownToken = await getToken(sluice, other);
     await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-    const requestId = await submitAccepted(sluice, its, [{ identity: 'a' }]);
-    await untilComplete(sluice, its, requestId);
-    assert.ok(!(await readStatus(sluice, its, requestId)).text.includes('callback'));
+    const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'a' }]);
+    await untilComplete(sluice, ownToken, requestId);
+    assert.ok(!(await readStatus(sluice, ownToken, requestId)).text.includes('callback'));
     assert.equal(callsFor(requestId).length, 0);
   });
 

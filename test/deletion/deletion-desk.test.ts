@@ -180,26 +180,26 @@ test('a reference ends after 30 days, and keeps no name of a user', async () => 
 
 test('the list has the account’s requests, the newest first, page by page, and nobody else’s', async () => {
   const fresh = await createTestAccount(sluice, 'Lists');
-  const its = await getToken(sluice, fresh);
-  assert.deepEqual(await listDeletions(sluice, its), { ids: [], cursor: undefined });
+  const ownToken = await getToken(sluice, fresh);
+  assert.deepEqual(await listDeletions(sluice, ownToken), { ids: [], cursor: undefined });
   worker.sigstop();
   const newestFirst: string[] = [];
   for (let n = 0; n < deletions.listedMax + 50; n++) {
-    const reply = await submitWith(sluice, its, {
+    const reply = await submitWith(sluice, ownToken, {
       users: [{ identity: `user ${n}` }],
       reference: `r${n % 60}-${n}`,
     });
     newestFirst.unshift(String(parse(reply).deletion_request_id));
     if (n % 10 === 0) await submitAccepted(sluice, strangerToken, [{ identity: 'else' }]);
   }
-  const first = await listDeletions(sluice, its);
+  const first = await listDeletions(sluice, ownToken);
   assert.deepEqual(first.ids, newestFirst.slice(0, deletions.listedMax));
   // A request that comes meanwhile moves nothing on later pages.
-  await submitAccepted(sluice, its, [{ identity: 'meanwhile' }]);
-  const second = await listDeletions(sluice, its, `?cursor=${first.cursor}`);
+  await submitAccepted(sluice, ownToken, [{ identity: 'meanwhile' }]);
+  const second = await listDeletions(sluice, ownToken, `?cursor=${first.cursor}`);
   assert.deepEqual(second, { ids: newestFirst.slice(deletions.listedMax), cursor: undefined });
   worker.sigcont();
-  for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, its, id);
+  for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, ownToken, id);
 });
 
 test('the list takes filters for state and reference', async () => {

@@ -85,8 +85,8 @@ async function usersOf(requestId: string, query = ''): Promise<Answer> {
   return parse(reply);
 }
 
-function lookUp(requestId: string, users: readonly object[], its = token): Promise<Reply> {
-  return callWithToken(sluice, its, `${deletionPaths.status(requestId)}/lookup`, { users });
+function lookUp(requestId: string, users: readonly object[], ownToken = token): Promise<Reply> {
+  return callWithToken(sluice, ownToken, `${deletionPaths.status(requestId)}/lookup`, { users });
 }
 
 test('shows found and similar users, for each place of the list and for each user who is looked up', async () => {
@@ -187,10 +187,10 @@ test('pages the users of a long list, whose similar users are found too', async 
 test('tells nothing about single users before a deletion is complete, after 30 days, or to strangers', async () => {
   worker.sigstop();
   const pending = await submitAccepted(sluice, token, [{ identity: 'single' }]);
-  const codes = async (requestId: string, its = token) => {
+  const codes = async (requestId: string, ownToken = token) => {
     const replies = [
-      await callWithToken(sluice, its, `${deletionPaths.status(requestId)}/users`),
-      await lookUp(requestId, [{ identity: 'single' }], its),
+      await callWithToken(sluice, ownToken, `${deletionPaths.status(requestId)}/users`),
+      await lookUp(requestId, [{ identity: 'single' }], ownToken),
     ];
     return replies.map((reply) => [reply.status, (parse(reply).err as Answer | undefined)?.code]);
   };
@@ -301,12 +301,12 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     const { deployment } = await readRegistry(redis);
     assert.ok(deployment);
     const { epoch, shards } = deployment;
-    const { look } = createPreviews(clickhouse, sluice.database, 300);
-    const looks = Array.from({ length: previews.atOnceMax + 1 }, () =>
-      look({ redis, epoch, shards }, account.accountId, ['inot stored']),
+    const { preview } = createPreviews(clickhouse, sluice.database, 300);
+    const previewed = Array.from({ length: previews.atOnceMax + 1 }, () =>
+      preview({ redis, epoch, shards }, account.accountId, ['inot stored']),
     );
     const late = Array<string>(previews.atOnceMax).fill('too_long');
-    assert.deepEqual(await Promise.all(looks), [...late, 'busy']);
+    assert.deepEqual(await Promise.all(previewed), [...late, 'busy']);
     assert.deepEqual(await previewTables(), []);
     await clickhouse.command({ query: 'CREATE TABLE deletion_preview_left (a String) ENGINE = Memory' });
     await dropStrayPreviews(clickhouse, 600);

@@ -78,13 +78,13 @@ export function refusals(expected: readonly OutcomeCode[], options: RefusalOptio
   const codes = [...new Set<OutcomeCode>([...expected, 'internal_error'])];
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {
-    const its = codes.filter((code) => outcomes[code].status === status);
+    const ofStatus = codes.filter((code) => outcomes[code].status === status);
     const schema = {
       allOf: [options.schemas?.[status] ?? ref('Error')],
-      properties: { err: { properties: { code: { enum: its } } } },
+      properties: { err: { properties: { code: { enum: ofStatus } } } },
     };
     responses[status] = {
-      description: its.map((code) => `- \`${code}\`: ${outcomes[code].meaning}`).join('\n'),
+      description: ofStatus.map((code) => `- \`${code}\`: ${outcomes[code].meaning}`).join('\n'),
       headers: { ...headersOf(status), ...options.headers?.[status] },
       content: json(schema, options.examples?.[status]),
     };
