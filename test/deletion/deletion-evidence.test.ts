@@ -182,16 +182,7 @@ test('pages the users of a long list, whose similar users are found too', async 
       .map(({ place, similar }) => [place, similar]),
     [[1, 2]],
   );
-  for (const query of ['?cursor=x', '?cursor=-1', '?cursor=9999999999']) {
-    const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
-    assert.equal(reply.status, 400, query);
-  }
-  const tooMany = await lookUp(requestId, users.slice(0, 1001));
-  assert.deepEqual([tooMany.status, (parse(tooMany).err as Answer).code], [400, 'too_many_records']);
   assert.equal((await lookUp(requestId, users.slice(0, 1000))).status, 200);
-  for (const bad of [[], [{}], [{ identity: 'a', user_id: 1 }], [{ user_id: -1 }], ['a']]) {
-    assert.equal((await lookUp(requestId, bad as object[])).status, 400, JSON.stringify(bad));
-  }
 });
 
 test('tells nothing about single users before a deletion is complete, after 30 days, or to strangers', async () => {
@@ -312,17 +303,6 @@ test('a dry run lists the users of whom nothing is found, and those to whom othe
     { place: 5, found: true, rows: 1, similar: 2 },
   ]);
   assert.deepEqual([preview.users, preview.users_found], [5, 3]);
-});
-
-test('a dry run refuses what a deletion refuses, and a value that is neither true nor false', async () => {
-  for (const body of [
-    { users: [], dry_run: true },
-    { users: [{}], dry_run: true },
-    { users: [{ identity: 'a' }], dry_run: 'yes' },
-    { users: [{ identity: 'a' }], dry_run: null },
-  ]) {
-    assert.equal((await submitWith(sluice, token, body)).status, 400, JSON.stringify(body));
-  }
 });
 
 test('a dry run is answered in time, and only a bounded number run at once', async (context) => {
