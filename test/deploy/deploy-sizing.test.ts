@@ -28,8 +28,8 @@ function runsOf(name: string) {
 }
 
 for (const [name, title] of [
-  ['single', 'one event a request, µs'],
-  ['bulk-500', 'bulk of 500, µs an event'],
+  ['single', 'one event per request, µs'],
+  ['bulk-500', 'bulk of 500, µs per event'],
 ] as const) {
   test(`the page on scale says what an event costs each process, and what a core of it carries: ${name}`, () => {
     const page = read('deploy/SCALE.md');
@@ -38,7 +38,7 @@ for (const [name, title] of [
     );
     const lines = [
       `| ${[title, ...costs.map(figure)].join(' | ')} |`,
-      `| ${['events a second a core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
+      `| ${['events per second and core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
     ].join('\n');
     assert.ok(page.includes(lines), `deploy/SCALE.md lacks\n${lines}`);
     const highest = roundedDown(median(runsOf(name).map(({ recordsPerSecond }) => recordsPerSecond)));
@@ -50,7 +50,7 @@ for (const [name, title] of [
 test('the page on scale says what an event costs with several servers', () => {
   const { servers } = JSON.parse(read('bench/results/servers.json')) as Pick<Results, 'servers'>;
   const titles: Readonly<Record<string, string>> = {
-    single: 'one event a request',
+    single: 'one event per request',
     'bulk-500': 'bulk of 500',
   };
   assert.equal(servers?.ways.length, 2);
