@@ -10,7 +10,9 @@ import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
+import { secondsOverdue } from '../retention/due.js';
 import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
+import { retentionRuns } from '../tuning.js';
 import type { AdminContext } from './context.js';
 
 /** What is not well, if anything, in parts of a sentence for people; how soon records can be queried; pending deletions. */
@@ -19,7 +21,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { deployment, accounts, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, { pending, lost }, copies, failed] = await Promise.all([
+  const [shards, processes, servers, { pending, lost }, copies, failed, overdueSeconds] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),
     askServers(context),
@@ -29,6 +31,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
       context,
       [...environments.values()].filter((each) => each.account_id === accountId).map(({ app_id }) => app_id),
     ),
+    secondsOverdue(redis),
   ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
@@ -53,6 +56,11 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...(failed > 0 ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`] : []),
     ...(copies > overview.copiesWaitingMax
       ? [`${copies} changes of accounts and deletions wait for their second copy`]
+      : []),
+    ...(overdueSeconds * 1000 > retentionRuns.lateMs
+      ? [
+          `what environments no longer retain should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago`,
+        ]
       : []),
   ];
   return {
@@ -153,12 +161,12 @@ export async function readTrafficOf(
   checkSpan(span);
   const { accounts, environments } = await readRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const its = [...environments.values()]
+  const appIds = [...environments.values()]
     .filter(({ account_id, app_id }) => account_id === accountId && (appId ?? app_id) === app_id)
     .map(({ app_id }) => app_id);
-  if (appId !== undefined && its.length === 0)
+  if (appId !== undefined && appIds.length === 0)
     throw new AdministrationError(`there is no environment ${appId}`);
-  return readTraffic(clickhouse, its, span, Date.now());
+  return readTraffic(clickhouse, appIds, span, Date.now());
 }
 
 /** Why records of an environment were rejected. */

@@ -6,6 +6,7 @@ import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
+import { digestOfReference } from './references.js';
 import { type DeletionRequest, readDeletions } from './request.js';
 
 export type ListedWhat = {
@@ -46,37 +47,74 @@ export async function listOfAccounts(
   accountIds: readonly string[],
   { state, reference, after }: ListedWhat,
 ): Promise<ListedPage> {
+  const isWanted = (request: DeletionRequest) =>
+    (state === undefined || request.status === state || request.state === state) &&
+    (reference === undefined || request.reference === reference);
+  // The newest request with a reference need not be looked for, however many came after it.
+  const named = reference === undefined ? undefined : await readNamed(redis, accountIds, reference);
+  const requests: DeletionRequest[] = [];
+  if (named !== undefined && after === undefined && isWanted(named)) requests.push(named);
+  let last = after;
+  for (let lookedAt = 0; lookedAt < deletions.listLookedAtMax; ) {
+    const { places, isAll } = await readPlaces(redis, accountIds, last);
+    for (const { place, request } of places) {
+      if (requests.length === deletions.listedMax) return { requests, next: last };
+      last = place;
+      const isNamed = request?.deletion_request_id === named?.deletion_request_id;
+      if (request !== undefined && !isNamed && isWanted(request)) requests.push(request);
+    }
+    if (isAll) return { requests, next: undefined };
+    lookedAt += places.length;
+  }
+  return { requests, next: last };
+}
+
+/** The next requests of the accounts, with their places in the list. Redis may lack a document. */
+async function readPlaces(redis: Redis, accountIds: readonly string[], after: string | undefined) {
   const reads = redis.multi().exists(registryKeys.epoch);
   for (const accountId of accountIds) {
     // '!' follows the blank.
     const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
-    const count = deletions.listReadMax + 1;
-    reads.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, count);
+    reads.zrevrangebylex(
+      registryKeys.listedDeletions,
+      from,
+      `[${accountId} `,
+      'LIMIT',
+      0,
+      deletions.listReadMax,
+    );
   }
   const [isLoaded, ...lists] = transactionValues(await reads.exec());
   if (isLoaded === 0) throw new StateNotLoaded();
+  const isAll = (lists as string[][]).every((list) => list.length < deletions.listReadMax);
   const members = (lists as string[][]).flatMap((list, at) =>
     list.map((member) => member.slice(`${accountIds[at]} `.length)),
   );
   // Times and ids have one length each, so that texts sort like them.
-  const all = members.sort().reverse();
-  const places = all.slice(0, deletions.listReadMax);
+  const places = members.sort().reverse();
+  const read = places.slice(0, deletions.listReadMax);
   const found = await readDeletions(
     redis,
-    places.map((place) => place.slice(15)),
+    read.map((place) => place.slice(15)),
   );
   const byId = new Map(found.map((request) => [request.deletion_request_id, request]));
-  const requests: DeletionRequest[] = [];
-  let last: string | undefined;
-  for (const place of places) {
-    if (requests.length === deletions.listedMax) break;
-    last = place;
-    const request = byId.get(place.slice(15));
-    if (request === undefined) continue;
-    const isWanted =
-      (state === undefined || request.status === state || request.state === state) &&
-      (reference === undefined || request.reference === reference);
-    if (isWanted) requests.push(request);
-  }
-  return { requests, next: last === all.at(-1) ? undefined : last };
+  return {
+    places: read.map((place) => ({ place, request: byId.get(place.slice(15)) })),
+    isAll: isAll && read.length === places.length,
+  };
+}
+
+/** The newest request of the accounts with a reference, as long as that is remembered. */
+async function readNamed(
+  redis: Redis,
+  accountIds: readonly string[],
+  reference: string,
+): Promise<DeletionRequest | undefined> {
+  const keys = accountIds.map((accountId) =>
+    registryKeys.deletionReference(digestOfReference(accountId, reference)),
+  );
+  const kept = keys.length === 0 ? [] : await Promise.all(keys.map((key) => redis.get(key)));
+  const ids = kept.flatMap((text) => text?.split(' ')[1] ?? []);
+  const requests = await readDeletions(redis, ids);
+  return requests.sort((a, b) => (a.submitted_at < b.submitted_at ? 1 : -1))[0];
 }

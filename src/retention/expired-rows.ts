@@ -1,4 +1,4 @@
-// Which rows of an environment are over: events that were accepted longer ago than it retains them, and what it knows of users
+// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and what it knows of users
 // who have sent no event since. By the time of acceptance, not the time of the event, which the caller chooses: otherwise a
 // load of old history would be deleted as soon as it is stored.
 //
@@ -12,9 +12,9 @@ import { readLong } from '../clickhouse/long-statement.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { createScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
-import type { Place } from '../deletion/places.js';
+import { type Place, placesInOrder } from '../deletion/places.js';
 
-/** Environments that retain equally long, and the time of acceptance below which their rows are over. */
+/** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
 
 /** Sets of names in ClickHouse's memory. A restart empties them; nothing is then in them, so nothing is deleted. */
@@ -31,8 +31,21 @@ export type ExpiredUsers = {
 export const namePrefix = 'retention_run_';
 
 const events = storedTable('events');
-const properties = storedTable('user_properties');
 const identifications = storedTable('user_identities');
+
+/** When the rows of a place were accepted. */
+function timeIn(place: Place): string {
+  return place === 'failed_events' ? 'failed_at' : 'received_at';
+}
+
+/** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
+export function usersIn(places: readonly Place[], conditionOf: (place: Place) => string): string {
+  const namesOf = (place: Place) =>
+    place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
+  return places
+    .map((place) => `SELECT DISTINCT app_id, ${namesOf(place)} FROM ${place} WHERE ${conditionOf(place)}`)
+    .join('\n    UNION DISTINCT ');
+}
 
 /** Groups environments by how long they retain. */
 export function retainedOf(
@@ -57,7 +70,7 @@ function compared(retained: readonly Retained[], column: string, comparison: '<'
   return `(${conditions.join(' OR ')})`;
 }
 
-/** Finds the users who are over. To be called before anything is deleted. */
+/** Finds the users whose data has expired. Call it before anything is deleted. */
 export async function findExpiredUsers(
   client: ClickHouseClient,
   retained: readonly Retained[],
@@ -66,20 +79,19 @@ export async function findExpiredUsers(
   const mark = `${namePrefix}${run}`;
   const users: ExpiredUsers = { mark, names: `${mark}_names`, userIds: `${mark}_user_ids` };
   for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
-  await syncReplicas(client, [events, properties, identifications, 'failed_events']);
-  const isOver = compared(retained, 'received_at', '<');
+  await syncReplicas(client, placesInOrder);
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
   const { merged, withUser, usersOf } = mergedBy(
     `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
   );
-  const isKept = compared(retained, 'received_at', '>=');
-  const recentEvents = `SELECT DISTINCT app_id, identity, user_id FROM ${events} WHERE ${isKept}`;
-  const recentRows = `${recentEvents}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM ${properties} WHERE ${isKept}
-    UNION DISTINCT SELECT app_id, '' AS identity, toNullable(user_id) AS user_id FROM ${identifications} WHERE ${isKept}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '>=')}`;
-  const candidates = `SELECT DISTINCT app_id, identity, user_id FROM ${properties} WHERE ${isOver}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '<')}`;
+  const isRecent = (place: Place) => compared(retained, timeIn(place), '>=');
+  const recentEvents = usersIn([events], isRecent);
+  const recentRows = usersIn(placesInOrder, isRecent);
+  // Events go by their time alone.
+  const candidates = usersIn(
+    placesInOrder.filter((place) => place !== events && place !== identifications),
+    (place) => compared(retained, timeIn(place), '<'),
+  );
   await fillScratch(
     client,
     users.names,
@@ -111,7 +123,7 @@ export function mergedBy(rowsOfIdentifications: string) {
 const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
 
-/** The predicate of what is over in a table. */
+/** The predicate of the expired rows of a table. */
 export function expiredPredicate(
   place: Place,
   retained: readonly Retained[],
@@ -119,18 +131,18 @@ export function expiredPredicate(
   database: string,
 ): string {
   const isMarked = `notEmpty('${mark}')`;
+  const isOver = compared(retained, timeIn(place), '<');
   if (place === 'failed_events') {
     const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
-    return `${compared(retained, 'failed_at', '<')} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
+    return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
   }
-  const isOver = compared(retained, 'received_at', '<');
   if (place === events) return `${isOver} AND ${isMarked}`;
   if (place === identifications)
     return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${database}.${userIds} AND ${isMarked}`;
   return `${isOver} AND ${nameOfRow} IN ${database}.${names} AND ${isMarked}`;
 }
 
-/** How many rows are over, by environment. */
+/** How many rows have expired, by environment. */
 export async function countExpired(
   client: ClickHouseClient,
   place: Place,

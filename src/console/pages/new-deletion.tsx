@@ -73,7 +73,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
           label="Suppress these users, too"
           value={suppress}
           set={setSuppress}
-          hint="Before they are deleted, so that nothing that arrives of them later is stored."
+          hint="Suppressed first, so that nothing sent about them later is stored."
         />
         <Sending of={users} what="Submitted" />
       </Form>

@@ -679,6 +679,6 @@ function describe(operation: Operation): object {
 }
 
 function rolesText(right: Right): string {
-  const its = roles.filter((role) => mayDo(role, right));
-  return `Roles: ${its.join(', ')}.`;
+  const allowed = roles.filter((role) => mayDo(role, right));
+  return `Roles: ${allowed.join(', ')}.`;
 }
