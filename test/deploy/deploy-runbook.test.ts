@@ -279,6 +279,10 @@ test('Alerts: the commands that look into refused rows and failing deletions', a
   assert.match(await run('SluiceDeletionsFail'), /"status":"complete"/);
 });
 
+test('Sizing: says what a row of each table takes', async () => {
+  assert.match(await run('Sizing'), /stored_events[^\n]* [1-9][\d.]*/);
+});
+
 test('no block was left out', () => {
   assert.deepEqual(
     blocks.filter((block) => !ran.has(block)).map(({ section, commands }) => `${section}: ${commands}`),
