@@ -3,16 +3,15 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { figure, median, rangeText } from '../../bench/figures.js';
+import { figure, median } from '../../bench/figures.js';
+import { shareOfWrk } from '../../bench/report/sections.js';
+import { costsAboveIdle, costsOf, timesOfFullLoad } from '../../bench/report/targets.js';
 import type { Results } from '../../bench/results.js';
 import { keyIndex } from '../../src/tuning.js';
 
 const root = new URL('../../../', import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, root), 'utf8');
-const results = JSON.parse(read('bench/results/all.json')) as Pick<
-  Results,
-  'ways' | 'backlog' | 'halfLoad' | 'keys' | 'servers'
->;
+const results = JSON.parse(read('bench/results/all.json')) as Results;
 const processes = ['api', 'redis', 'worker', 'clickhouse'] as const;
 /** A third of each core stays free. */
 const usedShare = 2 / 3;
@@ -57,9 +56,9 @@ test('the page on scale says what an event costs with several servers, and what 
   };
   assert.equal(servers?.ways.length, 2);
   const rows = servers.ways.map(({ name, eventsPerSecond, levels }) => {
-    const costs = levels.map(({ runs }) => {
-      const ofRuns = runs.map(({ cpuSum }) => cpuSum);
-      return `${figure(median(ofRuns))} (${rangeText(ofRuns)})`;
+    const costs = levels.map((level) => {
+      const ofRuns = costsAboveIdle(servers, level);
+      return `${figure(median(ofRuns))} (${figure(Math.min(...ofRuns))} to ${figure(Math.max(...ofRuns))})`;
     });
     return `| ${[`${titles[name]}, ${eventsPerSecond.toLocaleString('en-US')} events a second`, ...costs].join(' | ')} |`;
   });
@@ -88,7 +87,7 @@ test('the manifests say what a process takes in memory at half load', () => {
 
 test('the runbook says what a key takes in the index', () => {
   const said = [
-    ...read('deploy/RUNBOOK.md').matchAll(/(\d+)(?: bytes a key\) or has not| for its key once)/g),
+    ...read('deploy/RUNBOOK.md').matchAll(/(\d+)(?: bytes a key\)| for its key once)/g),
   ];
   const bytes = String(Math.ceil(results.keys?.bytesPerKey ?? Number.NaN));
   assert.deepEqual(
@@ -101,6 +100,31 @@ test('the runbook says what a key takes in a worker', () => {
   const { filterBitsPerKey, filterBytesMax } = keyIndex;
   const said = `takes ${filterBitsPerKey / 8} bytes of memory for each key in the index, and up to half more for those to come, at most ${filterBytesMax / 1024 ** 2} MiB`;
   assert.ok(read('deploy/RUNBOOK.md').replaceAll(/\s+/g, ' ').includes(said), said);
+});
+
+test('the bench’s page quotes its published results', () => {
+  const page = read('bench/README.md');
+  const rows = {
+    'one event a request, µs': costsOf(runsOf('single')),
+    'with keys': costsOf(runsOf('single-keys')),
+    'with keys, 64 connections': costsOf(runsOf('single-keys-64')),
+    'bulk of 500': costsOf(runsOf('bulk-500')),
+    'bulk of 500, with keys': costsOf(runsOf('bulk-500-keys')),
+    'one event a request at half of the highest rate, times of full load': timesOfFullLoad(
+      results.curve ?? [],
+      results.curve?.find(({ share }) => share === 0.5)?.runs ?? [],
+    ),
+    'p99 of the minutes at half load, ms': results.halfLoad?.runs[0]?.p99OfMinutes ?? [],
+    'what wrk takes of the service’s CPU': shareOfWrk(results.ways),
+  };
+  const lines = Object.entries(rows).map(([title, values]) => {
+    const figures = [median(values), Math.min(...values), Math.max(...values)].map(figure);
+    return `| ${[title, ...figures].join(' | ')} |`;
+  });
+  const table = lines.join('\n');
+  assert.ok(page.includes(table), `bench/README.md lacks\n${table}`);
+  const said = Number(/(\d+) minutes on two cores/.exec(page)?.[1]);
+  assert.ok(Math.abs(results.seconds / 60 - said) <= 5, `the session took ${results.seconds / 60} min`);
 });
 
 test('the runbook says what an event takes in the backlog', () => {
