@@ -1,15 +1,10 @@
 // Suppresses users in tests: calls to the endpoint of suppressed users.
 
 import assert from 'node:assert/strict';
-import { ask, type Reply } from './deletion.js';
+import { ask, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
 export const suppressionPath = '/api/public/v0/user_suppression';
-
-export type SuppressedUser =
-  | { readonly identity: string }
-  | { readonly user_id: number | string }
-  | { readonly anonymous_id: string };
 
 /** Sends a submission; settles with any answer. A `body` that is text is sent as it is. */
 export async function submitSuppression(
@@ -32,7 +27,7 @@ export async function submitSuppression(
 export async function setSuppressed(
   baseUrl: string,
   token: string,
-  users: readonly SuppressedUser[],
+  users: readonly NamedUser[],
   suppress: boolean,
 ): Promise<void> {
   await until(
@@ -49,4 +44,25 @@ export async function setSuppressed(
 export function lookUp(baseUrl: string, token: string, query = ''): Promise<Reply> {
   const headers = [['Authorization', `Bearer ${token}`]] as const;
   return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });
+}
+
+/** Looks users up by POST; settles with whether each is suppressed. */
+export async function lookUpAll(
+  baseUrl: string,
+  token: string,
+  users: readonly NamedUser[],
+): Promise<boolean[]> {
+  const reply = await ask(baseUrl, {
+    method: 'POST',
+    path: `${suppressionPath}/lookup`,
+    headers: [
+      ['Authorization', `Bearer ${token}`],
+      ['Content-Type', 'application/json'],
+    ],
+    body: JSON.stringify({ users }),
+  });
+  assert.equal(reply.status, 200, reply.text);
+  return (JSON.parse(reply.text) as { users: { suppressed: boolean }[] }).users.map(
+    ({ suppressed }) => suppressed,
+  );
 }

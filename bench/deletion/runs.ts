@@ -244,10 +244,10 @@ async function comparing<Result>(
 }
 
 /** Seconds from `sinceMs` to the start of a search that found nothing. */
-async function untilGone(sinceMs: number, look: () => boolean | Promise<boolean>): Promise<number> {
+async function untilGone(sinceMs: number, isGone: () => boolean | Promise<boolean>): Promise<number> {
   for (;;) {
     const at = secondsSince(sinceMs);
-    if (await look()) return at;
+    if (await isGone()) return at;
     if (at > tracesSecondsMax) throw new BenchError(`traces are left after ${tracesSecondsMax} s`);
     await pause(traceLookEveryMs);
   }

@@ -33,7 +33,7 @@ export function bodySource(options: BodyOptions): () => Buffer {
   const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
   const repeats = !way.different && payloads === undefined;
   let first = 0;
-  let made: Buffer[] = [];
+  let built: Buffer[] = [];
   let at = 0;
   const make = () => {
     const lists = appIds.map((appId) =>
@@ -45,22 +45,22 @@ export function bodySource(options: BodyOptions): () => Buffer {
     for (let i = 0; i < each; i += 1) {
       for (const list of lists) {
         const body = list[i];
-        if (body !== undefined) made.push(gzip ? gzipSync(body) : body);
+        if (body !== undefined) built.push(gzip ? gzipSync(body) : body);
       }
     }
   };
   make();
-  const bytes = made[0]?.length ?? 1;
+  const bytes = built[0]?.length ?? 1;
   const bodiesMax = Math.max(batchRecords, Math.min(repeatedAfter.bodies, repeatedAfter.bytes / bytes));
-  while (made.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
+  while (built.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
   return () => {
-    if (at === made.length) {
-      if (!repeats) made = [];
-      if (!repeats || made.length >= bodiesMax) at = 0;
-      if (at === made.length) make();
+    if (at === built.length) {
+      if (!repeats) built = [];
+      if (!repeats || built.length >= bodiesMax) at = 0;
+      if (at === built.length) make();
     }
     at += 1;
-    return made[at - 1] as Buffer;
+    return built[at - 1] as Buffer;
   };
 }
 

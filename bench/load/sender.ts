@@ -22,7 +22,7 @@ export type SenderOptions = {
   readonly requests?: number;
   /** The body of a good answer; null: any answer with status 200. */
   readonly answer: string | null;
-  /** Requests that find no free connection by the end are still sent, however late; otherwise they count as unsent. */
+  /** If true, requests that are due but have no free connection are sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
   /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;

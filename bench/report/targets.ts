@@ -186,7 +186,7 @@ function flatTargets({ flat }: Results): Target[] {
   ];
 }
 
-/** What an event with a key costs more than before a key was forgotten: a new key, which is added to the index, and a repeat. */
+/** The added cost of an event with a key once keys have been forgotten: for a new key, which is indexed, and for a repeat. */
 function keysTargets({ keys }: Results): Target[] {
   const [none, ...levels] = keys?.levels ?? [];
   if (keys === undefined || none === undefined || levels.length === 0) return [];

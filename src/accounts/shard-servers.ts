@@ -91,8 +91,8 @@ export async function followShardTable(
     noteFault(error);
   });
   if (servers.isOne) return () => undefined;
-  const look = () => refreshShardTable(redis, servers).catch(noteFault);
-  const timer = setInterval(() => void look(), pollEveryMs);
+  const refresh = () => refreshShardTable(redis, servers).catch(noteFault);
+  const timer = setInterval(() => void refresh(), pollEveryMs);
   return () => clearInterval(timer);
 }
 
@@ -112,8 +112,8 @@ export function byServer(
   const count = shardCount(servers);
   const numberOf = (appId: string) => servers.numberOf(shardOf(appId, count));
   return servers.all.flatMap((client, number) => {
-    const its = appIds.filter((appId) => numberOf(appId) === number);
-    return its.length === 0 ? [] : [[client, its] as const];
+    const here = appIds.filter((appId) => numberOf(appId) === number);
+    return here.length === 0 ? [] : [[client, here] as const];
   });
 }
 
@@ -135,14 +135,14 @@ export async function readUnmoved<T>(
 ): Promise<T | 'moved'> {
   const servers = serversOf(clickhouse);
   if (servers.isOne) return read();
-  const its = [...shards];
-  const places = () => JSON.stringify(its.map(servers.numberOf));
+  const asked = [...shards];
+  const places = () => JSON.stringify(asked.map(servers.numberOf));
   await refreshShardTable(redis, servers);
-  if (its.some(servers.isMoving)) return 'moved';
+  if (asked.some(servers.isMoving)) return 'moved';
   const before = places();
   const result = await read();
   await refreshShardTable(redis, servers);
-  return its.some(servers.isMoving) || places() !== before ? 'moved' : result;
+  return asked.some(servers.isMoving) || places() !== before ? 'moved' : result;
 }
 
 /** For the start of a process: says in one line that CLICKHOUSE_URL does not fit, and ends the process. */

@@ -1,16 +1,22 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
-// with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
-// has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
+// with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
+// `serversOf` finds those of all others. With one server the home is all there is, and there is no table.
 
-import { type ClickHouseClient, type ClickHouseOptions, codeOfFault, connectClickHouse } from './client.js';
+import {
+  type ClickHouseClient,
+  type ClickHouseOptions,
+  codeOfFault,
+  connectClickHouse,
+  faultCodes,
+} from './client.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
   readonly servers: readonly number[];
-  /** Shards whose rows are on their way to another server: nothing of them is stored. */
+  /** Shards whose rows are being copied to another server. Nothing is stored in them. */
   readonly moving: readonly number[];
-  /** These, and shards of which the former server still has rows: of them nothing is deleted. */
+  /** Shards that are being moved, and shards whose old server still has rows. Nothing in them is deleted. */
   readonly unsettled: readonly number[];
 };
 
@@ -43,7 +49,7 @@ export class ShardIsMoving extends Error {
 
 const known = new WeakMap<ClickHouseClient, Servers>();
 
-/** Connects to all servers; settles nothing. Closing the home, which it returns, closes the others. */
+/** Makes a client for each server, without waiting for connections. Closing the home, which it returns, closes the others. */
 export function connectServers(
   urls: readonly string[],
   database: string,
@@ -97,82 +103,80 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
   };
 }
 
-/** One that takes longer counts as away: whatever needs it waits and looks again. */
+/** A server that takes longer counts as away; whatever needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**
- * The places of the servers that answer now, and did at the last look. With one server nobody is asked: what needs it finds out.
- * `mayBeEmpty`: one without the database counts as well.
+ * Indexes of the servers that answer now and answered at the last check. A single server is not checked: its caller notices
+ * the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function serversThere(
   { all, isOne }: Servers,
   mayBeEmpty = false,
 ): Promise<ReadonlySet<number>> {
   if (isOne) return new Set([0]);
-  const seen = await Promise.all(all.map(lookOrRemember));
+  const seen = await Promise.all(all.map(checkOrRemember));
   return new Set(
     seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
   );
 }
 
 export type ServersWatch = {
-  /** The places of the servers that did not answer the last time. */
+  /** Indexes of the servers that did not answer the last time. */
   readonly away: () => readonly number[];
   readonly close: () => void;
 };
 
 const watchEveryMs = 2_000;
 
-/** Looks again and again which of several servers answer. A single one is not watched. */
+/** Checks every two seconds which of several servers answer. A single server is not watched. */
 export function watchServers(home: ClickHouseClient): ServersWatch {
   const servers = serversOf(home);
   if (servers.isOne) return { away: () => [], close: () => undefined };
   let away: readonly number[] = [];
-  let isLooking = false;
-  const look = async () => {
-    if (isLooking) return;
-    isLooking = true;
+  let isChecking = false;
+  const check = async () => {
+    if (isChecking) return;
+    isChecking = true;
     const there = await serversThere(servers);
     away = [...servers.all.keys()].filter((number) => !there.has(number));
-    isLooking = false;
+    isChecking = false;
   };
-  const timer = setInterval(() => void look(), watchEveryMs);
+  const timer = setInterval(() => void check(), watchEveryMs);
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
 /** `empty`: it answers, and lacks the database. */
 type State = 'there' | 'empty' | 'away';
-/** What the last look at a server has shown, and when; and the look that runs. */
-type Seen = { state: State; lookedAtMs: number; look: Promise<State> | undefined };
+/** What the last check of a server showed, and when; and the check that is running. */
+type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
 
-/** A server that was away is asked again this long after the last look. Nobody waits for that. */
-const awayLookEveryMs = 1_000;
-/** An older look says nothing: whoever asks waits for a new one. */
+/** A server that was away is checked again this long after the last check. Nobody waits for that. */
+const awayCheckedEveryMs = 1_000;
+/** An older check says nothing: the caller waits for a new one. */
 const awayKnownMs = 2 * answerMsMax;
 
 /**
- * A server that hangs would hold up every step of a round of deletions, by the time that it is given to answer. So one that was away
- * at the last look stays so for whoever asks, and is asked behind their back.
+ * A hanging server would delay every step of a deletion round by its timeout. So a server that was away at the last check counts
+ * as away, and is checked again in the background.
  */
-async function lookOrRemember(client: ClickHouseClient): Promise<State> {
+async function checkOrRemember(client: ClickHouseClient): Promise<State> {
   const seen = seenOf.get(client) ?? {
     state: 'there',
-    lookedAtMs: Number.NEGATIVE_INFINITY,
-    look: undefined,
+    checkedAtMs: Number.NEGATIVE_INFINITY,
+    check: undefined,
   };
   seenOf.set(client, seen);
-  const agoMs = performance.now() - seen.lookedAtMs;
+  const agoMs = performance.now() - seen.checkedAtMs;
   const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
-  if (isKnownAway && agoMs < awayLookEveryMs) return 'away';
-  seen.look ??= ask(client).then((state) => {
-    Object.assign(seen, { state, lookedAtMs: performance.now(), look: undefined });
+  if (isKnownAway && agoMs < awayCheckedEveryMs) return 'away';
+  seen.check ??= ask(client).then((state) => {
+    Object.assign(seen, { state, checkedAtMs: performance.now(), check: undefined });
     return state;
   });
-  return isKnownAway ? 'away' : seen.look;
+  return isKnownAway ? 'away' : seen.check;
 }
-
-const unknownDatabase = 81;
 
 /** By a statement, not by /ping: the latter says nothing of passwords. */
 async function ask(client: ClickHouseClient): Promise<State> {
@@ -185,6 +189,6 @@ async function ask(client: ClickHouseClient): Promise<State> {
     await result.json();
     return 'there';
   } catch (error) {
-    return codeOfFault(error) === unknownDatabase ? 'empty' : 'away';
+    return codeOfFault(error) === faultCodes.unknownDatabase ? 'empty' : 'away';
   }
 }

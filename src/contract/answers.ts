@@ -165,8 +165,7 @@ export const deletionStatusSchema = Type.Object({
   ),
   message: Type.Optional(
     Type.String({
-      description:
-        'Only if it stays pending for ever: what to do about it, for people; the wording may change.',
+      description: 'While it is pending: the state in words, for people; the wording may change.',
     }),
   ),
   submitted_at: Type.String({ description: 'When it was submitted.' }),
@@ -207,6 +206,20 @@ export const deletionStatusSchema = Type.Object({
   ),
 });
 
+const calledAccount = Type.String({ description: 'The account that is called.' });
+const { callback: _, state: __, message: ___, ...statusWhenComplete } = deletionStatusSchema.properties;
+
+/** What an account is told: that a deletion is complete, or that somebody tries the callback out. */
+export const callSchemas = {
+  complete: Type.Object({
+    type: Type.Literal('deletion.complete'),
+    account_id: calledAccount,
+    ...statusWhenComplete,
+    status: Type.Literal('complete'),
+  }),
+  test: Type.Object({ type: Type.Literal('test'), account_id: calledAccount }),
+} as const;
+
 /** The answer to a submission of suppressed users, once it holds. */
 export const suppressedSchema = Type.Object({
   users: Type.Integer({ description: 'Distinct users of the request.' }),
@@ -232,6 +245,10 @@ export const suppressionSchemas = {
     records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
   }),
 } as const;
+
+/** Whether users are suppressed, in the order asked. */
+export const suppressionLookupSchema = Type.Object({ users: Type.Array(suppressionSchemas.ofUser) });
+
 /** What a deletion has done, signed by the deployment. */
 export const deletionCertificateSchema = Type.Object({
   certificate: Type.Object(

@@ -173,8 +173,9 @@ export const deletions = {
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
-  /** The most requests on one page of an account's list, and the most that are read to fill it. */
+  /** The most requests on one page of an account's list, that are looked at to fill it, and that are read at a time. */
   listedMax: 100,
+  listLookedAtMax: 2_000,
   listReadMax: 200,
 } as const;
 
@@ -502,7 +503,7 @@ export const limitedRetrySeconds = {
 /** Events of one user in a request to `/api/collect` that are limited together: more of them cost less, and waste more room. */
 export const collectEventsTogetherMax = 20;
 
-/** Each counts under a name of its own (`ingest/request-limits.ts`), since what it counts has one window. */
+/** Each limit counts under a name of its own (`ingest/request-limits.ts`): two with one name would share a window. */
 export type LimitName =
   | 'track'
   | 'user_properties'
@@ -654,7 +655,7 @@ function assertRelations(): void {
   );
   relation(
     visualizer.unpairedPerAddressMax < visualizer.unpairedMax && visualizer.unpairedMax < visualizer.pagesMax,
-    'who says nothing leaves room for other addresses, and for whoever has a token and a code',
+    'pages that say nothing leave room for other addresses, and for those with a token and a code',
   );
   relation(
     visualizer.pagesMax < connections.adminMax * connections.busyFrom,

@@ -1,4 +1,4 @@
-// What operators size by is what the bench published.
+// What pages say of speed and size is what the bench published.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -29,8 +29,8 @@ function runsOf(name: string) {
 }
 
 for (const [name, title] of [
-  ['single', 'one event a request, µs'],
-  ['bulk-500', 'bulk of 500, µs an event'],
+  ['single', 'one event per request, µs'],
+  ['bulk-500', 'bulk of 500, µs per event'],
 ] as const) {
   test(`the page on scale says what an event costs each process, and what a core of it carries: ${name}`, () => {
     const page = read('deploy/SCALE.md');
@@ -39,7 +39,7 @@ for (const [name, title] of [
     );
     const lines = [
       `| ${[title, ...costs.map(figure)].join(' | ')} |`,
-      `| ${['events a second a core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
+      `| ${['events per second and core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
     ].join('\n');
     assert.ok(page.includes(lines), `deploy/SCALE.md lacks\n${lines}`);
     const highest = roundedDown(median(runsOf(name).map(({ recordsPerSecond }) => recordsPerSecond)));
@@ -51,7 +51,7 @@ for (const [name, title] of [
 test('the page on scale says what an event costs with several servers, and what they take while nothing is sent', () => {
   const { servers } = results;
   const titles: Readonly<Record<string, string>> = {
-    single: 'one event a request',
+    single: 'one event per request',
     'bulk-500': 'bulk of 500',
   };
   assert.equal(servers?.ways.length, 2);
@@ -132,4 +132,13 @@ test('the runbook says what an event takes in the backlog', () => {
   const [least, most] = [Number(said?.[1]), Number(said?.[2])];
   const { redisBytesPerEvent = Number.NaN } = results.backlog ?? {};
   assert.ok(least <= redisBytesPerEvent && redisBytesPerEvent <= most, `${redisBytesPerEvent} bytes`);
+});
+
+test('the page on exports has the published tables', () => {
+  const results = read('bench/results/desk.md');
+  const section = /^## An export of one user$(.*?)^## /ms.exec(results)?.[1] ?? '';
+  const lines = section.split('\n').filter((line) => line.startsWith('|'));
+  assert.equal(lines.length, 8);
+  for (const line of lines)
+    assert.ok(read('src/export/README.md').includes(`${line}\n`), `src/export/README.md lacks\n${line}`);
 });

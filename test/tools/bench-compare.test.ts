@@ -1,3 +1,5 @@
+// The bench: two sessions compared.
+
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,3 +1,5 @@
+// The bench: the generator of load sends, counts and times as it says.
+
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

@@ -1,3 +1,5 @@
+// The bench: targets and their verdicts, and the pages of results.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { addAgain, planAgain } from '../../bench/again.js';

@@ -67,13 +67,22 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
         readJsonBody(exchange, bytesMax, (body, owned) => entrance.receive(exchange, body, owned), anyType),
     };
 
-    function prepareAndSubmit(exchange: Exchange, entered: Entered, its: SegmentType | undefined): void {
+    function prepareAndSubmit(
+      exchange: Exchange,
+      entered: Entered,
+      typeOfPath: SegmentType | undefined,
+    ): void {
       const { document, environment, ingestion, receivedMs } = entered;
       const { limitKeys, suppressions } = ingestion;
-      const preparing = prepareSegment(document, its, { environment, limitKeys, suppressions, receivedMs });
-      if (!document.isLarge) return submit(exchange, entered, its, atOnce(preparing));
+      const preparing = prepareSegment(document, typeOfPath, {
+        environment,
+        limitKeys,
+        suppressions,
+        receivedMs,
+      });
+      if (!document.isLarge) return submit(exchange, entered, typeOfPath, atOnce(preparing));
       const steps = function* (): Steps<void> {
-        submit(exchange, entered, its, yield* preparing);
+        submit(exchange, entered, typeOfPath, yield* preparing);
       };
       takeTurns(exchange, steps());
     }
@@ -81,11 +90,11 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     function submit(
       exchange: Exchange,
       entered: Entered,
-      its: SegmentType | undefined,
+      typeOfPath: SegmentType | undefined,
       prepared: PreparedSegment,
     ): void {
       const { document, environment, ingestion } = entered;
-      if (prepared.errors !== undefined && prepared.errors.length > 0 && its === undefined)
+      if (prepared.errors !== undefined && prepared.errors.length > 0 && typeOfPath === undefined)
         entrance.noteElements(entered, prepared.errors, (document.value as { batch: unknown[] }).batch);
       if (prepared.kind === 'refused') {
         const { reason, errors } = prepared;
@@ -118,15 +127,13 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   function acknowledge(exchange: Exchange, { environment }: Entered, prepared: Ready, letters: string): void {
     const { recordsOf, submission, errors, mendings } = prepared;
     const leftOut = new Set(submission.leftOut());
-    let repeated = 0;
-    let at = 0;
-    // The records of a message are stored or repeated together: the first one tells.
-    for (const [message, records] of recordsOf.entries()) {
-      if (leftOut.has(message)) continue;
-      if (letters[at] === 'r') repeated += 1;
-      at += records;
+    let [stored, repeated, record, at] = [0, 0, 0, 0];
+    for (const count of recordsOf) {
+      let its = '';
+      for (const end = record + count; record < end; record++) if (!leftOut.has(record)) its += letters[at++];
+      if (its.includes('s')) stored += 1;
+      else if (its !== '') repeated += 1;
     }
-    const stored = recordsOf.length - repeated - leftOut.size;
     if (stored > 0) {
       recordsAccepted.inc({ endpoint }, stored);
       traffic.add(environment.appId, 'accepted', stored);

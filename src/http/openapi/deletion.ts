@@ -1,6 +1,7 @@
 // The part of the OpenAPI document about user deletion: tokens, submissions, status.
 
 import {
+  callSchemas,
   deletionCertificateSchema,
   deletionListSchema,
   deletionLookupSchema,
@@ -13,7 +14,7 @@ import {
   unauthorizedSchema,
 } from '../../contract/answers.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { deletions, evidence } from '../../contract/limits.js';
+import { callbacks, deletions, evidence } from '../../contract/limits.js';
 import { deletionSchema, lookupSchema } from '../../contract/schemas.js';
 import {
   bodyCodes,
@@ -55,6 +56,8 @@ export const deletionPart: OpenApiPart = {
     DeletionLookedUp: deletionLookupSchema,
     DeletionUsers: deletionUsersSchema,
     DeletionPreview: deletionPreviewSchema,
+    DeletionCall: callSchemas.complete,
+    TestCall: callSchemas.test,
     Token: tokenSchema,
     Unauthorized: unauthorizedSchema,
   },
@@ -86,7 +89,7 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: 'Delete users',
         description:
-          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503).',
+          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored, since they may merge the users with others. With `dry_run` nobody is suppressed.',
         security: [{ accessToken: [] }],
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Deletion')) },
@@ -94,7 +97,7 @@ export const deletionPart: OpenApiPart = {
           201: { description: 'Accepted; ask for its status.', content: json(ref('DeletionSubmitted')) },
           200: {
             description:
-              'The answer of then, if you have submitted these users by this reference before. With dry_run: what would be found.',
+              'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
             content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
           },
           ...refusals(
@@ -126,14 +129,14 @@ export const deletionPart: OpenApiPart = {
         operationId: 'listDeletions',
         tags: [tag],
         summary: "The account's deletions, the newest first",
-        description: `At most ${deletions.listedMax} a page. Counts as a status request.`,
+        description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
         security: [{ accessToken: [] }],
         parameters: [
           {
             name: 'state',
             in: 'query',
             description: 'Only those with this status, or in this state.',
-            schema: { type: 'string', enum: ['pending', ...Object.keys(deletionStates)] },
+            schema: { type: 'string', enum: ['', 'pending', ...Object.keys(deletionStates)] },
           },
           {
             name: 'reference',
@@ -266,6 +269,32 @@ export const deletionPart: OpenApiPart = {
           200: { description: 'The key.', content: json(ref('SigningKey')) },
           ...refusals(['overloaded', 'unknown']),
         },
+      },
+    },
+  },
+  webhooks: {
+    deletionComplete: {
+      post: {
+        operationId: 'deletionComplete',
+        tags: [tag],
+        summary: 'A deletion of your account is complete',
+        description: `Sent to the URL that an administrator has set for the account, or to try it out. Answer with 2xx within ${callbacks.callMsMax / 1000} seconds; else it comes again, more and more rarely, for a day, with the same body and a new signature. It may come twice: go by deletion_request_id.`,
+        security: [{}],
+        parameters: [
+          {
+            name: 'Sluice-Signature',
+            in: 'header',
+            required: true,
+            description:
+              'v1 is the HMAC-SHA-256, in hexadecimal, of `t.BODY` (the body as it came) under the secret that was shown when the URL was set. t is in seconds since 1970: refuse what is older than a few minutes.',
+            schema: { type: 'string', pattern: '^t=[0-9]+,v1=[0-9a-f]{64}$' },
+          },
+        ],
+        requestBody: {
+          required: true,
+          content: json({ anyOf: [ref('DeletionCall'), ref('TestCall')] }),
+        },
+        responses: { '2XX': { description: 'It is taken, and does not come again.' } },
       },
     },
   },
