@@ -2,6 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
 import {
   addKeys,
   type KeyIndexSize,
@@ -10,7 +11,7 @@ import {
   stepsOf,
   writeMarker,
 } from '../clickhouse/key-index.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { keyIndex } from '../contract/limits.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -20,17 +21,17 @@ import type { AdminContext } from './context.js';
 /**
  * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,
  * when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten. While it is not,
- * segments with keys wait.
+ * segments with keys wait. Of several servers those that do not answer are left out, and it is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
   const servers = serversOf(clickhouse);
-  const [sizes, markersOf] = await Promise.all([
-    Promise.all(servers.all.map(readKeyIndexSize)),
-    Promise.all(servers.all.map(readMarkers)),
-  ]);
-  const size = sumOf(sizes);
-  const markerCount = markersOf.reduce((sum, markers) => sum + markers.size, 0);
+  const there = await serversThere(servers);
+  const ofThose = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
+    Promise.all(servers.all.map((client, number) => (there.has(number) ? read(client) : undefined)));
+  const [sizes, markersOf] = await Promise.all([ofThose(readKeyIndexSize), ofThose(readMarkers)]);
+  const size = sumOf(sizes.filter((each) => each !== undefined));
+  const markerCount = markersOf.reduce((sum, markers) => sum + (markers?.size ?? 0), 0);
   let neededSince: number | undefined;
   const states = [];
   for (let shard = 0; shard < shards; shard++) {
@@ -39,13 +40,14 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
       'keys_forgotten_to',
       'keys_forgotten_s',
     );
-    const indexedTo = markersOf[servers.numberOf(shard)]?.get(shard) ?? '0';
+    const markers = markersOf[servers.numberOf(shard)];
+    const indexedTo = markers?.get(shard) ?? '0';
     if (forgottenS) neededSince = Math.min(neededSince ?? Number(forgottenS), Number(forgottenS));
     states.push({
       shard,
-      indexed_to: timeOf(indexedTo),
+      indexed_to: markers === undefined ? null : timeOf(indexedTo),
       forgotten_to: timeOf(forgottenTo ?? '0'),
-      complete: BigInt(indexedTo) >= BigInt(forgottenTo ?? '0'),
+      complete: markers === undefined ? null : BigInt(indexedTo) >= BigInt(forgottenTo ?? '0'),
     });
   }
   return {
@@ -95,7 +97,8 @@ export async function rebuildKeyIndex({ redis, clickhouse }: AdminContext, say: 
 }
 
 function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
-  return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }));
+  const none = { keys: 0, bytes: 0 };
+  return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }), none);
 }
 
 async function countShards(redis: AdminContext['redis']): Promise<number> {

@@ -41,7 +41,7 @@ import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
-import { checkAllThere, checkName, checkNoMove } from './backups.js';
+import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
 
 export type RestoredBackup = {
@@ -73,6 +73,7 @@ export async function restoreBackup(
 ): Promise<RestoredBackup> {
   checkName(name);
   const { config } = context;
+  checkPlainTables(config);
   const staging = stagingOf(config.clickhouseDatabase);
   const restored = config.clickhouseUrls.map((url) =>
     connectClickHouse({ url, database: staging, ...tablesOf(config) }),

@@ -10,6 +10,9 @@ const pollMs = 100;
 /** ClickHouse could not make or restore a backup, in its own words. */
 export class BackupFailed extends Error {}
 
+/** There is none of the name that a backup was to be based on. */
+export class BaseMissing extends BackupFailed {}
+
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
 
@@ -106,11 +109,14 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      throw new BackupFailed(row.error.split('\n')[0] || row.status);
+      const Failed = row.error.startsWith(`Code: ${backupNotFound}.`) ? BaseMissing : BackupFailed;
+      throw new Failed(row.error.split('\n')[0] || row.status);
     }
     await pause();
   }
 }
+
+const backupNotFound = 599;
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
   const result = await client.query({

@@ -57,6 +57,45 @@ export function patientOf(client: ClickHouseClient): ClickHouseClient {
   return patients.get(client)?.() ?? client;
 }
 
+/**
+ * Asks `admit` before each statement of a connection, and of the one without a bound on time. A statement is not sent if it
+ * rejects. `onFault` is told when the connection fails.
+ */
+export function guardStatements(
+  client: ClickHouseClient,
+  admit: () => Promise<void> | undefined,
+  onFault: () => void,
+): void {
+  guard(client, admit, onFault);
+  const makePatient = patients.get(client);
+  let patient: ClickHouseClient | undefined;
+  patients.set(client, () => {
+    if (patient !== undefined) return patient;
+    patient = makePatient?.() ?? client;
+    if (patient !== client) guard(patient, admit, onFault);
+    return patient;
+  });
+}
+
+function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined, onFault: () => void): void {
+  const guarded =
+    <Parameters extends unknown[], Result>(send: (...parameters: Parameters) => Promise<Result>) =>
+    async (...parameters: Parameters): Promise<Result> => {
+      const admission = admit();
+      if (admission !== undefined) await admission;
+      try {
+        return await send(...parameters);
+      } catch (error) {
+        if (!(error instanceof ClickHouseError)) onFault();
+        throw error;
+      }
+    };
+  client.query = guarded(client.query.bind(client)) as ClickHouseClient['query'];
+  client.insert = guarded(client.insert.bind(client)) as ClickHouseClient['insert'];
+  client.command = guarded(client.command.bind(client));
+  client.exec = guarded(client.exec.bind(client)) as ClickHouseClient['exec'];
+}
+
 function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {
   return createClient({
     url: options.url,

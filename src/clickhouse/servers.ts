@@ -1,9 +1,11 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
-// has those to all others: `serversOf` finds them. With one server the home is all there is, and nobody asks for a table.
+// has those to all others: `serversOf` finds them. With one server there is no table, unless this process has a CLICKHOUSE_URL of
+// before there were several: then it refuses what needs the others.
 
-import { type ClickHouseClient, type ClickHouseOptions, codeOfFault, connectClickHouse } from './client.js';
+import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
@@ -16,16 +18,22 @@ export type ShardTable = {
 
 export type Servers = {
   readonly all: readonly ClickHouseClient[];
-  /** Whether there is only the home. */
+  /** Whether CLICKHOUSE_URL names only the home. */
   readonly isOne: boolean;
-  /** The table, as it was last set. Throws ShardTableUnknown. With one server there is none. */
+  /** The table, as it was last set; undefined if CLICKHOUSE_URL names one server and there is none. Throws ShardTableUnknown. */
   table(): ShardTable | undefined;
   setTable(table: ShardTable): void;
-  /** The place of a shard's server. */
+  /** The place of a shard's server, which CLICKHOUSE_URL may not name. */
   numberOf(shard: number): number;
+  /** Throws ServerNotNamed. */
   ofShard(shard: number): ClickHouseClient;
+  /** Whether CLICKHOUSE_URL names the server of a shard. */
+  isNamed(shard: number): boolean;
   isMoving(shard: number): boolean;
   isUnsettled(shard: number): boolean;
+  /** Why CLICKHOUSE_URL of this process does not fit, by the last looks; empty if it does. */
+  misfits(): readonly string[];
+  readonly compare: RightServers['compare'];
 };
 
 /** Nobody has read yet which server has which shard. */
@@ -33,6 +41,11 @@ export class ShardTableUnknown extends Error {
   constructor() {
     super('it is not known yet which ClickHouse server has which shard');
   }
+}
+
+/** CLICKHOUSE_URL of this process does not name the server that has a shard. */
+export class ServerNotNamed extends Error {
+  readonly code = 'server_not_named';
 }
 
 export class ShardIsMoving extends Error {
@@ -73,13 +86,14 @@ export function serversOf(home: ClickHouseClient): Servers {
 function createServers(all: readonly ClickHouseClient[]): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
+  const { compare, misfits } = guardServers(all, () => !isOne || current !== undefined);
   const table = () => {
-    if (isOne) return undefined;
-    if (current === undefined) throw new ShardTableUnknown();
+    if (current === undefined && !isOne) throw new ShardTableUnknown();
     return current;
   };
   const numberOf = (shard: number) => {
-    const number = isOne ? 0 : table()?.servers[shard];
+    const its = table();
+    const number = its === undefined ? 0 : its.servers[shard];
     if (number === undefined) throw new Error(`there is no shard ${shard}`);
     return number;
   };
@@ -91,28 +105,47 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
       current = next;
     },
     numberOf,
-    ofShard: (shard) => all[numberOf(shard)] as ClickHouseClient,
+    ofShard: (shard) => {
+      const number = numberOf(shard);
+      const client = all[number];
+      if (client === undefined) throw new ServerNotNamed(notNamed(all.length, shard, number));
+      return client;
+    },
+    isNamed: (shard) => all[numberOf(shard)] !== undefined,
     isMoving: (shard) => table()?.moving.includes(shard) ?? false,
     isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
+    misfits: () => {
+      const places = current?.servers ?? [];
+      const shard = places.findIndex((number) => number >= all.length);
+      return [...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]), ...misfits()];
+    },
+    compare,
   };
+}
+
+/** That CLICKHOUSE_URL lacks a shard's server. */
+export function notNamed(named: number, shard: number, number: number): string {
+  return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
 /** One that takes longer counts as away: whatever needs it waits and looks again. */
 const answerMsMax = 5_000;
 
 /**
- * The places of the servers that answer now, and did at the last look. With one server nobody is asked: what needs it finds out.
- * `mayBeEmpty`: one without the database counts as well.
+ * The places of the servers that answer now, and did at the last look, and are those of their places. With one server nobody is
+ * asked: what needs it finds out. `mayBeEmpty`: one without the database counts as well.
  */
-export async function serversThere(
-  { all, isOne }: Servers,
-  mayBeEmpty = false,
-): Promise<ReadonlySet<number>> {
-  if (isOne) return new Set([0]);
-  const seen = await Promise.all(all.map(lookOrRemember));
+export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
+  if (servers.isOne) return new Set([0]);
+  const seen = await lookAtAll(servers);
   return new Set(
     seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
   );
+}
+
+/** What each server is found to be. */
+export function lookAtAll(servers: Servers): Promise<State[]> {
+  return Promise.all(servers.all.map((client, place) => lookOrRemember(servers, client, place)));
 }
 
 export type ServersWatch = {
@@ -132,16 +165,16 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
   const look = async () => {
     if (isLooking) return;
     isLooking = true;
-    const there = await serversThere(servers);
-    away = [...servers.all.keys()].filter((number) => !there.has(number));
+    const seen = await lookAtAll(servers);
+    away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
     isLooking = false;
   };
   const timer = setInterval(() => void look(), watchEveryMs);
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
-/** `empty`: it answers, and lacks the database. */
-type State = 'there' | 'empty' | 'away';
+/** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */
+type State = 'there' | 'empty' | 'away' | 'wrong';
 /** What the last look at a server has shown, and when; and the look that runs. */
 type Seen = { state: State; lookedAtMs: number; look: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
@@ -155,7 +188,7 @@ const awayKnownMs = 2 * answerMsMax;
  * A server that hangs would hold up every step of a round of deletions, by the time that it is given to answer. So one that was away
  * at the last look stays so for whoever asks, and is asked behind their back.
  */
-async function lookOrRemember(client: ClickHouseClient): Promise<State> {
+async function lookOrRemember(servers: Servers, client: ClickHouseClient, place: number): Promise<State> {
   const seen = seenOf.get(client) ?? {
     state: 'there',
     lookedAtMs: Number.NEGATIVE_INFINITY,
@@ -165,26 +198,19 @@ async function lookOrRemember(client: ClickHouseClient): Promise<State> {
   const agoMs = performance.now() - seen.lookedAtMs;
   const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
   if (isKnownAway && agoMs < awayLookEveryMs) return 'away';
-  seen.look ??= ask(client).then((state) => {
+  seen.look ??= ask(servers, place).then((state) => {
     Object.assign(seen, { state, lookedAtMs: performance.now(), look: undefined });
     return state;
   });
   return isKnownAway ? 'away' : seen.look;
 }
 
-const unknownDatabase = 81;
-
 /** By a statement, not by /ping: the latter says nothing of passwords. */
-async function ask(client: ClickHouseClient): Promise<State> {
+async function ask({ compare }: Servers, place: number): Promise<State> {
   try {
-    const result = await client.query({
-      query: 'SELECT 1',
-      format: 'JSONEachRow',
-      abort_signal: AbortSignal.timeout(answerMsMax),
-    });
-    await result.json();
-    return 'there';
+    const found = await compare(place, AbortSignal.timeout(answerMsMax));
+    return found === 'empty' ? 'empty' : 'there';
   } catch (error) {
-    return codeOfFault(error) === unknownDatabase ? 'empty' : 'away';
+    return error instanceof WrongServer ? 'wrong' : 'away';
   }
 }

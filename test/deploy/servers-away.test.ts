@@ -8,12 +8,13 @@ import { until } from '../../harness/wait.js';
 import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
-async function startServer() {
+async function startServer(number: number) {
+  const answer = `{"number":${number},"deployment":"of the test"}\n`;
   const state = { hangs: false, held: new Set<ServerResponse>() };
   const server = createServer((request, reply) => {
     request.resume();
     if (!state.hangs || request.url === '/ping') {
-      reply.end('{"1":1}\n');
+      reply.end(answer);
       return;
     }
     state.held.add(reply);
@@ -25,11 +26,11 @@ async function startServer() {
     server.close();
     server.closeAllConnections();
   });
-  return Object.assign(state, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+  return Object.assign(state, { answer, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
 test('a server that hangs is waited for once, and is there again when it answers', async () => {
-  const [home, other] = [await startServer(), await startServer()];
+  const [home, other] = [await startServer(0), await startServer(1)];
   const clickhouse = connectServers([home.url, other.url], 'sluice');
   const servers = serversOf(clickhouse);
   const there = async () => [...(await serversThere(servers))];
@@ -48,7 +49,7 @@ test('a server that hangs is waited for once, and is there again when it answers
   );
 
   other.hangs = false;
-  for (const reply of other.held) reply.end('{"1":1}\n');
+  for (const reply of other.held) reply.end(other.answer);
   await until(async () => (await there()).length === 2, { deadlineMs: 60_000, what: 'it is there again' });
   await clickhouse.close();
 });
