@@ -72,6 +72,7 @@ import { stopRequested } from './stop.js';
 import type { SuppressOptions } from './suppression/submit.js';
 import { followSuppressions } from './suppression/suppressions.js';
 import { keepMinuteCounts } from './traffic/minute-counts.js';
+import { commitBatches } from './tuning.js';
 import { createChannel } from './visualizer/channel.js';
 import { observePairings } from './visualizer/observe.js';
 import { createBatchPublisher } from './visualizer/show.js';
@@ -81,7 +82,7 @@ const log = createLog('api', config.logLevel);
 const processName = `api-${process.pid}`;
 const crash = createCrashPoint(config.crashAt);
 
-const commitRedis = connectForCommits(config, commits.attemptMs, log);
+const commitRedis = connectForCommits(config, commitBatches.attemptMs, log);
 // A request that needs this connection is answered within 2 s, whatever happens to Redis.
 const redis = connect(config, log, waits.requestMsMax);
 await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));

@@ -7,6 +7,7 @@ import { readDueCallbacks, tryCallback } from '../src/deletion/callbacks.js';
 import { describeError } from '../src/log.js';
 import { Worker } from '../src/packages/bullmq.js';
 import { transactionValues } from '../src/redis/transactions.js';
+import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 import {
   asJob,
@@ -43,7 +44,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     {
       ...options,
       prefix: '{registry}',
-      concurrency: callbacks.atOnceMax,
+      concurrency: callbackJobs.atOnceMax,
       settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
     },
   );

@@ -1,13 +1,13 @@
 // Compresses sealed segments that have waited for ClickHouse for some seconds, so that the backlog lasts longer while
 // ClickHouse is away. Nothing else changes: whoever reads a segment gets its rows, so it is stored under the same token.
 
-import { waitingSegments } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { takeTurn } from '../src/redis/turn.js';
+import { waitingSegments } from '../src/tuning.js';
 import { compressRows, isCompressed } from './segment-bytes.js';
 
 export type CompressOptions = {

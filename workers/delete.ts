@@ -11,7 +11,7 @@ import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
-import { deletions, evidence } from '../src/contract/limits.js';
+import { evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { type ChosenRequests, chooseRequests } from '../src/deletion/choose-requests.js';
 import { keepDeletedUsers } from '../src/deletion/deleted-users.js';
@@ -47,6 +47,7 @@ import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
 import { isTurnTaken, takeTurn } from '../src/redis/turn.js';
 import { undoRuns } from '../src/retention/removed-identifications.js';
+import { deletionRounds } from '../src/tuning.js';
 
 export type RoundOptions = {
   readonly redis: Redis;
@@ -73,7 +74,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     ids = await options.redis.smembers(registryKeys.unkeptDeletions);
     await keepNewTargets(options);
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too much ten times a second.
-    const turn = [options.redis, registryKeys.deletionRound, deletions.roundEveryMs] as const;
+    const turn = [options.redis, registryKeys.deletionRound, deletionRounds.everyMs] as const;
     if ((await isTurnTaken(...turn)) || (await isBackupRestored(options.redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();

@@ -2,11 +2,11 @@
 // workers at once: add the keys, then write the marker, then tell Redis.
 
 import { addKeys, readMarkers, stepsOf, writeMarker } from '../src/clickhouse/key-index.js';
-import { keyIndex } from '../src/contract/limits.js';
 import { keyIndexSteps } from '../src/metrics.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { takeTurn } from '../src/redis/turn.js';
+import { keyIndex } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;

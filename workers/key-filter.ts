@@ -7,8 +7,8 @@
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
 import { keyBytes, type RowKeys } from '../src/clickhouse/row-keys.js';
-import { keyIndex } from '../src/contract/limits.js';
 import { describeError, type Log } from '../src/log.js';
+import { keyIndex } from '../src/tuning.js';
 
 export type KeyFilter = {
   /**

@@ -1,7 +1,7 @@
 // How long ago a worker looked at what is stored, right before it inserts. ClickHouse knows the tokens of its last inserts
 // only, so an insert that comes much later than its look may double rows: the process stood still meanwhile, or its machine did.
 
-import { storing } from '../src/contract/limits.js';
+import { insertTokens } from '../src/tuning.js';
 
 /** A worker's look is too old to insert anything by it. The job is tried again, from a new look. */
 export class LookTooOld extends Error {
@@ -18,6 +18,6 @@ export function beginLook(): () => void {
   const [monotonicMs, wallMs] = [performance.now(), Date.now()];
   return () => {
     const ms = Math.max(performance.now() - monotonicMs, Date.now() - wallMs);
-    if (ms > storing.lookMsMax) throw new LookTooOld(ms);
+    if (ms > insertTokens.markerCheckMsMax) throw new LookTooOld(ms);
   };
 }

@@ -2,7 +2,6 @@
 // segments and can be lost without harm; their options only decide how soon the work is done.
 
 import type { Config } from '../src/config.js';
-import { takeovers } from '../src/contract/limits.js';
 import { describeError } from '../src/log.js';
 import {
   type ConnectionOptions,
@@ -13,6 +12,7 @@ import {
 } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
+import { lockChecksEveryMsMax } from '../src/tuning.js';
 
 export const storeQueueName = 'store';
 
@@ -45,7 +45,7 @@ export function workerOptions(shard: number, connection: ConnectionOptions, conf
     connection,
     prefix: shardTag(shard),
     lockDuration: config.jobLockMs,
-    stalledInterval: Math.min(config.jobLockMs, takeovers.lookEveryMsMax),
+    stalledInterval: Math.min(config.jobLockMs, lockChecksEveryMsMax),
     maxStalledCount: 1_000_000_000,
     settings: {
       backoffStrategy: (attempts) =>
@@ -123,7 +123,7 @@ export async function undoEffectsOfWrongClocks(
   nowMs: number,
   delayMsMax = jobDelayMsMax,
 ): Promise<void> {
-  await redis.pexpire(queue.toKey('stalled-check'), takeovers.lookEveryMsMax, 'LT');
+  await redis.pexpire(queue.toKey('stalled-check'), lockChecksEveryMsMax, 'LT');
   for (const id of await redis.lrange(queue.toKey('active'), 0, 99)) {
     await redis.pexpire(`${queue.toKey(id)}:lock`, jobLockMs, 'LT');
   }

@@ -13,7 +13,6 @@ import { deleteRows } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
-import { retention } from '../src/contract/limits.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
@@ -37,6 +36,7 @@ import {
   returnUsers,
   undoRuns,
 } from '../src/retention/removed-identifications.js';
+import { retentionRuns } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 export type RetentionContext = Pick<
@@ -52,10 +52,10 @@ export async function expireRowsIfDue(context: RetentionContext): Promise<void> 
   const { redis } = context;
   const { environments } = await readRegistry(redis);
   if ([...environments.values()].every(({ retain_days: days }) => days === undefined)) return;
-  if (!(await takeTurn(redis, registryKeys.retentionRun, retention.runEveryMs))) return;
+  if (!(await takeTurn(redis, registryKeys.retentionRun, retentionRuns.everyMs))) return;
   const done = await expireRows(context, await earliestClock(context));
   // Something else holds the tables, so try again soon.
-  if (done === 'busy') await redis.pexpire(registryKeys.retentionRun, retention.retryMs);
+  if (done === 'busy') await redis.pexpire(registryKeys.retentionRun, retentionRuns.retryMs);
 }
 
 /** A clock that is ahead must not delete what is not over yet, so the slower of the two clocks counts. */
@@ -269,7 +269,7 @@ async function dropWholePartitions(
 
 /** Waits for inserts that ClickHouse had begun before. */
 async function untilNoInsertRuns(clickhouse: RetentionContext['clickhouse']): Promise<boolean> {
-  const giveUpAt = performance.now() + retention.storedMsMax;
+  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   while (await isInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) return false;
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -292,7 +292,7 @@ async function isStoredUpTo(
   fences: readonly string[],
   its: ReadonlySet<number>,
 ): Promise<boolean> {
-  const giveUpAt = performance.now() + retention.storedMsMax;
+  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = oldest.every(

@@ -4,7 +4,7 @@
 import { mirrorRegistry } from '../src/accounts/mirror.js';
 import { mirrorAudit } from '../src/audit/mirror.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
-import { previews, userExports } from '../src/contract/limits.js';
+import { userExports } from '../src/contract/limits.js';
 import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
 import { mirrorDeletions } from '../src/deletion/mirror.js';
 import { readPendingMembers } from '../src/deletion/request.js';
@@ -13,6 +13,7 @@ import { dropExportTables, exportPrefix } from '../src/export/tables.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/turn.js';
 import { mirrorSuppressions } from '../src/suppression/mirror.js';
+import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 const strayTargetsEveryMs = 30_000;
@@ -41,7 +42,7 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
   const servers = serversOf(clickhouse);
   const there = await serversThere(servers);
   for (const client of servers.all.filter((_, number) => there.has(number))) {
-    await dropStrayPreviews(client, previews.strayMsMin / 1_000);
+    await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
     await dropExportTables(client, exportPrefix(), strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {

@@ -11,7 +11,6 @@ import {
   isStored,
   tokenOf,
 } from '../src/clickhouse/store.js';
-import { commits } from '../src/contract/limits.js';
 import { tableOf } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
@@ -25,6 +24,7 @@ import {
 import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import { commitBatches } from '../src/tuning.js';
 import type { KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
 import { beginLook } from './look.js';
@@ -65,7 +65,7 @@ export function maySkipMarkerCheck(
   segmentAgeMsMax: number,
 ): boolean {
   const ageMs = nowMs - Number(segment.number) / 1000;
-  return triesStarted <= 1 && ageMs >= 0 && ageMs < segmentAgeMsMax + commits.overdueSegmentMsMax;
+  return triesStarted <= 1 && ageMs >= 0 && ageMs < segmentAgeMsMax + commitBatches.overdueSegmentMsMax;
 }
 
 export async function storeSegment(

@@ -181,7 +181,7 @@ function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key
 
 /** Reads how long replaced keys stay good, such as `24h`, in ms. */
 export function parseOverlap(value: unknown): number {
-  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(typeof value === 'string' ? value : '') ?? [];
+  const [, count, unit] = /^(\d+)([smhd])$/.exec(typeof value === 'string' ? value : '') ?? [];
   const ms = Number(count) * ({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''] ?? Number.NaN);
   if (!(ms > 0 && ms <= administration.overlapMsMax))
     throw new AdministrationError('overlap must be a time such as 30m, 24h or 7d, at most 90d');

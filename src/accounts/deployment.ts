@@ -7,7 +7,6 @@ import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
-import { loads } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
@@ -15,6 +14,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { restoreSuppressions } from '../suppression/mirror.js';
+import { stateLoads } from '../tuning.js';
 import { AdministrationError, createAccount, listAccounts } from './accounts.js';
 import { createApiKey } from './api-keys.js';
 import {
@@ -246,7 +246,7 @@ async function loadShard(
 
 /** Waits for inserts that ClickHouse had begun before, since it does not refuse those. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + loads.insertMsMax;
+  const giveUpAt = performance.now() + stateLoads.insertMsMax;
   while (await isInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) {
       throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');

@@ -2,10 +2,10 @@
 // checks it. So the process notices if Redis is emptied meanwhile, or if another load has begun.
 
 import { randomBytes } from 'node:crypto';
-import { loads } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, type Script, scripts } from '../redis/scripts.js';
+import { stateLoads } from '../tuning.js';
 import { AdministrationError } from './accounts.js';
 import { type Deployment, deploymentKey } from './documents.js';
 
@@ -38,7 +38,7 @@ export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loa
   const giveUpAt = performance.now() + waitMsMax;
   for (;;) {
     const keys = [registryKeys.epoch, registryKeys.loading, registryKeys.documents];
-    const taken = await runScript(redis, scripts.beginLoad, keys, [nonce, loads.holdMs, deploymentKey]);
+    const taken = await runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
     if (taken === -1) return undefined;
     if (taken === 1) return hold(redis, nonce);
     if (performance.now() >= giveUpAt) {
@@ -51,7 +51,7 @@ export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loa
 function hold(redis: Redis, nonce: string): Loading {
   const renew = (ms: number) => runScript(redis, scripts.renewLoad, [registryKeys.loading], [nonce, ms]);
   // If a renewal fails and the right ends because of it, the next write notices.
-  const renewals = setInterval(() => renew(loads.holdMs).catch(() => null), loads.renewEveryMs);
+  const renewals = setInterval(() => renew(stateLoads.holdMs).catch(() => null), stateLoads.renewEveryMs);
 
   async function write(script: Script, keys: string[], args: (string | number)[] = []): Promise<unknown> {
     const guards = [registryKeys.epoch, registryKeys.loading];
@@ -64,7 +64,7 @@ function hold(redis: Redis, nonce: string): Loading {
     nonce,
     write,
     confirm: async () => {
-      if ((await renew(loads.holdMs)) === null) throw new LoadInterrupted();
+      if ((await renew(stateLoads.holdMs)) === null) throw new LoadInterrupted();
     },
     finish: async ({ epoch }, how) => {
       await write(
@@ -89,7 +89,10 @@ export async function* inScriptCalls<Item>(
   let call: Item[] = [];
   let bytes = 0;
   for await (const item of items) {
-    if (call.length > 0 && (call.length >= loads.documentsPerCallMax || bytes >= loads.bytesPerCallMax)) {
+    if (
+      call.length > 0 &&
+      (call.length >= stateLoads.documentsPerCallMax || bytes >= stateLoads.bytesPerCallMax)
+    ) {
       yield call;
       call = [];
       bytes = 0;

@@ -11,6 +11,7 @@ import {
 } from '../accounts/accounts.js';
 import { parseOverlap } from '../accounts/api-keys.js';
 import { parseOrigins } from '../accounts/origins.js';
+import { administration, storing } from '../contract/limits.js';
 import { parseRole } from '../people/people.js';
 import { type AdminCommands, checkCertificate } from './commands.js';
 
@@ -213,7 +214,8 @@ function sayProgress(line: string): void {
 }
 
 function shardNumber(text: string): number {
-  if (!/^\d{1,2}$/.test(text)) throw new AdministrationError('a shard is a number from 0');
+  if (!/^\d+$/.test(text) || Number(text) >= storing.shardsMax)
+    throw new AdministrationError('a shard is a number from 0');
   return Number(text);
 }
 
@@ -255,13 +257,18 @@ function countOf(args: readonly string[]): number | undefined {
 }
 
 function placeNumber(option: string, value: string): number {
-  if (!/^(0|[1-9]\d{0,2})$/.test(value)) throw new AdministrationError(`${option} must be a number from 0`);
+  if (value === '0') return 0;
+  if (!isCount(value)) throw new AdministrationError(`${option} must be a number from 0`);
   return Number(value);
 }
 
 function wholeNumber(option: string, value: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw new AdministrationError(`${option} must be a whole number from 1`);
+  if (!isCount(value)) throw new AdministrationError(`${option} must be a whole number from 1`);
   return Number(value);
+}
+
+function isCount(text: string): boolean {
+  return /^[1-9]\d*$/.test(text) && Number(text) <= administration.countMax;
 }
 
 type Parsed = {

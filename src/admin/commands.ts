@@ -29,7 +29,7 @@ import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signin
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
 import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
-import { loads } from '../contract/limits.js';
+import { administration, loads } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
 import { listEventNames, listEventProperties } from '../data-quality/event-names.js';
@@ -81,8 +81,6 @@ type OfPerson = { readonly personId: string };
 /** Narrows a list to an account. */
 type Scope = { readonly accountId?: string | undefined };
 
-/** Lists are this long unless a command says otherwise. */
-const listedMax = 100;
 type List = { readonly countMax?: number | undefined };
 type Before = { readonly before?: AuditPlace | undefined };
 
@@ -152,7 +150,7 @@ function commandsOf(context: AdminContext) {
     listWriteKeys: ({ appId }: OfEnvironment) => listWriteKeys(redis, appId),
     revokeWriteKey: ({ appId, id }: OfEnvironment & { readonly id: string }) =>
       copied(context, revokeWriteKey(redis, appId, id)),
-    listAudit: async ({ countMax = listedMax, accountId, before }: List & Scope & Before) => {
+    listAudit: async ({ countMax = administration.listedMax, accountId, before }: List & Scope & Before) => {
       // So that an action is in the list as soon as it is done.
       await mirrorAudit(redis, clickhouse);
       if (accountId === undefined) return readAuditLog(clickhouse, countMax, undefined, before);
@@ -170,13 +168,13 @@ function commandsOf(context: AdminContext) {
     listPeople: ({ accountId }: Scope) => listPeople(redis, accountId),
     removePerson: ({ personId }: OfPerson) => copied(context, removePerson(redis, personId)),
 
-    listFailed: ({ countMax = listedMax }: List) => listFailed(clickhouse, countMax),
+    listFailed: ({ countMax = administration.listedMax }: List) => listFailed(clickhouse, countMax),
     retryFailed: () => retryFailed(context),
 
     showKeyIndex: () => showKeyIndex(context),
     rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
 
-    listDeletions: ({ countMax = listedMax, accountId }: List & Scope) =>
+    listDeletions: ({ countMax = administration.listedMax, accountId }: List & Scope) =>
       listDeletions(redis, countMax, accountId),
     showDeletion: ({ requestId }: OfDeletion) => findDeletion(context, requestId),
     endDeletion: async ({ requestId }: OfDeletion) => {

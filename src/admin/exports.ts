@@ -2,6 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { userExports } from '../contract/limits.js';
 import type { Target } from '../deletion/targets.js';
 import { readExportTargets } from '../export/input.js';
 import { isComplete, listExports, readExport } from '../export/request.js';
@@ -38,7 +39,7 @@ export async function requestExport(context: AdminContext, accountId: string, us
 export async function listExportsOf(context: AdminContext, accountId: string) {
   const { redis } = context;
   const { epoch } = await deploymentOf(context, accountId);
-  const listed = await listExports(redis, accountId, listedMax);
+  const listed = await listExports(redis, accountId, userExports.listedMax);
   const found = await Promise.all(
     listed.map(async ({ id, submittedAt, endsAt }) => {
       const request = await readExport(redis, id);
@@ -56,9 +57,6 @@ export async function listExportsOf(context: AdminContext, accountId: string) {
   );
   return found.flat();
 }
-
-/** Each is read whole, and may name many users. */
-const listedMax = 20;
 
 /** The deployment that Redis belongs to, if it has the account. */
 export async function deploymentOf({ redis }: AdminContext, accountId: string) {

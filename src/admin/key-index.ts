@@ -12,10 +12,10 @@ import {
   writeMarker,
 } from '../clickhouse/key-index.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
-import { keyIndex } from '../contract/limits.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { takeTurn } from '../redis/turn.js';
+import { keyIndex } from '../tuning.js';
 import type { AdminContext } from './context.js';
 
 /**

@@ -33,13 +33,14 @@ import {
   openShard,
   refuseSegments,
 } from '../clickhouse/store.js';
-import { loads, moves } from '../contract/limits.js';
+import { moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
+import { stateLoads } from '../tuning.js';
 import type { AdminContext } from './context.js';
 
 type Say = (line: string) => void;
@@ -349,7 +350,7 @@ async function showWhereTheyAreOn(
 }
 
 async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {
-  const giveUpAt = performance.now() + loads.insertMsMax;
+  const giveUpAt = performance.now() + stateLoads.insertMsMax;
   while (!(await condition())) {
     if (performance.now() > giveUpAt) throw new AdministrationError(otherwise);
     await new Promise((resolve) => setTimeout(resolve, pollMs));

@@ -24,7 +24,7 @@ import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhous
 import { migrateServers } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { refuseSegments } from '../clickhouse/store.js';
-import { backups, loads } from '../contract/limits.js';
+import { backups } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
 import { readDeletedUsers } from '../deletion/deleted-users.js';
@@ -41,6 +41,7 @@ import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
+import { stateLoads } from '../tuning.js';
 import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
 
@@ -401,6 +402,6 @@ async function copyAll(context: AdminContext): Promise<void> {
 }
 
 function* inParts(names: readonly string[]): Generator<readonly string[]> {
-  for (let first = 0; first < names.length; first += loads.documentsPerCallMax)
-    yield names.slice(first, first + loads.documentsPerCallMax);
+  for (let first = 0; first < names.length; first += stateLoads.documentsPerCallMax)
+    yield names.slice(first, first + stateLoads.documentsPerCallMax);
 }

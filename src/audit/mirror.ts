@@ -1,9 +1,9 @@
 // Moves lines of the audit log from Redis to ClickHouse, and reads them there.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { audit } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { auditLinesPerInsert } from '../tuning.js';
 import type { AuditLine } from './audit.js';
 
 /**
@@ -14,7 +14,7 @@ import type { AuditLine } from './audit.js';
 export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   let cursor = '0';
   do {
-    const [next, entries] = await redis.hscan(registryKeys.audit, cursor, 'COUNT', audit.movedLinesMax);
+    const [next, entries] = await redis.hscan(registryKeys.audit, cursor, 'COUNT', auditLinesPerInsert);
     cursor = next;
     const names = entries.filter((_, at) => at % 2 === 0);
     if (names.length === 0) continue;

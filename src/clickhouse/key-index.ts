@@ -8,8 +8,8 @@
 // with them, so an index that was lost or set back is noticed before anything is decided by it.
 
 import { randomUUID } from 'node:crypto';
-import { keyIndex } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
+import { keyIndex } from '../tuning.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';

@@ -3,8 +3,8 @@
 // segments own most of them. Then the keys of those segments are read from their stored rows, one after another, and the index is
 // asked about the rest only. A stored row proves that its segment owns its key, since no key has a second one.
 
-import { keyIndex } from '../contract/limits.js';
 import type { TableName } from '../contract/records.js';
+import { keyIndex } from '../tuning.js';
 import { type ClickHouseClient, codeOfFault } from './client.js';
 import { keyBytes, type RowKeys } from './row-keys.js';
 import { storedTable } from './tables.js';

@@ -2,14 +2,13 @@
 // may vanish in a crash, so callers count rows and do not trust the list. A mutation takes as long as it makes progress: one
 // that stood still is ended, and the caller's next try begins it anew.
 
+import { waits } from '../contract/limits.js';
 import type { ClickHouseClient } from './client.js';
 import { createPatience, realTime, type Time } from './patience.js';
 import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
-/** How long a mutation may stand still. ClickHouse may have other merges to make before it. */
-const standstillMsMax = 10 * 60_000;
 const pollMs = 50;
 /** Whether it makes progress is asked this often, since most mutations are done before. */
 const progressEveryMs = 10_000;
@@ -34,7 +33,7 @@ export async function deleteRows(
   });
   const startedAt = nowMs();
   let askedAt = startedAt;
-  const standsStill = createPatience(standstillMsMax, nowMs);
+  const standsStill = createPatience(waits.mutationStandstillMsMax, nowMs);
   let mutationId = '';
   for (;;) {
     const mutation = await readMutation(client, table, mark);

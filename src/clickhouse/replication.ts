@@ -12,8 +12,8 @@
 // `rehearsed` sends the same statements to plain tables, without what ClickHouse refuses there: tests run so.
 
 import type { TableKind } from '../config.js';
-import { replicas } from '../contract/limits.js';
 import type { ClickHouseClient } from '../packages/clickhouse.js';
+import { replicas } from '../tuning.js';
 
 export type Replication = {
   readonly tables: TableKind;

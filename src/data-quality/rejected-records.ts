@@ -20,6 +20,7 @@ import { isLongerThan } from '../ingest/code-points.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { rejectedWrites } from '../tuning.js';
 
 /** That of a kind of records, `collect` or `segment`. */
 export type EndpointName = string;
@@ -69,7 +70,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
 
   function roomOf(appId: string): number {
     const ofEnvironment = rejectedRecords.perEnvironmentMax - (waiting.get(appId)?.length ?? 0);
-    return Math.min(ofEnvironment, rejectedRecords.waitingMax - waitingCount);
+    return Math.min(ofEnvironment, rejectedWrites.waitingMax - waitingCount);
   }
 
   function add(appId: string, entry: RejectedEntry): void {
@@ -104,7 +105,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
   }
 
   function dropOld(nowMs: number): void {
-    const oldest = new Date(nowMs - rejectedRecords.waitingMsMax).toISOString();
+    const oldest = new Date(nowMs - rejectedWrites.waitingMsMax).toISOString();
     waitingCount = 0;
     for (const [appId, entries] of waiting) {
       const kept = entries.filter(({ time }) => time >= oldest);
@@ -116,7 +117,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
 
   const lost = (error: unknown) =>
     log.warn({ error: describeError(error) }, 'rejected records are not listed');
-  const timer = setInterval(() => void write().catch(lost), rejectedRecords.writeEveryMs);
+  const timer = setInterval(() => void write().catch(lost), rejectedWrites.everyMs);
   return {
     noteRequest: (source, refusal, value, bytes) => {
       if (roomOf(source.appId) > 0) add(source.appId, describe(clock(), source, refusal, value, bytes, null));

@@ -10,6 +10,7 @@ import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { callbackJobs } from '../tuning.js';
 import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
 import type { DeletionRequest } from './request.js';
 import { statusOf } from './view.js';
@@ -26,7 +27,7 @@ export type CallbackTry = { readonly at: string } & (CallResult | { readonly err
 
 /** The requests whose callbacks are due, some of them if there are many. */
 export async function readDueCallbacks(redis: Redis): Promise<string[]> {
-  return redis.srandmember(registryKeys.dueCallbacks, callbacks.jobsMax);
+  return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
 }
 
 /**

@@ -6,9 +6,9 @@ import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { refreshShardTable } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
-import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
+import { deletionRounds } from '../tuning.js';
 import { readOldestOutstanding } from './outstanding.js';
 import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
 import { fillRound, requestIdsInTurns } from './round-choice.js';
@@ -37,7 +37,7 @@ export async function chooseRequests({
   shards,
 }: ChooseOptions): Promise<ChosenRequests> {
   const members = await readPendingMembers(redis, epoch);
-  const ids = requestIdsInTurns(members, deletions.requestsPerRoundMax);
+  const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
   // Read after the requests: whatever was acknowledged before one of them is stored, or is found outstanding here.
   const oldest = await readOldestOutstanding(redis, epoch, shards);

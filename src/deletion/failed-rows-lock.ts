@@ -6,10 +6,10 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isExemptInsertRunning } from '../clickhouse/store.js';
-import { failedRows } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { failedRowsLock } from '../tuning.js';
 
 /** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
@@ -22,12 +22,12 @@ export async function withFailedRowsLocked<T>(
 ): Promise<T | 'locked'> {
   const owner = `${kind} ${randomBytes(9).toString('base64url')}`;
   const lock = registryKeys.failedRowsLock;
-  const taken = await runScript(redis, scripts.lockFailedRows, [lock], [kind, owner, failedRows.lockMs]);
+  const taken = await runScript(redis, scripts.lockFailedRows, [lock], [kind, owner, failedRowsLock.holdMs]);
   if (Number(taken) === 0) return 'locked';
   const isHeld = async () =>
-    Number(await runScript(redis, scripts.renewFailedRowsLock, [lock], [owner, failedRows.lockMs])) === 1;
+    Number(await runScript(redis, scripts.renewFailedRowsLock, [lock], [owner, failedRowsLock.holdMs])) === 1;
   // If a renewal fails, the next one follows. `work` itself asks whether the lock is lost.
-  const renewal = setInterval(() => void Promise.allSettled([isHeld()]), failedRows.renewEveryMs);
+  const renewal = setInterval(() => void Promise.allSettled([isHeld()]), failedRowsLock.renewEveryMs);
   try {
     return await work(isHeld);
   } finally {
@@ -41,7 +41,7 @@ export async function withFailedRowsLocked<T>(
  * the row was deleted; a statement that begins later finds no row.
  */
 export async function untilNoRetryRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + failedRows.insertMsMax;
+  const giveUpAt = performance.now() + failedRowsLock.insertMsMax;
   while (await isExemptInsertRunning(clickhouse)) {
     if (performance.now() > giveUpAt) throw new Error('a failed row is still being sent again');
     await new Promise((resolve) => setTimeout(resolve, retryCheckEveryMs));

@@ -3,10 +3,10 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
-import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { deletionRounds } from '../tuning.js';
 import { targetTable } from './places.js';
 import { keepReferences } from './references.js';
 import {
@@ -61,7 +61,7 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
       await markTargetsLost(redis, request, text);
       continue;
     }
-    if (rows.length + missing.length > deletions.targetsPerRoundMax) await endBatch();
+    if (rows.length + missing.length > deletionRounds.targetsMax) await endBatch();
     batch.push(request);
     for (const placed of missing) rows.push(rowOf(request, placed));
   }

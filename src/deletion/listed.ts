@@ -47,7 +47,7 @@ export async function listOfAccount(
   const replies = await redis
     .multi()
     .exists(registryKeys.epoch)
-    .zrevrangebylex(registryKeys.listedDeletions, from, `[${prefix}`, 'LIMIT', 0, deletions.listLookedAtMax)
+    .zrevrangebylex(registryKeys.listedDeletions, from, `[${prefix}`, 'LIMIT', 0, deletions.listReadMax)
     .exec();
   const [isLoaded, members] = transactionValues(replies);
   if (isLoaded === 0) throw new StateNotLoaded();
@@ -69,6 +69,6 @@ export async function listOfAccount(
       (reference === undefined || request.reference === reference);
     if (isWanted) requests.push(request);
   }
-  const isEnd = last === places.at(-1) && places.length < deletions.listLookedAtMax;
+  const isEnd = last === places.at(-1) && places.length < deletions.listReadMax;
   return { requests, next: isEnd ? undefined : last };
 }

@@ -6,11 +6,11 @@ import { inScriptCalls, type Loading } from '../accounts/loading.js';
 import { readUnmirrored, type Unmirrored } from '../accounts/mirror.js';
 import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { loads } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { stateLoads } from '../tuning.js';
 import { listedMember } from './listed.js';
 import { targetTable } from './places.js';
 import { restoreReferences } from './references.js';
@@ -181,7 +181,7 @@ function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionReq
   let group: DeletionRequest[] = [];
   let targets = 0;
   for (const request of requests.toSorted(byId)) {
-    if (group.length > 0 && targets + request.targets > loads.targetsPerQueryMax) {
+    if (group.length > 0 && targets + request.targets > stateLoads.targetsPerQueryMax) {
       yield group;
       group = [];
       targets = 0;

@@ -2,7 +2,7 @@
 // than fit into one round beside their own. Within an account the order is always that of submission, since whom a later
 // request reaches depends on what an earlier one takes. Pure.
 
-import { deletions } from '../contract/limits.js';
+import { deletionRounds } from '../tuning.js';
 import type { DeletionRequest, PendingMember } from './request.js';
 
 /** The properties of a request that decide whether a round takes it. */
@@ -39,7 +39,7 @@ export function requestIdsInTurns(members: readonly PendingMember[], countMax: n
 export function fillRound<R extends Candidate>(
   turns: readonly (readonly R[])[],
   isReady: (request: R) => boolean,
-  targetsMax: number = deletions.targetsPerRoundMax,
+  targetsMax: number = deletionRounds.targetsMax,
 ): R[] {
   const round: R[] = [];
   const out = new Set<string>();

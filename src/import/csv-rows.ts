@@ -3,6 +3,7 @@
 // it, so it ends the import.
 
 import { type Options, parse as parseCsv } from 'csv-parse';
+import { imports } from '../contract/limits.js';
 import { contentOf } from './content.js';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
@@ -15,10 +16,6 @@ import {
   rowsPerChunk,
   unreadable,
 } from './row.js';
-
-/** More characters are no row, but a quote that nothing closes. */
-const rowCharactersMax = 1024 * 1024;
-const headerBytesMax = 64 * 1024;
 
 type CsvRecord = { readonly record: Record<string, string>; readonly info: { readonly lines: number } };
 type CsvFault = Error & {
@@ -73,7 +70,7 @@ function createReader(
     info: true,
     raw: true,
     relax_quotes: true,
-    max_record_size: rowCharactersMax,
+    max_record_size: imports.rowCharactersMax,
     skip_empty_lines: true,
     columns: (names: string[]) => {
       header = names;
@@ -164,7 +161,7 @@ async function* decoded({ name }: Input, content: AsyncIterable<Buffer>): AsyncG
 /** The content up to the end of its first line at least, if that is not too far away. */
 async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
-  while (head.length < headerBytesMax && !/[^\r\n][\r\n]/.test(head.toString('latin1'))) {
+  while (head.length < imports.headerBytesMax && !/[^\r\n][\r\n]/.test(head.toString('latin1'))) {
     const { value } = await content.next();
     if (value === undefined) break;
     head = Buffer.concat([head, value]);

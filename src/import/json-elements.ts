@@ -1,13 +1,11 @@
 // Splits a stream of JSON into its elements without parsing them: lines, or the elements of one array.
 
-import { counts } from '../contract/limits.js';
+import { counts, imports } from '../contract/limits.js';
 import { ImportError } from './options.js';
 
 /** Its number, counted from 1, and its bytes. */
 export type Element = { readonly place: number; readonly bytes: Buffer };
 
-/** More bytes cannot be a row; the file may have another format. */
-const elementBytesMax = 64 * 1024 * 1024;
 const lineFeed = 0x0a;
 
 /** Lines that are not blank; a place is a line's number. */
@@ -31,7 +29,7 @@ export async function* splitLines(content: AsyncIterable<Buffer>): AsyncGenerato
     if (from === chunk.length) continue;
     rest.push(chunk.subarray(from));
     restBytes += chunk.length - from;
-    if (restBytes > elementBytesMax) throw new ImportError(`line ${place + 1} has more than 64 MiB`);
+    if (restBytes > imports.elementBytesMax) throw new ImportError(`line ${place + 1} has more than 64 MiB`);
   }
   const bytes = Buffer.concat(rest);
   if (!isBlank(bytes)) yield { place: place + 1, bytes };
@@ -86,7 +84,8 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
     if (depth === 0 || from === chunk.length) continue;
     element.push(chunk.subarray(from));
     elementBytes += chunk.length - from;
-    if (elementBytes > elementBytesMax) throw new ImportError(`element ${place + 1} has more than 64 MiB`);
+    if (elementBytes > imports.elementBytesMax)
+      throw new ImportError(`element ${place + 1} has more than 64 MiB`);
   }
   if (!isOpen || depth !== 0) throw new ImportError('the file must be one JSON array, and it ends within it');
 }

@@ -1,6 +1,7 @@
 // Exports of other systems: from a row of theirs to records of ours. Messages of Segment's protocol go as they are, by its
 // endpoint, which knows identifications and traits. Pure, except for the memory of users whose properties were sent.
 
+import { imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readTime, type TimeFormat, textOfInstant } from './times.js';
@@ -67,9 +68,6 @@ function readMixpanel({ event, properties }: Fields, key: string): readonly Made
   return [{ kind: 'event', event: { event, ...user, timestamp, idempotency_key, properties: others } }];
 }
 
-/** Users whose latest properties are remembered, so that they are not sent with each of their events. */
-const usersMax = 100_000;
-
 /** Lines of its export API. An event with a user and a device identifies the device. */
 function createAmplitude(): Preset {
   const sent = new Map<string, string>();
@@ -102,7 +100,7 @@ function createAmplitude(): Preset {
       ? sent.get(user) !== state
       : Object.keys(traits).length > 0 && sent.get(user) !== state;
     if (!isNews) return made;
-    if (sent.size >= usersMax) sent.clear();
+    if (sent.size >= imports.rememberedUsersMax) sent.clear();
     sent.set(user, state);
     const message = {
       userId: isUser ? user_id : undefined,

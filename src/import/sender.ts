@@ -5,6 +5,7 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
+import { imports } from '../contract/limits.js';
 import { aboutSending } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
@@ -32,13 +33,9 @@ export type Sender = {
   close(): void;
 };
 
-/** How long the service may be silent before a request is sent again. */
-const answerMs = 30_000;
 const firstPauseMs = 250;
 const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
-/** After failing for this long it gives up, or nobody would notice that the import stands still. */
-const failingMsMax = 15 * 60 * 1000;
 
 const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
 
@@ -110,7 +107,9 @@ export function createSender(
           }
         });
       });
-      request.setTimeout(answerMs, () => request.destroy(new Error('the service does not answer')));
+      request.setTimeout(imports.answerMsMax, () =>
+        request.destroy(new Error('the service does not answer')),
+      );
       request.on('error', reject);
       request.end(body);
     });
@@ -144,7 +143,7 @@ export function createSender(
       } catch (error) {
         reason = (error as Error).message;
       }
-      if (nowMs() - failingSinceMs > failingMsMax)
+      if (nowMs() - failingSinceMs > imports.failingMsMax)
         throw new ImportError(`gave up after 15 minutes: ${reason}`);
       await pause('service', pauseMs * (0.5 + Math.random()));
     }

@@ -15,6 +15,7 @@ import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { Join, Suppressions } from '../suppression/suppressions.js';
+import { commitBatches } from '../tuning.js';
 import { packGroups } from './pack.js';
 import type { Submission } from './submission.js';
 
@@ -145,11 +146,11 @@ export function createCommitter(options: CommitterOptions): Committer {
    */
   async function gather(): Promise<void> {
     if (last.requests < 2) return;
-    const untilMs = last.beganMs + commits.spacingMs;
+    const untilMs = last.beganMs + commitBatches.spacingMs;
     let seen = 0;
     while (
       waiting.length > seen &&
-      waitingBytes < commits.bytesMax &&
+      waitingBytes < commitBatches.bytesMax &&
       !closed &&
       performance.now() < untilMs
     ) {
@@ -163,7 +164,8 @@ export function createCommitter(options: CommitterOptions): Committer {
     let records = 0;
     let bytes = 0;
     for (const next of waiting) {
-      const fits = records + next.records <= commits.recordsMax && bytes + next.bytes <= commits.bytesMax;
+      const fits =
+        records + next.records <= commitBatches.recordsMax && bytes + next.bytes <= commitBatches.bytesMax;
       if (count > 0 && !fits) break;
       count += 1;
       records += next.records;
@@ -232,7 +234,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       options.segmentBytesMax,
       processId,
       packed.decisions,
-      options.segmentAgeMsMax + commits.overdueSegmentMsMax,
+      options.segmentAgeMsMax + commitBatches.overdueSegmentMsMax,
       suppressions.version(),
       ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
     ];
@@ -264,7 +266,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
       // Timers run before replies that have arrived. So a process that stood still looks at its replies before it gives up.
-      timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commits.attemptMs));
+      timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
     });
     try {
       const reply = runScript(redis, scripts.commit, keys, args);

@@ -1,7 +1,7 @@
 // The library's own bounds and defaults, beside those of the contract, and the relations between them.
 
 import { counts } from '../contract/lengths.js';
-import { bodies, waits } from '../contract/limits.js';
+import { bodies, relation, waits } from '../contract/limits.js';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -54,10 +54,6 @@ export const producerLimits = {
   /** Without anybody who listens, one line about each kind of report is printed in this time. */
   warnEveryMs: 60_000,
 } as const;
-
-function relation(holds: boolean, reason: string): void {
-  if (!holds) throw new Error(`limits contradict each other: ${reason}`);
-}
 
 const { batchBytesMax, recordBytesMax, batchRecordsMax } = producerLimits;
 relation(batchRecordsMax <= counts.bulkEventsMax, 'the service must take a whole batch');

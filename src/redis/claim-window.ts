@@ -2,7 +2,8 @@
 // always until their segment is stored and their key is in the index on disk (clickhouse/key-index.ts). Claims age by a
 // clock of the shard that only workers move (age-claims-4.lua): while no worker runs, nothing is forgotten.
 
-import { claims, commits, keyIndex } from '../contract/limits.js';
+import { claims } from '../contract/limits.js';
+import { claimSweeps, commitBatches, keyIndex } from '../tuning.js';
 import type { Redis } from './client.js';
 import { shardKeys } from './keys.js';
 import { runScript, scripts } from './scripts.js';
@@ -47,10 +48,10 @@ export function createClaimAging(options: ClaimAgingOptions): () => Promise<Clai
     lastMs = nowMs;
     const aged = await runScript(redis, scripts.ageClaims, keys, [
       passedMs,
-      claims.clockStepMsMax,
+      claimSweeps.clockStepMsMax,
       windowMinutes,
-      commits.answerKeptMs / minuteMs,
-      claims.bucketsPerSweep,
+      commitBatches.answerKeptMs / minuteMs,
+      claimSweeps.bucketsMax,
       keyIndex.unindexedMsMax / minuteMs,
     ]);
     if (aged === null) return undefined;

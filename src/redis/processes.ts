@@ -2,10 +2,10 @@
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { runningProcesses } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import { queryableSeconds } from '../metrics.js';
 import type { ProcessKind } from '../process-metrics.js';
+import { runningProcesses } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 

@@ -2,10 +2,10 @@
 // is asked adds them up. While Redis is away it answers with its own metrics only.
 
 import { hostname } from 'node:os';
-import { sharedMetrics } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import { processRegistry } from '../metrics.js';
 import { AggregatorRegistry, type MetricObject } from '../packages/prom-client.js';
+import { sharedMetrics } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 

@@ -23,7 +23,7 @@ import {
 import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
 import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
-import { retention } from '../contract/limits.js';
+import { retentionRuns } from '../tuning.js';
 import { mergedBy, namePrefix } from './expired-rows.js';
 
 const identifications = storedTable('user_identities');
@@ -158,7 +158,7 @@ async function killStatements(client: ClickHouseClient): Promise<void> {
 
 /** A mutation that was ended may still put the last part that it rewrote in place. */
 async function untilNothingIsRewritten(client: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + retention.storedMsMax;
+  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
     const result = await client.query({
       query: `SELECT count() AS parts FROM ${onAllReplicas(client, 'system.merges')}

@@ -6,6 +6,7 @@ import { suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { suppressionChanges } from '../tuning.js';
 import type { NameText } from './names.js';
 
 export type ChangeOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
@@ -26,8 +27,8 @@ export async function suppressNames(
   accountId: string,
   names: readonly Suppressed[],
 ): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressions.namesPerChangeMax) {
-    const some = names.slice(first, first + suppressions.namesPerChangeMax);
+  for (let first = 0; first < names.length; first += suppressionChanges.namesMax) {
+    const some = names.slice(first, first + suppressionChanges.namesMax);
     await change(options, accountId, 'suppress', some.flat());
   }
 }
@@ -38,8 +39,8 @@ export async function freeNames(
   accountId: string,
   names: readonly NameText[],
 ): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressions.namesPerChangeMax)
-    await change(options, accountId, 'free', names.slice(first, first + suppressions.namesPerChangeMax));
+  for (let first = 0; first < names.length; first += suppressionChanges.namesMax)
+    await change(options, accountId, 'free', names.slice(first, first + suppressionChanges.namesMax));
 }
 
 /**
@@ -74,8 +75,8 @@ async function readNames(
   names: readonly NameText[],
 ): Promise<(string | null)[]> {
   const values: (string | null)[] = [];
-  for (let first = 0; first < names.length; first += suppressions.namesPerReadMax) {
-    const some = names.slice(first, first + suppressions.namesPerReadMax);
+  for (let first = 0; first < names.length; first += suppressionChanges.namesPerReadMax) {
+    const some = names.slice(first, first + suppressionChanges.namesPerReadMax);
     values.push(...(await redis.hmget(registryKeys.suppressedNames(accountId), ...some)));
   }
   return values;
@@ -97,7 +98,7 @@ async function change(
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
     ],
-    [epoch, accountId, action, suppressions.namesPerAccountMax, suppressions.changesKept, ...args],
+    [epoch, accountId, action, suppressions.namesPerAccountMax, suppressionChanges.keptMax, ...args],
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();

@@ -3,12 +3,12 @@
 
 import type { Deployment } from '../accounts/documents.js';
 import type { LiveEnvironment } from '../accounts/environments.js';
-import { suppressions as bounds } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
+import { suppressionChanges } from '../tuning.js';
 import { raiseShards, suppressNames, TooManyNames } from './change.js';
 import { createNameSet, type NameSet } from './name-set.js';
 import { createNameHasher, inEnvironment, type NameHasher, readName } from './names.js';
@@ -113,7 +113,7 @@ export async function followSuppressions(
       const account = emptyAccount(secret, accountId, await redis.hlen(key));
       let cursor = '0';
       do {
-        const [next, entries] = await redis.hscan(key, cursor, 'COUNT', bounds.namesPerReadMax);
+        const [next, entries] = await redis.hscan(key, cursor, 'COUNT', suppressionChanges.namesPerReadMax);
         for (let at = 0; at < entries.length; at += 2) addName(account, entries[at] as string);
         cursor = next;
       } while (cursor !== '0');

@@ -5,9 +5,9 @@
 
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { traffic } from '../contract/limits.js';
 import { countedField } from '../data-quality/rejected-records.js';
 import { describeError, type Log } from '../log.js';
+import { minuteWrites } from '../tuning.js';
 
 export const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
 export type TrafficOutcome = (typeof outcomesOfTraffic)[number];
@@ -107,7 +107,7 @@ export function keepMinuteCounts({ clickhouse, log, nowMs = Date.now }: MinuteCo
       values,
       format: 'JSONEachRow',
       clickhouse_settings: { async_insert: 0 },
-      abort_signal: AbortSignal.timeout(traffic.insertMsMax),
+      abort_signal: AbortSignal.timeout(minuteWrites.insertMsMax),
     });
   }
 
@@ -116,7 +116,7 @@ export function keepMinuteCounts({ clickhouse, log, nowMs = Date.now }: MinuteCo
     const rowsOf = ({ environments }: Minute) =>
       [...environments.values()].reduce((sum, { reasons }) => sum + 1 + reasons.size, 0);
     const rows = () => minutes.reduce((sum, minute) => sum + rowsOf(minute), 0);
-    while (minutes.length > 1 && rows() > traffic.waitingRowsMax) minutes.shift();
+    while (minutes.length > 1 && rows() > minuteWrites.waitingRowsMax) minutes.shift();
   }
 
   const flush = () => write(({ startMs }) => startMs + minuteMs <= nowMs());
@@ -125,7 +125,7 @@ export function keepMinuteCounts({ clickhouse, log, nowMs = Date.now }: MinuteCo
     writing = writing.then(flush).catch((error: unknown) => {
       log.debug({ error: describeError(error) }, 'counts of minutes wait for clickhouse');
     });
-  }, traffic.writeEveryMs);
+  }, minuteWrites.everyMs);
   return {
     add: (appId, outcome, count) => {
       countsOf(appId)[outcome] += count;

@@ -36,6 +36,7 @@ import { deletions } from '../../src/contract/limits.js';
 import { readOldestOutstanding } from '../../src/deletion/outstanding.js';
 import { type DeletionRequest, readPendingMembers } from '../../src/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { deletionRounds } from '../../src/tuning.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 let clickhouse: ClickHouseHandle;
@@ -301,7 +302,7 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
   survivor.sigstop();
   const listMax = 10_000;
   const lost: string[] = [];
-  while (lost.length * listMax <= deletions.targetsPerRoundMax) {
+  while (lost.length * listMax <= deletionRounds.targetsMax) {
     const users = Array.from({ length: listMax }, (_, at) => ({ identity: `lost ${lost.length} ${at}` }));
     lost.push(await submitLost(users));
   }

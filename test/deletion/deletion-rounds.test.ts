@@ -28,12 +28,12 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
 import { createScratch } from '../../src/clickhouse/scratch.js';
-import { deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
 import { dropRoundTables } from '../../src/deletion/round-tables.js';
 import { createLog } from '../../src/log.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
@@ -312,7 +312,7 @@ test('while requests gather for the next round, neither they nor the registry ar
       };
       const look = async () => {
         commands.length = 0;
-        await redis.set(registryKeys.deletionRound, '1', 'PX', deletions.roundEveryMs);
+        await redis.set(registryKeys.deletionRound, '1', 'PX', deletionRounds.everyMs);
         const options = { redis, clickhouse, database, shards, epoch, secret, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };

@@ -106,6 +106,36 @@ test('the README leads to every page that is not about results', () => {
   assert.deepEqual(missing, []);
 });
 
+test('the page on tests has a row for every folder of test/, and the tour one for every folder of src/', () => {
+  const folders = (path: string) =>
+    readdirSync(join(root, path), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name);
+  const tests = readRows('test/README.md', '| folder | holds |')
+    .map(([names]) => names)
+    .join(' ');
+  for (const name of folders('test')) assert.ok(tests.includes(`\`${name}\``), `test/${name}`);
+  const rooms = readRows('src/README.md', '| room | holds |').flat().join(' ');
+  for (const name of folders('src')) assert.ok(rooms.includes(`\`src/${name}/\``), `src/${name}`);
+});
+
+test('every file that the tour names exists', () => {
+  const files = ['src', 'workers', 'deploy', 'harness', 'test', 'bench'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map(
+      (file) => `/${folder}/${file}`,
+    ),
+  );
+  const tour = readPage('src/README.md').replaceAll('../', '');
+  const named = [...tour.matchAll(/(?<![\w*/.-])[\w-]+(?:[\w./-]*[\w-])?\.(?:tsx?|lua|sql|json|md)\b/g)].map(
+    ([name]) => name,
+  );
+  assert.ok(named.length > 200, String(named.length));
+  const missing = named.filter(
+    (name) => name !== 'redis/NAME-KEYS.lua' && !files.some((file) => file.endsWith(`/${name}`)),
+  );
+  assert.deepEqual(missing, []);
+});
+
 test('the table of error codes is that of the contract', () => {
   assert.deepEqual(
     readRows('src/http/README.md', '| code | status | send again | meaning |'),

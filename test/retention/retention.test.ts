@@ -17,6 +17,7 @@ import { retention } from '../../src/contract/limits.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
 import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { retentionRuns } from '../../src/tuning.js';
 import {
   earliestClock,
   expireRows,
@@ -40,7 +41,7 @@ before(async () => {
   sluice = await startSluice();
   redis = connectTestRedis(sluice.redisUrl);
   // The worker makes no run of its own beside those of the tests.
-  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retention.runEveryMs);
+  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
   appIds = [
     await createEnvironment(sluice, '--retain-days', '30'),
     await createEnvironment(sluice, '--retain-days', '100'),
@@ -505,7 +506,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
   await expireRowsIfDue(context);
   assert.deepEqual(await storedRows(), [`e ${retained} old`], 'not yet again');
   const leftMs = await redis.pttl(registryKeys.retentionRun);
-  assert.ok(leftMs > 0 && leftMs <= retention.runEveryMs);
+  assert.ok(leftMs > 0 && leftMs <= retentionRuns.everyMs);
 
   const withClock = (ms: number) => ({
     clickhouse,

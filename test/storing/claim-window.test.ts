@@ -11,6 +11,7 @@ import { readBacklog } from '../../src/redis/backlog.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { claimSweeps } from '../../src/tuning.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 
@@ -153,7 +154,7 @@ test('remembers a claim for the whole window though its minute was taken from a 
     const world = await createWorld();
     await world.claim('starts the clock');
     await world.work(minuteMs + phaseMs, 10 * secondMs);
-    await world.pass(claims.clockStepMsMax);
+    await world.pass(claimSweeps.clockStepMsMax);
     await world.claim('late');
     await world.store();
     await world.work(claims.windowMsMin - secondMs, 10 * secondMs);
@@ -285,11 +286,11 @@ test('a worker that was stopped, or is new, moves the clock by no more than a st
   const before = await world.clockMs();
   await world.pass(10 * hourMs);
   await world.look();
-  assert.equal((await world.clockMs()) - before, claims.clockStepMsMax);
+  assert.equal((await world.clockMs()) - before, claimSweeps.clockStepMsMax);
   await world.pass(10 * hourMs);
   world.restartWorker();
   await world.look();
-  assert.equal((await world.clockMs()) - before, claims.clockStepMsMax);
+  assert.equal((await world.clockMs()) - before, claimSweeps.clockStepMsMax);
 });
 
 test('two workers move the clock as fast as one', async () => {

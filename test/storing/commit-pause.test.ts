@@ -8,13 +8,18 @@ import { type CommitResult, createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
+import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 test('a reply still counts if it came while the process stood still for longer than a commit may take', async () => {
   const server = await startRedis();
   const admin = new Redis(server.url);
   const log = createLog('test', 'silent');
-  const redis = connectForCommits({ redisUrl: server.url, redisCluster: false }, commits.attemptMs, log);
+  const redis = connectForCommits(
+    { redisUrl: server.url, redisCluster: false },
+    commitBatches.attemptMs,
+    log,
+  );
   let standsStill = false;
   const committer = createCommitter({
     redis,

@@ -3,18 +3,22 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startRedis } from '../../harness/services.js';
-import { commits } from '../../src/contract/limits.js';
 import { type CommitResult, createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
+import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 test('requests that keep coming share a commit, several times as many as come while Redis answers', async () => {
   const server = await startRedis({ appendfsync: 'no' });
   const admin = new Redis(server.url);
   const log = createLog('test', 'silent');
-  const redis = connectForCommits({ redisUrl: server.url, redisCluster: false }, commits.attemptMs, log);
+  const redis = connectForCommits(
+    { redisUrl: server.url, redisCluster: false },
+    commitBatches.attemptMs,
+    log,
+  );
   let made = 0;
   const committer = createCommitter({
     redis,
@@ -51,7 +55,7 @@ test('requests that keep coming share a commit, several times as many as come wh
       assert.deepEqual(answer, { kind: 'committed', letters: 's' });
     const ms = performance.now() - startedAt;
     // On a slow machine a turn takes longer than commits are apart, and each may be a commit of its own.
-    const most = Math.max(turns / 2, ms / commits.spacingMs + 20);
+    const most = Math.max(turns / 2, ms / commitBatches.spacingMs + 20);
     assert.ok(made <= most, `${made} commits in ${turns} turns and ${ms} ms`);
   } finally {
     await committer.close();

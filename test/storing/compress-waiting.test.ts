@@ -12,7 +12,6 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { tokenOf } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
-import { waitingSegments } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
@@ -21,6 +20,7 @@ import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { waitingSegments } from '../../src/tuning.js';
 import { createCompressor } from '../../workers/compress-waiting.js';
 import { compressRows, isCompressed, rowsOfStored } from '../../workers/segment-bytes.js';
 import { storeSegment } from '../../workers/store.js';

@@ -19,7 +19,6 @@ import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
-import { claims, keyIndex } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import type { CrashPointName } from '../../src/crash-point.js';
 import { noIgnoredFields } from '../../src/ingest/ignored-fields.js';
@@ -32,6 +31,7 @@ import { Redis } from '../../src/packages/ioredis.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { claimSweeps, keyIndex } from '../../src/tuning.js';
 import { indexKeys } from '../../workers/index-keys.js';
 import { createKeyFilter } from '../../workers/key-filter.js';
 import { KeyIndexIncomplete } from '../../workers/late-repeats.js';
@@ -124,8 +124,8 @@ async function createWorker() {
     /** Lets twenty minutes pass, after which everything that may be forgotten is. */
     forget: async () => {
       for (let step = 0; step < 24; step += 1) {
-        realMs += claims.clockStepMsMax;
-        redisMs += claims.clockStepMsMax;
+        realMs += claimSweeps.clockStepMsMax;
+        redisMs += claimSweeps.clockStepMsMax;
         await clock.set(redisMs);
         if ((await age())?.wantsIndex) await indexKeys(options, 0);
       }

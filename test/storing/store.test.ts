@@ -24,7 +24,6 @@ import {
 } from '../../src/clickhouse/store.js';
 import { columns, markerRows, stampTypes, storedTable } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
-import { commits, storing } from '../../src/contract/limits.js';
 import {
   type ColumnType,
   columnTypes,
@@ -41,6 +40,7 @@ import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { LookTooOld } from '../../workers/look.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
@@ -217,7 +217,7 @@ test('only the first try of a segment that is not overdue may skip the look befo
   const segment: Segment = { table: 'events', number: String(openedMs * 1000) };
   const isFreshAt = (nowMs: number, triesStarted = 1) =>
     maySkipMarkerCheck(segment, triesStarted, nowMs, 200);
-  const overdueMs = openedMs + 200 + commits.overdueSegmentMsMax;
+  const overdueMs = openedMs + 200 + commitBatches.overdueSegmentMsMax;
   assert.equal(isFreshAt(openedMs), true);
   assert.equal(isFreshAt(overdueMs - 1), true);
   assert.equal(isFreshAt(overdueMs), false);
@@ -230,7 +230,7 @@ test('ClickHouse remembers as many tokens as the age of a look rests on', () => 
     [...sql.matchAll(/replicated_deduplication_window = (\d+)/g)].map(([, tokens]) => Number(tokens)),
   );
   assert.ok(windows.length >= 2 * tables.length);
-  assert.ok(windows.every((tokens) => tokens >= storing.tokensKept));
+  assert.ok(windows.every((tokens) => tokens >= insertTokens.keptMax));
 });
 
 for (const [clock, what] of [
@@ -242,7 +242,7 @@ for (const [clock, what] of [
     const stopAt = (point: CrashPointName): CrashPoint => {
       const nowMs = clock.now.bind(clock);
       return (name) => {
-        if (name === point) t.mock.method(clock, 'now', () => nowMs() + storing.lookMsMax + 1);
+        if (name === point) t.mock.method(clock, 'now', () => nowMs() + insertTokens.markerCheckMsMax + 1);
       };
     };
     const storeAndStopAt = (point: CrashPointName, one = segment) =>
@@ -625,7 +625,7 @@ test('a worker that stood still after it looked for failed rows keeps none by th
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   const nowMs = Date.now.bind(Date);
-  t.mock.method(Date, 'now', () => nowMs() + storing.lookMsMax + 1);
+  t.mock.method(Date, 'now', () => nowMs() + insertTokens.markerCheckMsMax + 1);
   gate.release();
   await assert.rejects(result, LookTooOld);
   t.mock.restoreAll();

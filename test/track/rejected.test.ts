@@ -9,6 +9,7 @@ import { keepRejectedIn, listRejected, type RejectedEntry } from '../../src/data
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { rejectedWrites } from '../../src/tuning.js';
 import { filesWith } from '../support/traces.js';
 
 const log = createLog('test', 'silent');
@@ -209,7 +210,7 @@ test('holds a bounded number in memory, however many are refused, and writes onc
   assert.ok(counts.every((count) => count <= rejectedRecords.perEnvironmentMax));
   assert.equal(
     counts.reduce((sum, count) => sum + count, 0),
-    rejectedRecords.waitingMax,
+    rejectedWrites.waitingMax,
   );
   assert.equal(await redis.zcard(registryKeys.rejected(sluice.appId)), 0, 'there was no room left');
   // Other tests' processes send some all the time.
@@ -223,7 +224,7 @@ test('drops what it could not write in time', async () => {
   for (let i = 0; i < 60; i++) kept.noteRequest(source(), refusal, {}, 1);
   nowMs += 1;
   for (let i = 0; i < 60; i++) kept.noteRequest(source(), refusal, {}, 2);
-  nowMs += rejectedRecords.waitingMsMax;
+  nowMs += rejectedWrites.waitingMsMax;
   await kept.close();
   const entries = await listRejected(redis, sluice.appId);
   assert.deepEqual(

@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { freePort } from '../../harness/free-port.js';
 import { openRaw } from '../../harness/raw-http.js';
 import { startRedis } from '../../harness/services.js';
-import { commits, overloadedRetrySeconds } from '../../src/contract/limits.js';
+import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { isOwnFault } from '../../src/http/protocol/fault.js';
@@ -19,6 +19,7 @@ import { requestsFailed } from '../../src/metrics.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { pino } from '../../src/packages/pino.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
+import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 const secret = 'grace@example.com';
@@ -174,7 +175,11 @@ describe('a commit that several requests share', () => {
     redisServer = await startRedis({ appendfsync: 'no' });
     admin = new Redis(redisServer.url);
     const quiet = createLog('test', 'silent');
-    redis = connectForCommits({ redisUrl: redisServer.url, redisCluster: false }, commits.attemptMs, quiet);
+    redis = connectForCommits(
+      { redisUrl: redisServer.url, redisCluster: false },
+      commitBatches.attemptMs,
+      quiet,
+    );
     await loadShard(admin);
     await untilReady(redis, 30_000);
     committer = createCommitter({

@@ -8,7 +8,7 @@ import { freePort } from '../../harness/free-port.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { type Environments, followEnvironments } from '../../src/accounts/environments.js';
-import { commits, lengths } from '../../src/contract/limits.js';
+import { lengths } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { collectRoutes } from '../../src/http/endpoints/collect.js';
 import { listen, type Server } from '../../src/http/protocol/server.js';
@@ -17,6 +17,7 @@ import { type Committer, createCommitter } from '../../src/ingest/commit.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { createLog } from '../../src/log.js';
 import { connectForCommits, type Redis, untilReady } from '../../src/redis/client.js';
+import { commitBatches } from '../../src/tuning.js';
 import { noSuppressions } from '../support/shard.js';
 
 let sluice: SluiceHandle;
@@ -36,7 +37,11 @@ before(async () => {
   sluice = await startSluice({ workers: 0 });
   const log = createLog('test', 'silent');
   redis = connectTestRedis(sluice.redisUrl);
-  commitRedis = connectForCommits({ redisUrl: sluice.redisUrl, redisCluster: false }, commits.attemptMs, log);
+  commitRedis = connectForCommits(
+    { redisUrl: sluice.redisUrl, redisCluster: false },
+    commitBatches.attemptMs,
+    log,
+  );
   await untilReady(commitRedis, 5_000);
   environments = await followEnvironments(redis, log);
   const deployment = environments.deployment();

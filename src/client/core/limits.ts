@@ -1,7 +1,7 @@
 // The client library's own bounds, beside those of the contract, and the relations between them.
 
 import { counts, lengths } from '../../contract/lengths.js';
-import { bodies } from '../../contract/limits.js';
+import { bodies, relation } from '../../contract/limits.js';
 
 const KiB = 1024;
 
@@ -72,10 +72,6 @@ export const clientLimits = {
 /** Milliseconds that a request with a body of this many bytes may take. */
 export function requestMs(bytes: number): number {
   return clientLimits.requestMsMin + Math.ceil(bytes / clientLimits.uploadBytesPerMs);
-}
-
-function relation(holds: boolean, reason: string): void {
-  if (!holds) throw new Error(`limits contradict each other: ${reason}`);
 }
 
 // Marked as pure, so that the bundle leaves it out; every test run makes it.

@@ -17,7 +17,7 @@ import { StateNotLoaded } from '../../accounts/registry.js';
 import { Forbidden, type Principal } from '../../admin/access.js';
 import type { AdminCommands } from '../../admin/commands.js';
 import { type Actor, AuditLogFull } from '../../audit/audit.js';
-import { bodies } from '../../contract/limits.js';
+import { administration, bodies } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
 import { refuseLoneSurrogates } from '../../ingest/explain.js';
@@ -388,8 +388,8 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
 /** How far back: a week, if nothing is said. */
 function daysOf(value: unknown = '7'): number {
   const text = anyTextOf('days', value);
-  if (!/^[1-9]\d{0,3}$/.test(text))
-    throw new AdministrationError('days must be a whole number from 1 to 9999');
+  if (!/^[1-9]\d*$/.test(text) || Number(text) > administration.daysMax)
+    throw new AdministrationError(`days must be a whole number from 1 to ${administration.daysMax}`);
   return Number(text);
 }
 

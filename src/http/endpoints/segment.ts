@@ -3,7 +3,7 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import type { LiveEnvironment } from '../../accounts/environments.js';
-import { bodies, counts } from '../../contract/limits.js';
+import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/commit.js';
@@ -165,7 +165,7 @@ type Ready = Extract<PreparedSegment, { kind: 'ready' }>;
 
 const withoutExtras = { addBundledMetadata: false, unbundledIntegrations: [], maybeBundledConfigIds: {} };
 const noPlugins = { plan: {}, edgeFunction: {}, metrics: { sampleRate: 0 }, remotePlugins: [] };
-const cached: Headers = [['Cache-Control', 'public, max-age=300']];
+const cached: Headers = [['Cache-Control', `public, max-age=${browserCaches.segmentSettingsSeconds}`]];
 
 /** The user name of HTTP Basic credentials, or else the field writeKey of the body. */
 function readCredential(authorization: string | undefined, value: unknown): string | undefined {

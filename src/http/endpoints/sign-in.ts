@@ -405,7 +405,7 @@ const overtaken = 'somebody has changed this at the same time: try again';
 
 function textOf(fields: Fields, name: string): string {
   const value = fields[name];
-  if (typeof value !== 'string' || value === '' || value.length > 1_000)
+  if (typeof value !== 'string' || value === '' || value.length > bounds.fieldMax)
     throw new AdministrationError(`${name} must be a string`);
   return value;
 }

@@ -2,8 +2,8 @@
 // credentials (app_id and key) or as a bearer token. Decided from memory: keys are known while Redis is away.
 
 import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
-import { writeAccess } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
+import { writeAccess } from '../../tuning.js';
 import { readBasic, readBearer } from '../protocol/authorization.js';
 
 /** Whether a request with this Authorization header may write to the environment. */

@@ -3,8 +3,7 @@
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { userExports } from '../../contract/limits.js';
-
-const { pieceBytesMax } = userExports;
+import { exportPieceBytesMax } from '../../tuning.js';
 
 export class AnswerStream {
   readonly #res: HttpResponse;
@@ -26,8 +25,8 @@ export class AnswerStream {
 
   /** Settles when more can be sent, or with false when the client is gone or takes nothing more. One call at a time. */
   async write(bytes: Buffer): Promise<boolean> {
-    for (let from = 0; from < bytes.length && !this.#isOver; from += pieceBytesMax) {
-      const piece = bytes.subarray(from, from + pieceBytesMax);
+    for (let from = 0; from < bytes.length && !this.#isOver; from += exportPieceBytesMax) {
+      const piece = bytes.subarray(from, from + exportPieceBytesMax);
       let isTaken = true;
       this.#res.cork(() => {
         isTaken = this.#res.write(piece);

@@ -4,6 +4,7 @@
 import { constants, gunzip } from 'node:zlib';
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { largeBodies } from '../../tuning.js';
 import { createRoom } from './body-room.js';
 import type { Exchange } from './exchange.js';
 import type { MediaType } from './framing.js';
@@ -225,14 +226,14 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
   const settle = (isTaken: boolean) => {
     if (!isTaken) return exchange.refuse(overloaded);
     taken = maxOutputLength;
-    if (inflations.running < receiving.inflationsAtOnce) run();
+    if (inflations.running < largeBodies.inflationsAtOnce) run();
     else inflations.waiting.push(run);
   };
   endWaiting = inflatedRoom.ask(address, maxOutputLength, exchange.guard(settle));
 }
 
 function runNextInflation(): void {
-  if (inflations.running < receiving.inflationsAtOnce) inflations.waiting.shift()?.();
+  if (inflations.running < largeBodies.inflationsAtOnce) inflations.waiting.shift()?.();
 }
 
 const overloaded = rejection('overloaded', 'Too many bodies are being received; nothing was stored.');

@@ -2,9 +2,9 @@
 // may quote a request.
 
 import { AssertionError } from 'node:assert';
-import { logs } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import { requestsFailed } from '../../metrics.js';
+import { faultFramesMax } from '../../tuning.js';
 
 /** Whether an error is a fault of this program, not one of Redis, ClickHouse or the network. */
 export function isOwnFault(error: unknown): boolean {
@@ -25,5 +25,5 @@ function whereThrown(error: unknown): { readonly fault: string; readonly frames?
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line.startsWith('at '));
-  return { fault: error.constructor.name, frames: frames.slice(0, logs.framesMax) };
+  return { fault: error.constructor.name, frames: frames.slice(0, faultFramesMax) };
 }

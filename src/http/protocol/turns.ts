@@ -1,8 +1,8 @@
 // Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One work is done
 // at a time, since each holds what it has read; networks take turns.
 
-import { receiving } from '../../contract/limits.js';
 import type { Steps } from '../../ingest/steps.js';
+import { largeBodies } from '../../tuning.js';
 import { networkOf } from './caller-address.js';
 import type { Exchange } from './exchange.js';
 
@@ -36,7 +36,7 @@ export function takeTurns(exchange: Exchange, steps: Steps<void>): void {
 }
 
 function doSlice(): void {
-  const until = performance.now() + receiving.sliceMs;
+  const until = performance.now() + largeBodies.sliceMs;
   do {
     if (current === undefined || isDone(current)) {
       current = next ?? nextWaiting();

@@ -4,6 +4,7 @@
 import { administration } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import { adminTokensRefused } from '../../metrics.js';
+import { wrongTokensLoggedEveryMs } from '../../tuning.js';
 
 export type WrongTokens = {
   /** Settles when the caller may be told. At once while too many wait, since a waiting answer costs a connection. */
@@ -18,7 +19,7 @@ export function createWrongTokens(log: Log): WrongTokens {
     async delay() {
       adminTokensRefused.inc();
       unlogged += 1;
-      if (performance.now() - loggedAtMs >= administration.wrongTokensLoggedEveryMs) {
+      if (performance.now() - loggedAtMs >= wrongTokensLoggedEveryMs) {
         log.warn({ count: unlogged }, 'wrong ADMIN_TOKENs were refused');
         loggedAtMs = performance.now();
         unlogged = 0;

@@ -24,10 +24,10 @@ import type { Backup } from '../../src/accounts/documents.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { RestoredBackup } from '../../src/admin/restore-backup.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { failedRows } from '../../src/contract/limits.js';
 import { crashPoints } from '../../src/crash-point.js';
 import { keepDeletedUsers } from '../../src/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { failedRowsLock } from '../../src/tuning.js';
 
 let sluice: SluiceHandle;
 let worker: Child;
@@ -295,7 +295,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
       ended = true;
     });
     // Whoever asks for the lock shortens a time to live that no lock can have.
-    await until(async () => (await redis.pttl(lock)) <= failedRows.lockMs, {
+    await until(async () => (await redis.pttl(lock)) <= failedRowsLock.holdMs, {
       deadlineMs: 60_000,
       what: 'the restore asks whether a round runs',
     });

@@ -42,6 +42,7 @@ import { raiseShards, suppressNames } from '../../src/suppression/change.js';
 import { mirrorSuppressions } from '../../src/suppression/mirror.js';
 import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
+import { stateLoads } from '../../src/tuning.js';
 import { commit, eventRecord, group } from '../support/shard.js';
 
 const database = 'deployment_test';
@@ -439,7 +440,7 @@ for (const text of asked) {
 test('a restore is refused while another one runs, and a start waits for it', async () => {
   await emptyWithRequests();
   const { ended } = await loadHeldAt('FROM deletion_targets');
-  await assert.rejects(loadAll(loads.holdMs + 1_000), /another restore is running/);
+  await assert.rejects(loadAll(stateLoads.holdMs + 1_000), /another restore is running/);
   const start = loadAll(loads.startWaitMsMax);
   gate.pass();
   assert.equal(((await ended) as { how: string }).how, 'restored');
@@ -511,7 +512,7 @@ test('a restore asks ClickHouse and Redis as seldom for thousands of requests as
     // To replace a shard's existing constraint takes a statement of its own.
     assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
     // A load on a slow machine renews its right more often.
-    const renewals = Math.ceil(ms / loads.renewEveryMs);
+    const renewals = Math.ceil(ms / stateLoads.renewEveryMs);
     assert.ok(many.sent <= few.sent + 60 + renewals, JSON.stringify({ few, many, renewals }));
   } finally {
     counted.disconnect();

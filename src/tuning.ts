@@ -1,0 +1,283 @@
+// Numbers that no caller meets but other numbers depend on: rhythms, shares and sizes of what goes on inside. Changing one
+// changes speed or memory, not what is promised (`contract/limits.ts`). The end of the file asserts the relations between
+// them and to the promises. A number that nothing else depends on is beside the code that uses it.
+
+import {
+  bodies,
+  commits,
+  counts,
+  loads,
+  previews,
+  rejectedRecords,
+  relation,
+  storing,
+  takeovers,
+  waits,
+} from './contract/limits.js';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+export const writeAccess = {
+  /** Authorization headers that are remembered as right, for each environment. */
+  headersKeptMax: 100,
+} as const;
+
+/** Work on large bodies, in one API process. */
+export const largeBodies = {
+  /** It goes on in turns of about this long. */
+  sliceMs: 4,
+  /** Inflations at a time; each takes a thread. */
+  inflationsAtOnce: 2,
+} as const;
+
+/** What goes to Redis in one commit. */
+export const commitBatches = {
+  recordsMax: 2000,
+  bytesMax: MiB,
+  /** While requests keep coming, a commit begins this long after the one before, or at once after one that took longer. */
+  spacingMs: 5,
+  /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
+  attemptMs: 900,
+  /** A segment that is overdue for sealing by this long takes no further commit. */
+  overdueSegmentMsMax: 1_000,
+  /** How long Redis keeps the answer of a process's last commit, by the clock of claims. */
+  answerKeptMs: 24 * 60 * 60 * 1000,
+} as const;
+
+/** By its token ClickHouse skips an insert that it has already taken. */
+export const insertTokens = {
+  /** Tokens that ClickHouse remembers for each table, by the migrations. */
+  keptMax: 100_000,
+  /** A worker that checked for a segment's marker longer ago than this inserts nothing, and checks again. */
+  markerCheckMsMax: 5 * 60 * 1000,
+} as const;
+
+/** Sealed segments that wait for ClickHouse, which workers compress. */
+export const waitingSegments = {
+  /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
+  waitMs: 5_000,
+  /** About once a second one worker looks for such segments. */
+  turnMs: 900,
+  /** A look ends after this many segments, or bytes of rows: more than can arrive in that time. */
+  perTurnMax: 200,
+  bytesPerTurn: 64 * MiB,
+} as const;
+
+/** How workers forget claims. */
+export const claimSweeps = {
+  /** Buckets of a shard that each worker sweeps once a second. */
+  bucketsMax: 300,
+  /** One sweep moves the clock of claims by at most this, however long ago the last one was. */
+  clockStepMsMax: 50_000,
+} as const;
+
+/** The index of keys on disk. */
+export const keyIndex = {
+  /** Once keys were forgotten, segments are indexed at the latest this long after they were opened. */
+  unindexedMsMax: 5 * 60 * 1000,
+  /** Rows that one statement adds, about: the segments of a minute are not divided. */
+  rowsPerStatement: 4_000_000,
+  /** Memory of each worker for ruling out keys that are not in the index, at most: of 170 million keys. */
+  filterBytesMax: 256 * MiB,
+  /** With so many one new key in two hundred has to be looked up. */
+  filterBitsPerKey: 12,
+  /** One worker at a time makes the index of a shard; another one goes on this long after the last sign of it. */
+  turnMs: 10_000,
+  /** Of so many keys, that may be in the index, a sample is looked up first. */
+  sampledFrom: 2_000,
+  sample: 128,
+  /** A segment that owns this share of the sample is read as a whole, */
+  shareOfOwner: 1 / 16,
+  /** unless ClickHouse would have to read more rows than this for each key: a row costs it 0.02 µs, a look-up 15. */
+  rowsReadPerKey: 64,
+} as const;
+
+export const deletionRounds = {
+  /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
+  everyMs: 4_000,
+  /** Targets and requests that one round takes. */
+  targetsMax: 50_000,
+  requestsMax: 2_000,
+} as const;
+
+/** Previews of deletions have tables of their own. Those older than this are left over: a preview that has ended dropped its own. */
+export const strayPreviewMsMin = 10 * 60_000;
+
+export const suppressionChanges = {
+  /** Names that one script changes, which takes some milliseconds. */
+  namesMax: 1_000,
+  /** Changes that are kept for API processes; a process that has missed more reads everything again. */
+  keptMax: 500,
+  /** Names that one command reads. */
+  namesPerReadMax: 5_000,
+} as const;
+
+export const retentionRuns = {
+  /** Expired rows are deleted this often: within a day, even if two runs fail. */
+  everyMs: 6 * 60 * 60 * 1000,
+  /** How soon a run is tried again if something else holds the tables. */
+  retryMs: 5 * 60 * 1000,
+  /** How long a run waits until everything accepted before is stored, and for inserts under way. */
+  storedMsMax: 30_000,
+} as const;
+
+export const callbackJobs = {
+  /** How many run at a time in one worker process. */
+  atOnceMax: 20,
+  /** How many callbacks get jobs at a time. */
+  perTurnMax: 1000,
+} as const;
+
+/** Several ClickHouse servers that have the same tables. */
+export const replicas = {
+  /** How long one statement waits for the other replicas. */
+  waitMsMax: 60_000,
+} as const;
+
+/** How the counts of each minute reach ClickHouse. */
+export const minuteWrites = {
+  /** A minute is written at most this long after its end. */
+  everyMs: 5_000,
+  /** An insert that takes longer is repeated, and a stop does not wait longer for it. */
+  insertMsMax: 2_000,
+  /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
+  waitingRowsMax: 50_000,
+} as const;
+
+/** The list of running processes, for people. */
+export const runningProcesses = {
+  sayEveryMs: 5_000,
+  /** One that has not said so for this long has ended. */
+  staleMs: 20_000,
+} as const;
+
+/** Metrics of one host's processes. */
+export const sharedMetrics = {
+  writeEveryMs: 2_000,
+  /** A process that has not written for this long does not count. */
+  staleMs: 10_000,
+} as const;
+
+/** A larger piece of a download is divided on its way, so that what waits for a slow client is bounded. */
+export const exportPieceBytesMax = 64 * KiB;
+
+/** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
+export const lockChecksEveryMsMax = 1_000;
+
+/** Sending failed rows again and a deletion exclude each other. */
+export const failedRowsLock = {
+  /** The right of a killed process ends after this long. */
+  holdMs: 60_000,
+  renewEveryMs: 10_000,
+  /** How long a deletion waits for a row that is being sent again: longer than its sender waits for the insert. */
+  insertMsMax: 150_000,
+} as const;
+
+/** How the list of rejected records is written. */
+export const rejectedWrites = {
+  everyMs: 1_000,
+  /** How many entries of all environments may wait in one process. */
+  waitingMax: 2_000,
+  /** Entries that could not be written within this time are dropped. */
+  waitingMsMax: 5_000,
+} as const;
+
+/** About as many lines of the audit log go to ClickHouse in one insert. */
+export const auditLinesPerInsert = 1_000;
+
+export const wrongTokensLoggedEveryMs = 10_000;
+
+/** Stack frames of a fault of ours that are logged. */
+export const faultFramesMax = 8;
+
+/** Loading the deployment's state into an emptied Redis. */
+export const stateLoads = {
+  /** The process that loads renews its right to do so; the right of a killed process ends after this long. */
+  holdMs: 5_000,
+  renewEveryMs: 1_000,
+  /** How long a load waits for inserts that began before it: longer than a worker waits for an insert. */
+  insertMsMax: 150_000,
+  /** What one call of a script may carry. */
+  documentsPerCallMax: 500,
+  bytesPerCallMax: 4 * MiB,
+  /** Targets that one query asks for; the targets of one request are not divided. */
+  targetsPerQueryMax: 100_000,
+} as const;
+
+assertRelations();
+
+function assertRelations(): void {
+  relation(counts.bulkEventsMax <= commitBatches.recordsMax, 'one bulk request must fit one commit');
+  relation(
+    counts.collectMessagesMax <= commitBatches.recordsMax,
+    'the messages of one request must fit one commit, which keeps their order',
+  );
+  relation(
+    waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < failedRowsLock.insertMsMax,
+    'whoever waits for an insert must wait for longer than its sender',
+  );
+  relation(
+    ((insertTokens.markerCheckMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <
+      insertTokens.keptMax,
+    'ClickHouse knows the tokens of all inserts since a look until the insert that relies on it has come',
+  );
+  relation(
+    2 * waits.clickhouseMsMax <= insertTokens.markerCheckMsMax,
+    'a segment whose keys are looked up slowly is stored in the end',
+  );
+  relation(
+    previews.msMax + 2 * waits.clickhouseMsMax < strayPreviewMsMin,
+    'the tables of a preview that runs still must not count as left behind',
+  );
+  relation(
+    takeovers.lockMs + 2 * lockChecksEveryMsMax < takeovers.completeMsMax,
+    "a killed worker's deletion must be taken over with time left to complete it",
+  );
+  relation(3 * failedRowsLock.renewEveryMs <= failedRowsLock.holdMs, 'a slow renewal must not end a retry');
+  relation(
+    rejectedRecords.perEnvironmentMax <= rejectedWrites.waitingMax &&
+      2 * rejectedWrites.everyMs <= rejectedWrites.waitingMsMax,
+    'the list of an environment must find room, and its entries a second attempt to be written',
+  );
+  relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
+  relation(
+    3 * runningProcesses.sayEveryMs <= runningProcesses.staleMs,
+    'a late word must not hide a process from people',
+  );
+  relation(3 * stateLoads.renewEveryMs <= stateLoads.holdMs, 'a slow renewal must not end a load');
+  relation(stateLoads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
+  relation(
+    stateLoads.insertMsMax < loads.startWaitMsMax,
+    'a start waits for another load that waits for inserts',
+  );
+  relation(commitBatches.recordsMax <= 10_000, 'the number of a row has at most four digits');
+  relation(
+    commitBatches.attemptMs * 2 <= commits.deadlineMs,
+    'a commit must be repeatable before its deadline',
+  );
+  relation(
+    commitBatches.spacingMs * 100 <= commitBatches.attemptMs,
+    'what a commit waits for others is small beside its deadline',
+  );
+  relation(
+    2 * counts.segmentMessagesMax <= commitBatches.recordsMax,
+    'the messages of a batch, which may leave two records each, must fit one commit',
+  );
+  relation(bodies.singleBytesMax <= commitBatches.bytesMax, 'a single request must fit one commit');
+  relation(
+    claimSweeps.clockStepMsMax < 60_000,
+    'a claim lags by up to a step, and is kept a minute longer than told for it',
+  );
+  relation(
+    deletionRounds.targetsMax >= counts.deletionTargetsMax,
+    'one round must be able to take the largest request',
+  );
+  relation(60_000 / deletionRounds.everyMs <= 20, 'requests share at most 20 mutations a minute and table');
+  relation(
+    10 * keyIndex.sample <= keyIndex.sampledFrom && 4 <= keyIndex.shareOfOwner * keyIndex.sample,
+    'a sample of keys costs little beside all of them, and tells an owner of many from chance',
+  );
+  relation(3 * retentionRuns.everyMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
+  relation(replicas.waitMsMax < waits.clickhouseMsMax, 'a replica that is away is reported, not waited for');
+}
