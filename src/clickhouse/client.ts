@@ -79,12 +79,14 @@ export function guardStatements(
 
 function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined, onFault: () => void): void {
   const guarded =
-    <Parameters extends unknown[], Result>(send: (...parameters: Parameters) => Promise<Result>) =>
-    async (...parameters: Parameters): Promise<Result> => {
+    <Statement extends { readonly abort_signal?: AbortSignal }, Result>(
+      send: (statement: Statement) => Promise<Result>,
+    ) =>
+    async (statement: Statement): Promise<Result> => {
       const admission = admit();
-      if (admission !== undefined) await admission;
+      if (admission !== undefined) await untilAborted(admission, statement.abort_signal);
       try {
-        return await send(...parameters);
+        return await send(statement);
       } catch (error) {
         if (!(error instanceof ClickHouseError)) onFault();
         throw error;
@@ -94,6 +96,18 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
   client.insert = guarded(client.insert.bind(client)) as ClickHouseClient['insert'];
   client.command = guarded(client.command.bind(client));
   client.exec = guarded(client.exec.bind(client)) as ClickHouseClient['exec'];
+}
+
+/** Whoever gives a statement little time does not wait longer for its admission. */
+async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return work;
+  signal.throwIfAborted();
+  let stop = () => undefined as void;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  await Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
 function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
-import { until } from '../../harness/wait.js';
+import { until, within } from '../../harness/wait.js';
 import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
@@ -38,6 +38,8 @@ test('a server that hangs is waited for once, and is there again when it answers
 
   other.hangs = true;
   assert.deepEqual(await there(), [0]);
+  const asked = servers.all[1]?.query({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(100) });
+  await assert.rejects(within(asked as Promise<unknown>, 60_000), /aborted/);
   await until(
     async () => {
       const seen = await there();
