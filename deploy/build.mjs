@@ -2,7 +2,7 @@
 // since the last build. It prints to stderr only, so that commands which build first keep their stdout clean.
 // Plain JavaScript without dependencies, since it runs before anything is built.
 
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   cpSync,
@@ -10,16 +10,18 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const dist = join(root, 'dist');
 const stampFile = join(dist, '.build-stamp');
+const minified = join(root, 'node_modules/.cache/sluice/minified');
 const folders = ['src', 'workers', 'deploy', 'harness', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
 const settings = [
@@ -46,13 +48,9 @@ const bundles = [
     options: ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'],
   },
   { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
-  // It takes the place of the compiler's output, so that it loads fast.
-  {
-    entry: 'src/contract/typebox.ts',
-    file: 'src/contract/typebox.js',
-    options: ['--format=esm', '--target=node20', '--keep-names'],
-  },
 ];
+/** It takes the place of the compiler's output, so that it loads fast. */
+const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
 /** The viewer of the console's page API comes minified, and is too much for terser. */
 const viewer = { entry: 'src/console/reference/frame.ts', file: 'src/console/reference.js' };
 /**
@@ -68,12 +66,12 @@ export function isBuilt() {
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
     sources.every((source) => isBundled(source) || existsSync(join(dist, outputOf(source)))) &&
-    [...bundles, viewer].every(({ file }) => existsSync(join(dist, file)))
+    [...bundles, typebox, viewer].every(({ file }) => existsSync(join(dist, file)))
   );
 }
 
-/** Brings dist/ up to date. Returns false if the compiler found errors; it has printed them. */
-export function build() {
+/** Brings dist/ up to date. Settles with false if the compiler found errors; it has printed them. */
+export async function build() {
   if (isBuilt()) return true;
   const sources = listSources();
   const stamp = fingerprint(sources);
@@ -83,13 +81,16 @@ export function build() {
   if (sources.some((source) => !isBundled(source) && !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
-  if (!compile(root)) return false;
-  // Compiles the client library a second time, against the language of its browsers and without Node's types.
-  if (!compile(join(root, 'src/client'))) return false;
-  // The console is checked against a browser's types; only its bundle is used.
-  if (!compile(join(root, 'src/console'))) return false;
-  if (!bundles.every(bundle) || !bundleViewer() || !bundlePackages(sources) || !bundlePrograms())
-    return false;
+  const steps = [
+    compile(root).then(async (compiled) => compiled && (await replaceOutputs(sources))),
+    // Compiles the client library a second time, against the language of its browsers and without Node's types.
+    compile(join(root, 'src/client')),
+    // The console is checked against a browser's types; only its bundle is used.
+    compile(join(root, 'src/console')),
+    ...bundles.map(bundle),
+    bundleViewer(),
+  ];
+  if (!(await Promise.all(steps)).every(Boolean)) return false;
   for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
     mkdirSync(dirname(join(dist, source)), { recursive: true });
     cpSync(join(root, source), join(dist, source));
@@ -100,46 +101,71 @@ export function build() {
 
 function compile(project) {
   const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  return spawnSync(process.execPath, [compiler, '-p', project], { stdio: ['ignore', 2, 2] }).status === 0;
+  return succeeds(process.execPath, [compiler, '-p', project]);
 }
 
-/**
- * Bundles an entry and all its imports into one file. terser makes it a tenth smaller than esbuild does, and another
- * hundredth smaller if esbuild has shortened the syntax first.
- */
-function bundle({ entry, file, options }) {
-  const out = join(dist, file);
-  const map = `content='${out}.map',filename='${file}',url='${file}.map',includeSources`;
+/** Puts bundles in the place of what the compiler has written: of packages, then of the programs, which import those. */
+async function replaceOutputs(sources) {
+  const made = await Promise.all([bundleTypebox(), bundlePackages(sources)]);
+  return made.every(Boolean) && (await bundlePrograms());
+}
+
+/** Bundles an entry and all its imports into one file, as small as possible. */
+async function bundle({ entry, file, options }) {
+  const shortened = join(dist, dirname(file), `.${basename(file)}`);
+  const args = ['--bundle', '--minify-syntax', '--sourcemap', '--log-level=warning', ...options];
   return (
-    run('esbuild', [
-      join(root, entry),
-      '--bundle',
-      '--minify-syntax',
-      '--sourcemap',
-      '--log-level=warning',
-      ...options,
-      `--outfile=${out}`,
-    ]) &&
-    run('terser', [
-      out,
-      '--ecma',
-      '2020',
-      '--compress',
-      'passes=3,unsafe_arrows,lhs_constants=false',
-      '--mangle',
-      '--source-map',
-      map,
-      '--output',
-      out,
-    ])
+    (await run('esbuild', [join(root, entry), ...args, `--outfile=${shortened}`])) &&
+    (await minify(shortened, join(dist, file)))
   );
 }
 
-function bundleViewer() {
+/**
+ * terser makes a bundle a tenth smaller than esbuild does, and another hundredth smaller if esbuild has shortened the
+ * syntax first. It takes seconds of CPU, so its results are kept, by the hash of what goes in.
+ */
+async function minify(from, to) {
+  const name = basename(to);
+  const inputs = [from, `${from}.map`, ...settings.map((setting) => join(root, setting))];
+  const hash = createHash('sha256');
+  for (const input of inputs) hash.update(readFileSync(input)).update('\0');
+  const kept = join(minified, hash.digest('hex'));
+  if (!existsSync(kept)) {
+    const out = join(`${kept}.${process.pid}`, name);
+    mkdirSync(dirname(out), { recursive: true });
+    const map = `content='${from}.map',filename='${name}',url='${name}.map',includeSources`;
+    const compress = 'passes=3,unsafe_arrows,lhs_constants=false';
+    const args = ['--ecma', '2020', '--compress', compress, '--mangle', '--source-map', map, '--output', out];
+    if (!(await run('terser', [from, ...args]))) return false;
+    rmSync(kept, { recursive: true, force: true });
+    renameSync(dirname(out), kept);
+  }
+  mkdirSync(dirname(to), { recursive: true });
+  for (const made of [name, `${name}.map`]) cpSync(join(kept, made), join(dirname(to), made));
+  return true;
+}
+
+function bundleTypebox() {
+  return run('esbuild', [
+    join(root, typebox.entry),
+    '--bundle',
+    '--format=esm',
+    '--target=node20',
+    '--keep-names',
+    '--minify',
+    '--log-level=warning',
+    '--allow-overwrite',
+    `--outfile=${join(dist, typebox.file)}`,
+  ]);
+}
+
+async function bundleViewer() {
   const out = join(dist, viewer.file);
   const options = ['--bundle', '--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
   // It warns of a worker that the viewer begins only elsewhere.
-  if (!run('esbuild', [join(root, viewer.entry), ...options, '--log-level=error', `--outfile=${out}`]))
+  if (
+    !(await run('esbuild', [join(root, viewer.entry), ...options, '--log-level=error', `--outfile=${out}`]))
+  )
     return false;
   // The picture of its makers, from their server: the policy of the frame would refuse it, and say so at every load.
   const picture = /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(-full)?\.svg/g;
@@ -172,13 +198,19 @@ function bundlePackages(sources) {
 }
 
 function bundlePrograms() {
-  const script = join(root, 'deploy/bundle-programs.mjs');
-  return spawnSync(process.execPath, [script], { stdio: ['ignore', 2, 2] }).status === 0;
+  return succeeds(process.execPath, [join(root, 'deploy/bundle-programs.mjs')]);
 }
 
 function run(tool, args) {
-  const { status } = spawnSync(join(root, 'node_modules/.bin', tool), args, { stdio: ['ignore', 2, 2] });
-  return status === 0;
+  return succeeds(join(root, 'node_modules/.bin', tool), args);
+}
+
+function succeeds(command, args) {
+  return new Promise((settle) => {
+    const child = spawn(command, args, { stdio: ['ignore', 2, 2] });
+    child.once('error', () => settle(false));
+    child.once('exit', (code) => settle(code === 0));
+  });
 }
 
 function listSources() {
@@ -223,4 +255,4 @@ function removeOrphans(outputs) {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(build() ? 0 : 1);
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit((await build()) ? 0 : 1);

@@ -229,7 +229,7 @@ function run(command, args, cwd) {
   return stdout;
 }
 
-if (!build()) process.exit(1);
+if (!(await build())) process.exit(1);
 run(
   process.execPath,
   [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'src/producer')],

@@ -8,7 +8,7 @@ import { buildOrExit, installPackages, requireNode, root } from './setup.mjs';
 
 requireNode();
 installPackages();
-buildOrExit();
+await buildOrExit();
 const main = join(root, 'dist/src/admin/main.js');
 const admin = spawn(process.execPath, [main, ...process.argv.slice(2)], { stdio: 'inherit' });
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => admin.kill(signal));

@@ -131,10 +131,10 @@ export function installPrograms(wanted) {
 }
 
 /** Compiles what changed. Ends the process if there are errors; the compiler has printed them. */
-export function buildOrExit() {
+export async function buildOrExit() {
   if (isBuilt()) return;
   say('building');
-  if (!build()) fail('the build failed, see above');
+  if (!(await build())) fail('the build failed, see above');
 }
 
 /** Whether commands can run as root without asking for a password. */

@@ -8,5 +8,5 @@ requireNode();
 installPackages();
 requireFront();
 if (!process.env.REDIS_URL) installRedis();
-buildOrExit();
+await buildOrExit();
 await import('../../dist/deploy/local/main.js');

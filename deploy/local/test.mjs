@@ -53,7 +53,7 @@ installPackages();
 requireFront();
 installRedis();
 const all = testSources();
-buildOrExit();
+await buildOrExit();
 if (names.length === 0) lint();
 const { isQuick, runFiles } = await import('../../dist/test/runner/run.js');
 const sources = options.includes('--quick') ? all.filter(isQuick) : all;
