@@ -102,7 +102,7 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
 async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return work;
   signal.throwIfAborted();
-  let stop = () => undefined as void;
+  let stop: () => void = () => undefined;
   const aborted = new Promise<never>((_, reject) => {
     stop = () => reject(signal.reason);
     signal.addEventListener('abort', stop, { once: true });
