@@ -308,6 +308,12 @@ export const keysLookedUp = new Counter({
   registers,
 });
 
+export const keysUnfiltered = new Counter({
+  name: 'sluice_keys_unfiltered_total',
+  help: 'Of these, keys that were looked up since the filter in the worker was not loaded.',
+  registers,
+});
+
 export const keyIndexSteps = new Counter({
   name: 'sluice_key_index_steps_total',
   help: 'Additions of stored keys to the index.',

@@ -82,8 +82,20 @@ export const keyIndex = {
   filterBytesMax: 256 * MiB,
   /** With so many one new key in two hundred has to be looked up. */
   filterBitsPerKey: 12,
+  /** Rows of the index that are counted to say how many keys it has; of a larger index a share. */
+  countedRows: 1_048_576,
+  /** Hashes of keys that one answer has, about. */
+  hashesPerAnswer: 4_000_000,
+  /** A filter is made for so many times the keys that the index has then, */
+  filterRoom: 1.25,
+  /** and once it is full, for so many times. */
+  filterGrowth: 1.5,
   /** One worker at a time makes the index of a shard; another one goes on this long after the last sign of it. */
   turnMs: 10_000,
+  /** A rebuild makes way for keys that are stored meanwhile after so long, once its step is done. */
+  rebuildMsMax: 60_000,
+  /** How often the command line looks how far a rebuild is. */
+  rebuildPollMs: 500,
   /** Of so many keys, that may be in the index, a sample is looked up first. */
   sampledFrom: 2_000,
   sample: 128,

@@ -1,56 +1,152 @@
-// Adds the keys of a shard's stored segments to the index, so that Redis may forget them. Each step may be repeated, by several
-// workers at once: add the keys, then write the marker, then tell Redis.
+// Adds the keys of a shard's stored segments to the index, so that Redis may forget them, and rebuilds it when an administrator
+// asks for that. Each step may be repeated, by several workers at once: add the keys, then write the marker, then tell Redis.
 
-import { addKeys, readMarkers, stepsOf, writeMarker } from '../src/clickhouse/key-index.js';
+import { randomUUID } from 'node:crypto';
+import {
+  addKeys,
+  generationAbove,
+  type Marker,
+  readMarkers,
+  stepsOf,
+  writeMarker,
+} from '../src/clickhouse/key-index.js';
 import { keyIndexSteps } from '../src/metrics.js';
+import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { takeTurn } from '../src/redis/turn.js';
+import { endTurn, takeTurn } from '../src/redis/turn.js';
 import { keyIndex } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;
 
+/** The index was exchanged or lost while keys were added to it: begin again. */
+class OtherIndex extends Error {
+  constructor() {
+    super('the index of keys was exchanged meanwhile');
+  }
+}
+
 /**
- * Brings the index of a shard up to its oldest segment that is not stored. Settles with how far it reaches, or with undefined if
- * another worker is doing it or Redis does not hold the deployment.
+ * Brings the index of a shard up to its oldest segment that is not stored, and goes on with a rebuild. Settles with how far it
+ * reaches, or with undefined if another worker is doing it or Redis does not hold the deployment.
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
-  const { redis, clickhouse, epoch, crash, log } = options;
-  const turn = shardKeys.indexing(shard);
-  if (!(await takeTurn(redis, turn, keyIndex.turnMs))) return undefined;
+  const { redis, epoch } = options;
+  const turn = { key: shardKeys.indexing(shard), owner: randomUUID() };
+  if (!(await takeTurn(redis, turn.key, keyIndex.turnMs, turn.owner))) return undefined;
+  const keepTurn = () => endTurn(redis, turn.key, turn.owner, keyIndex.turnMs);
   try {
     const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
     const to = (await runScript(redis, scripts.indexable, keys, [epoch])) as string | null;
     if (to === null) return undefined;
-    // The marker in ClickHouse decides, since the index may have been lost or set back.
-    const marker = (await readMarkers(clickhouse)).get(shard) ?? '0';
-    let from = marker;
-    const steps = BigInt(marker) < BigInt(to) ? await stepsOf(clickhouse, shard, marker, to) : [];
-    if (marker === '0' && steps.length > 0)
-      log.info({ shard, steps: steps.length }, 'the index of keys is made from the stored rows');
-    for (const [i, step] of steps.entries()) {
-      // Not written anew: a full Redis refuses that, and only segments that wait for the index make room.
-      await redis.pexpire(turn, keyIndex.turnMs);
-      await addKeys(clickhouse, shard, from, step);
-      crash('keys_added');
-      await writeMarker(clickhouse, shard, step);
-      crash('keys_marked');
-      await noteIndexed(options, shard, step);
-      keyIndexSteps.inc();
-      from = step;
-      if (steps.length > 1) log.info({ shard, step: i + 1, steps: steps.length }, 'the index of keys grows');
-    }
-    // Redis may not know of a step that was cut off after its marker.
-    if (steps.length === 0) await noteIndexed(options, shard, marker);
-    if (marker === '0' && steps.length > 0) log.info({ shard }, 'the index of keys is complete');
-    return from;
+    const marker = await reach(options, shard, await readMarker(options, shard), to, keepTurn);
+    await rebuild(options, shard, marker, keepTurn);
+    return marker.indexedTo;
   } finally {
-    await redis.del(turn);
+    await endTurn(redis, turn.key, turn.owner);
   }
 }
 
-async function noteIndexed({ redis, epoch, crash }: IndexOptions, shard: number, to: string): Promise<void> {
-  await runScript(redis, scripts.keysIndexed, [shardKeys.state(shard)], [epoch, to]);
+/** The marker in ClickHouse decides, since the index may have been lost or set back. Where there is none, a generation begins. */
+async function readMarker({ redis, clickhouse }: IndexOptions, shard: number): Promise<Marker> {
+  const marker = (await readMarkers(clickhouse)).get(shard);
+  if (marker !== undefined) return marker;
+  const known = await redis.hget(shardKeys.state(shard), 'keys_generation');
+  const first = { indexedTo: '0', generation: generationAbove(known) };
+  if (!(await writeMarker(clickhouse, shard, first, undefined))) throw new OtherIndex();
+  return first;
+}
+
+async function reach(
+  options: IndexOptions,
+  shard: number,
+  { indexedTo, generation }: Marker,
+  to: string,
+  keepTurn: () => Promise<void>,
+): Promise<Marker> {
+  const { clickhouse, crash, log } = options;
+  let from = indexedTo;
+  const steps = BigInt(from) < BigInt(to) ? await stepsOf(clickhouse, shard, from, to) : [];
+  const isFirst = from === '0' && steps.length > 0;
+  if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is made from the stored rows');
+  for (const [i, step] of steps.entries()) {
+    await keepTurn();
+    await addKeys(clickhouse, shard, from, step);
+    crash('keys_added');
+    if (!(await writeMarker(clickhouse, shard, { indexedTo: step, generation }, generation)))
+      throw new OtherIndex();
+    crash('keys_marked');
+    await noteIndexed(options, shard, { indexedTo: step, generation });
+    keyIndexSteps.inc();
+    from = step;
+    if (steps.length > 1) log.info({ shard, step: i + 1, steps: steps.length }, 'the index of keys grows');
+  }
+  // Redis may not know of a step that was cut off after its marker.
+  if (steps.length === 0) await noteIndexed(options, shard, { indexedTo, generation });
+  if (isFirst) log.info({ shard }, 'the index of keys is complete');
+  return { indexedTo: from, generation };
+}
+
+/**
+ * Adds the keys of all stored rows again. What is in the index stays, since it alone has the keys of deleted rows. The rebuilt index
+ * is of a new generation, so that no worker goes on with a filter that lacks what was added.
+ */
+async function rebuild(
+  options: IndexOptions,
+  shard: number,
+  marker: Marker,
+  keepTurn: () => Promise<void>,
+): Promise<void> {
+  const { clickhouse, crash, log } = options;
+  let asked = await readRebuild(options, shard);
+  if (asked === undefined) return;
+  // Keys that were added to another index do not count.
+  if (asked.generation !== marker.generation) {
+    const anew = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
+    if (!(await noteRebuild(options, shard, asked, anew))) return;
+    asked = anew;
+  }
+  const untilMs = performance.now() + keyIndex.rebuildMsMax;
+  for (const step of await stepsOf(clickhouse, shard, asked.doneTo, asked.to)) {
+    // Keys that are stored meanwhile must not wait until it is done: the next call goes on here.
+    if (performance.now() > untilMs) return;
+    await keepTurn();
+    await addKeys(clickhouse, shard, asked.doneTo, step);
+    crash('keys_added');
+    const further: Rebuild = { ...asked, doneTo: step };
+    if (!(await noteRebuild(options, shard, asked, further))) return;
+    asked = further;
+    log.info({ shard, done_to: step, to: asked.to }, 'the index of keys is rebuilt');
+  }
+  const rebuilt = { indexedTo: marker.indexedTo, generation: generationAbove(marker.generation) };
+  if (!(await writeMarker(clickhouse, shard, rebuilt, marker.generation))) throw new OtherIndex();
+  crash('keys_marked');
+  await noteIndexed(options, shard, rebuilt);
+  await noteRebuild(options, shard, asked, undefined);
+}
+
+async function readRebuild({ redis }: IndexOptions, shard: number): Promise<Rebuild | undefined> {
+  return rebuildOf(await redis.hget(shardKeys.state(shard), 'keys_rebuild'));
+}
+
+/** Settles with whether nobody else has noted something meanwhile. */
+async function noteRebuild(
+  { redis, epoch }: IndexOptions,
+  shard: number,
+  noted: Rebuild,
+  next: Rebuild | undefined,
+): Promise<boolean> {
+  const args = [epoch, rebuildText(noted), next === undefined ? '' : rebuildText(next)];
+  return (await runScript(redis, scripts.noteRebuild, [shardKeys.state(shard)], args)) === 1;
+}
+
+async function noteIndexed(
+  { redis, epoch, crash }: IndexOptions,
+  shard: number,
+  marker: Marker,
+): Promise<void> {
+  const args = [epoch, marker.indexedTo, marker.generation];
+  await runScript(redis, scripts.keysIndexed, [shardKeys.state(shard)], args);
   crash('keys_index_noted');
 }

@@ -2,20 +2,25 @@
 // rest is looked up in ClickHouse, and so is everything while the filter is loaded. To ask ClickHouse about every new key takes
 // twice as much CPU at 100 million keys as at 10 million; the filter does not.
 //
-// It may hold more keys than the index, never fewer: the index gets keys by segment, and never loses any.
+// It may hold more keys than the index, never fewer: an index gets keys by segment and never loses any. A restored or rebuilt
+// index may have others below its marker; it is of another generation, and the filter is loaded again.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
-import { readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
+import { countKeysOf, readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
 import { keyBytes, type RowKeys } from '../src/clickhouse/row-keys.js';
 import { describeError, type Log } from '../src/log.js';
+import { keysUnfiltered } from '../src/metrics.js';
 import { keyIndex } from '../src/tuning.js';
+
+/** What Redis said when the segment was read: keys of segments up to a number may be forgotten; the generation of their index. */
+export type Forgotten = { readonly to: bigint; readonly generation: string | null };
 
 export type KeyFilter = {
   /**
-   * Which of the keys may be in the index of segments up to a number. These are all keys as long as the filter does not reach that
-   * far; it then loads what it lacks.
+   * Which of the keys may be in the index. These are all keys as long as the filter does not reach as far as keys were forgotten,
+   * or is of another generation; it then loads what it lacks.
    */
-  candidates(keys: RowKeys, forgottenTo: bigint): RowKeys;
+  candidates(keys: RowKeys, forgotten: Forgotten): RowKeys;
   /** Settles when it has loaded what it was loading. */
   loaded(): Promise<void>;
 };
@@ -29,30 +34,39 @@ export function createKeyFilter(
   let bits = createBits(0, shards);
   let count = 0;
   let loadedTo = 0n;
+  let generation: string | undefined;
   let loading: Promise<void> | undefined;
 
   async function load(): Promise<void> {
     const clickhouse = clickhouseNow();
-    const to = BigInt((await readMarkers(clickhouse)).get(shard) ?? '0');
-    // An index that was lost has a lower marker. What the filter holds stays right.
-    if (to <= loadedTo) return;
-    for await (const { hashes, expected } of readKeyHashes(clickhouse, shard, loadedTo, to)) {
-      if (count + expected > bits.keysMax && bits.canGrow) {
-        // It has to be filled again from the beginning.
-        bits = createBits(1.5 * (count + expected), shards);
-        count = 0;
-        loadedTo = 0n;
-        return load();
-      }
+    const marker = (await readMarkers(clickhouse)).get(shard);
+    if (marker === undefined) return;
+    const to = BigInt(marker.indexedTo);
+    if (marker.generation === generation && to <= loadedTo) return;
+    const isSame = marker.generation === generation;
+    let from = isSame ? loadedTo : 0n;
+    let keys = await countKeysOf(clickhouse, shard, from, to);
+    if (!isSame || (count + keys > bits.keysMax && bits.canGrow)) {
+      if (from > 0n) keys = await countKeysOf(clickhouse, shard, 0n, to);
+      // Until it is loaded, nobody may use it.
+      generation = undefined;
+      from = 0n;
+      count = 0;
+      bits = createBits((isSame ? keyIndex.filterGrowth : keyIndex.filterRoom) * keys, shards);
+    }
+    for await (const hashes of readKeyHashes(clickhouse, shard, from, to, keys)) {
       bits.add(hashes);
       count += hashes.length / 8;
     }
+    // The table may have been exchanged while it was read.
+    if ((await readMarkers(clickhouse)).get(shard)?.generation !== marker.generation) return;
     loadedTo = to;
+    generation = marker.generation;
   }
 
   return {
-    candidates: (keys, forgottenTo) => {
-      if (loadedTo < forgottenTo) {
+    candidates: (keys, forgotten) => {
+      if (generation === undefined || generation !== forgotten.generation || loadedTo < forgotten.to) {
         loading ??= load()
           .catch((error: unknown) =>
             log.warn({ shard, error: describeError(error) }, 'the filter of keys fails'),
@@ -60,6 +74,7 @@ export function createKeyFilter(
           .finally(() => {
             loading = undefined;
           });
+        keysUnfiltered.inc(keys.count);
         return keys;
       }
       const rows: number[] = [];

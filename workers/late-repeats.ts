@@ -8,7 +8,7 @@ import { withoutRows } from '../src/clickhouse/stamps.js';
 import { tableOf } from '../src/contract/records.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
 import type { Segment } from '../src/redis/keys.js';
-import type { KeyFilter } from './key-filter.js';
+import type { Forgotten, KeyFilter } from './key-filter.js';
 
 type Options = {
   readonly clickhouse: ClickHouseClient;
@@ -32,18 +32,17 @@ export type Checked = {
 
 /**
  * Takes out of a segment's bytes the rows whose key another segment stored. Every call for a segment takes out the same: a
- * key that the segment owns itself stays. `forgottenTo`: keys of segments up to this number may be forgotten. Rejects with
- * KeyIndexIncomplete if the index cannot tell.
+ * key that the segment owns itself stays. Rejects with KeyIndexIncomplete if the index cannot tell.
  */
 export async function withoutLateRepeats(
   { clickhouse, shard, keyFilter }: Options,
   segment: Segment,
   bytes: Buffer,
-  forgottenTo: bigint,
+  forgotten: Forgotten,
 ): Promise<Checked> {
-  if (forgottenTo === 0n) return { bytes, repeats: 0 };
+  if (forgotten.to === 0n) return { bytes, repeats: 0 };
   const found = keysOfRows(bytes);
-  const keys = keyFilter?.candidates(found, forgottenTo) ?? found;
+  const keys = keyFilter?.candidates(found, forgotten) ?? found;
   if (keys.count === 0) return { bytes, repeats: 0 };
   const started = performance.now();
   const observe = (result: 'answered' | 'incomplete' | 'failed') =>
@@ -53,7 +52,7 @@ export async function withoutLateRepeats(
     observe('failed');
     throw error;
   });
-  if (indexedTo < forgottenTo) {
+  if (indexedTo < forgotten.to) {
     observe('incomplete');
     throw new KeyIndexIncomplete();
   }

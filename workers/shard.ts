@@ -100,6 +100,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     upkeep: async () => {
       await undoEffectsOfWrongClocks(redis, storeQueue, config.jobLockMs, Date.now());
       if ((await ageClaims())?.wantsIndex) wantsIndex = true;
+      if ((await redis.hexists(shardKeys.state(shard), 'keys_rebuild')) === 1) wantsIndex = true;
       await compressWaiting();
     },
     indexKeysIfWanted: async () => {

@@ -25,7 +25,7 @@ import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { commitBatches } from '../src/tuning.js';
-import type { KeyFilter } from './key-filter.js';
+import type { Forgotten, KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
 import { beginLook } from './look.js';
 import { quarantine } from './quarantine.js';
@@ -86,13 +86,13 @@ export async function storeSegment(
       await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
       return 'gone';
     }
-    const { bytes, forgottenTo } = read;
+    const { bytes, forgotten } = read;
     crash('segment_read');
     const checksMarker = !skipsFirstCheck || attempt > 0;
     if (checksMarker && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
 
     const burnt = await readBurnt(redis, shard, segment);
-    const checked = await check(options, segment, bytes, forgottenTo);
+    const checked = await check(options, segment, bytes, forgotten);
     crash('keys_looked_up');
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
@@ -148,35 +148,34 @@ async function check(
   options: StoreOptions,
   segment: Segment,
   bytes: Buffer,
-  forgottenTo: bigint,
+  forgotten: Forgotten,
 ): Promise<Checked> {
   try {
-    return await withoutLateRepeats(options, segment, bytes, forgottenTo);
+    return await withoutLateRepeats(options, segment, bytes, forgotten);
   } catch (error) {
     if (error instanceof KeyIndexIncomplete) options.onKeyIndexIncomplete?.();
     throw error;
   }
 }
 
-type Read = {
-  readonly bytes: Buffer;
-  /** Keys of segments up to this number may be forgotten; 0 if none ever was. */
-  readonly forgottenTo: bigint;
-};
+type Read = { readonly bytes: Buffer; readonly forgotten: Forgotten };
 
 /**
  * What was forgotten is read after the segment was sealed, and it is noted before anything is forgotten. So whatever Redis
  * had forgotten when it accepted the rows is known here.
  */
 async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Read | undefined> {
-  const [stored, forgottenTo] = await Promise.all([
+  const [stored, [to, generation]] = await Promise.all([
     redis.getBuffer(shardKeys.segment(shard, segment)),
-    redis.hget(shardKeys.state(shard), 'keys_forgotten_to'),
+    redis.hmget(shardKeys.state(shard), 'keys_forgotten_to', 'keys_generation') as Promise<(string | null)[]>,
   ]);
   if (stored !== null) {
     // Redis was loaded by a version that did not note it; the upkeep of this one does, within a second.
-    if (forgottenTo === null) throw new Error('it is not known yet which keys were forgotten');
-    return { bytes: await rowsOfStored(stored), forgottenTo: BigInt(forgottenTo) };
+    if (to == null) throw new Error('it is not known yet which keys were forgotten');
+    return {
+      bytes: await rowsOfStored(stored),
+      forgotten: { to: BigInt(to), generation: generation ?? null },
+    };
   }
   const outstanding = await redis.zscore(shardKeys.segments(shard), memberOf(segment));
   if (outstanding !== null) throw new Error('an outstanding segment has no bytes');

@@ -36,6 +36,7 @@ const unpackedPrograms = [
   { program: 'prometheus-alertmanager', package: 'prometheus-alertmanager', usedBy: ['support/alerting.js'] },
   { program: 'nginx', package: 'nginx', usedBy: ['support/proxies.js'] },
   { program: 'caddy', package: 'caddy', usedBy: ['support/proxies.js'] },
+  { program: 'kubectl', package: 'kubernetes-client', usedBy: ['support/kubectl.js'] },
   { program: 'zookeeper.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'zookeeper-jute.jar', package: 'libzookeeper-java', usedBy: ['support/keeper.js'] },
   { program: 'slf4j-api.jar', package: 'libslf4j-java', usedBy: ['support/keeper.js'] },

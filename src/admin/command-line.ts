@@ -13,6 +13,7 @@ import { parseOverlap } from '../accounts/api-keys.js';
 import { parseOrigins } from '../accounts/origins.js';
 import { administration, storing } from '../contract/limits.js';
 import { parseRole } from '../people/people.js';
+import { keyIndex } from '../tuning.js';
 import { type AdminCommands, checkCertificate } from './commands.js';
 
 export const usage = `npm run admin -- COMMAND
@@ -43,7 +44,7 @@ export const usage = `npm run admin -- COMMAND
   failed list [--limit NUMBER]         rows that ClickHouse refused for their data
   failed retry                         sends them again
   keys-index status                    the index of idempotency keys: how many, how large, since when it is needed
-  keys-index rebuild                   adds the keys of all stored rows to it again, while the service runs
+  keys-index rebuild                   has the workers add the keys of all stored rows to it again
   deletions list [--limit NUMBER]      deletion requests, the newest first
   deletions show DELETION_REQUEST_ID   the progress of one, and its evidence
   deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
@@ -163,7 +164,10 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   'failed list': (commands, args) => commands.listFailed({ countMax: countOf(args) }),
   'failed retry': (commands) => commands.retryFailed(),
   'keys-index status': (commands) => commands.showKeyIndex(),
-  'keys-index rebuild': (commands) => commands.rebuildKeyIndex({ say: sayProgress }),
+  'keys-index rebuild': async (commands) => {
+    await commands.rebuildKeyIndex();
+    return untilRebuilt(commands);
+  },
   'deletions list': (commands, args) => commands.listDeletions({ countMax: countOf(args) }),
   'deletions show': (commands, args) =>
     commands.showDeletion({ requestId: one(args, 'DELETION_REQUEST_ID') }),
@@ -208,6 +212,24 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   restore: (commands) => commands.restore(),
   bootstrap: (commands) => commands.bootstrap(),
 };
+
+/** The workers go on with it, whoever waits. */
+async function untilRebuilt(commands: AdminCommands) {
+  for (let said = ''; ; ) {
+    const index = await commands.showKeyIndex();
+    const left = index.shards.filter(({ rebuild }) => rebuild !== null);
+    if (left.length === 0) return index;
+    const line = left
+      .map(({ shard, rebuild }) => {
+        if (rebuild?.to == null) return `shard ${shard}: no worker has begun`;
+        return `shard ${shard}: ${rebuild.done_to === null ? 'begun' : `up to ${rebuild.done_to}`} of ${rebuild.to}`;
+      })
+      .join(', ');
+    if (line !== said) sayProgress(line);
+    said = line;
+    await new Promise((resolve) => setTimeout(resolve, keyIndex.rebuildPollMs));
+  }
+}
 
 function sayProgress(line: string): void {
   process.stderr.write(`${line}\n`);

@@ -172,7 +172,7 @@ function commandsOf(context: AdminContext) {
     retryFailed: () => retryFailed(context),
 
     showKeyIndex: () => showKeyIndex(context),
-    rebuildKeyIndex: ({ say = () => undefined }: Told = {}) => rebuildKeyIndex(context, say),
+    rebuildKeyIndex: () => rebuildKeyIndex(context),
 
     listDeletions: ({ countMax = administration.listedMax, accountId }: List & Scope) =>
       listDeletions(redis, countMax, accountId),

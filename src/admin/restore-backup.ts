@@ -21,6 +21,13 @@ import {
   untilNoRestoreRuns,
 } from '../clickhouse/backups.js';
 import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhouse/client.js';
+import {
+  addIndexOf,
+  addKeysAbove,
+  generationAbove,
+  readMarkers,
+  writeMarker,
+} from '../clickhouse/key-index.js';
 import { migrateServers } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { refuseSegments } from '../clickhouse/store.js';
@@ -63,6 +70,8 @@ type Plan = {
   readonly name: string;
   /** The ids of the restored tables, of each server. */
   readonly tables: readonly Readonly<Record<string, string>>[];
+  /** Of each server, by shard: keys of later segments may have been stored since they were put into the restored index. */
+  readonly keysTo: readonly Readonly<Record<string, string>>[];
   readonly result: RestoredBackup;
 };
 
@@ -135,7 +144,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     crash('rounds_stopped');
     const plan = goesOn ? begun : await prepare(restore, wasLoaded, isHeld);
     crash('users_deleted_again');
-    await exchangeTables(restore, plan);
+    await exchangeTables(restore, plan, wasLoaded);
     if (wasLoaded) {
       await resetDeletions(context);
       crash('deletions_reset');
@@ -215,6 +224,11 @@ async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Pro
   const result = isLoaded
     ? await deleteSince(restore)
     : { name, state: 'restored' as const, deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
+  const keysTo = await Promise.all(
+    serversOf(context.clickhouse).all.map((client, server) =>
+      joinIndexes(restore, client, restored[server] as ClickHouseClient),
+    ),
+  );
   const tables = await Promise.all(
     restored.map(async (client) => {
       const ids = [...(await readTableIds(client, staging))];
@@ -223,28 +237,113 @@ async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Pro
       );
     }),
   );
-  const plan: Plan = { name, tables, result };
+  const plan: Plan = { name, tables, keysTo, result };
   // A round that began meanwhile may have completed requests which are not deleted again.
   if (!(await isHeld())) throw new BackupFailed('it stood still for too long: run it again');
   await context.redis.set(registryKeys.restoringBackup, JSON.stringify(plan));
   return plan;
 }
 
-/** Exchanges the tables that are not exchanged yet. The registry comes last: an emptied Redis is loaded from it. */
-async function exchangeTables(restore: Restore, plan: Plan): Promise<void> {
+/**
+ * Adds to the index of a restored server what the present one has: keys are never forgotten, whatever becomes of their rows.
+ * Settles with up to which segment of each shard no key is lacking. The restored index is of a new generation, so that whoever adds keys to the present one
+ * meanwhile writes no marker into the restored one.
+ */
+async function joinIndexes(
+  { context, staging }: Restore,
+  client: ClickHouseClient,
+  restored: ClickHouseClient,
+): Promise<Readonly<Record<string, string>>> {
+  const { redis, config } = context;
+  const [present, ofBackup, { deployment }] = await Promise.all([
+    readMarkers(client),
+    readMarkers(restored),
+    readRegistry(redis),
+  ]);
+  const shards = new Set([...present.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
+  const storedTo = new Map<number, string>();
+  for (const shard of shards) {
+    const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
+    const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as string | null;
+    storedTo.set(shard, to ?? present.get(shard)?.indexedTo ?? '0');
+  }
+  await addIndexOf(client, config.clickhouseDatabase, staging);
+  for (const shard of shards) {
+    const known = await redis.hget(shardKeys.state(shard), 'keys_generation');
+    const before = ofBackup.get(shard);
+    const generation = generationAbove(known, before?.generation, present.get(shard)?.generation);
+    const joined = { indexedTo: before?.indexedTo ?? '0', generation };
+    if (!(await writeMarker(restored, shard, joined, before?.generation)))
+      throw new BackupFailed('the marker of the index of keys is missing');
+  }
+  return Object.fromEntries(storedTo);
+}
+
+/**
+ * Exchanges the tables that are not exchanged yet. The index of keys comes first: until it is exchanged, workers look keys up in
+ * the other one, and from then on no segment whose keys were looked up there is taken by the restored tables. The registry comes
+ * last: an emptied Redis is loaded from it.
+ */
+async function exchangeTables(restore: Restore, plan: Plan, wasLoaded: boolean): Promise<void> {
   const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
-  for (const [server, client] of servers) await exchangeOn(restore, client, plan.tables[server] ?? {});
+  for (const [server, client] of servers) {
+    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
+    if (wasLoaded) await noteGenerations(restore, client);
+  }
+  if (wasLoaded) await refuseSegmentsUntilNow(restore);
+  for (const [server, client] of servers) {
+    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
+    // What was stored since the two indexes were joined is now among the tables that are dropped.
+    const { clickhouseDatabase: database } = restore.context.config;
+    const keysTo = Object.entries(plan.keysTo[server] ?? {}).map(
+      ([shard, to]) => [Number(shard), to] as const,
+    );
+    await addKeysAbove(client, restore.staging, database, new Map(keysTo));
+  }
+}
+
+/** Has workers load their filters of keys from the index that is now in use. */
+async function noteGenerations({ context }: Restore, client: ClickHouseClient): Promise<void> {
+  const { redis } = context;
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  for (const [shard, { generation }] of await readMarkers(client))
+    await runScript(
+      redis,
+      scripts.keysIndexed,
+      [shardKeys.state(shard)],
+      [deployment.epoch, '0', generation],
+    );
+}
+
+/**
+ * A worker may have read a segment that another one has stored since, and whose users are deleted by now; or it has looked its keys
+ * up in the former index. The restored tables do not know its token, so they refuse it unless Redis has it still: then it is read
+ * and looked up anew.
+ */
+async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<void> {
+  const { redis } = context;
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  for (let shard = 0; shard < deployment.shards; shard++) {
+    const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
+    if (last === null) throw new StateNotLoaded();
+    for (const client of restored) await refuseSegments(client, shard, String(last));
+  }
 }
 
 async function exchangeOn(
   { context, staging, crash }: Restore,
   client: ClickHouseClient,
   tables: Plan['tables'][number],
+  isWanted: (table: string) => boolean,
 ): Promise<void> {
   const { clickhouseDatabase: database } = context.config;
   const inUse = await readTableIds(client, database);
   const staged = await readTableIds(client, staging);
-  const names = Object.keys(tables).sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
+  const names = Object.keys(tables)
+    .filter(isWanted)
+    .sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
   for (const table of names) {
     // These only grow: of the suppressions the latest version stands.
     if (table === auditTable || table === suppressedNamesTable) {
@@ -258,6 +357,7 @@ async function exchangeOn(
   }
 }
 
+const keysTable = 'stored_keys';
 const auditTable = 'audit_log';
 /** Says which server it is, also if the others were not exchanged yet. */
 const serverNumberTable = 'server_number';
@@ -307,13 +407,6 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
     const { shards } = deployment;
     const where = { redis, clickhouse, database: staging, shards, environments: [...environments.values()] };
     rows += await deleteAgain(where, known);
-  }
-  // A worker may have read a segment that another one has stored since, and whose users are deleted by now. The restored
-  // tables do not know its token, so they refuse it unless Redis has it still.
-  for (let shard = 0; shard < deployment.shards; shard++) {
-    const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
-    if (last === null) throw new StateNotLoaded();
-    for (const client of restored) await refuseSegments(client, shard, String(last));
   }
   return {
     name,

@@ -4,10 +4,14 @@
 // are to be forgotten; until then nobody reads or writes the index, and keys cost nothing here. Adding the same keys again
 // changes nothing.
 //
-// A marker says how far the index of a shard reaches. It is written after the keys, which are synced, and read together
-// with them, so an index that was lost or set back is noticed before anything is decided by it.
+// A marker says how far the index of a shard reaches. It is a row of the same table, so no loss, backup or restore separates the
+// two; it is written after the keys, which are synced, and read together with them. So an index that was lost or set back is
+// noticed before anything is decided by it.
+//
+// A marker has a generation: a restored or rebuilt index has a higher one. Whoever adds keys writes the marker only if the table
+// still has the generation in which they were added: it may have been exchanged meanwhile.
 
-import { randomUUID } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import { tables } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
 import type { ClickHouseClient } from './client.js';
@@ -24,17 +28,18 @@ export type KeySource = (typeof sources)[number];
 const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '^\\\\["[0-9]+","([0-9a-f]{32})"')))`;
 
 /** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
-function keysOf(source: KeySource, condition: string): string {
+function keysOf(source: KeySource, condition: string, database?: string): string {
   const id = source === 'failed_events' ? failedRowId : 'UUIDToNum(event_id)';
+  const from = database === undefined ? source : `${database}.${source}`;
   return `SELECT key_hash, reinterpretAsUInt64(substring(key_id, 9, 6)), segment FROM (
       SELECT ${id} AS key_id, reinterpretAsUInt64(substring(key_id, 1, 8)) AS key_hash, segment
-      FROM ${source} WHERE ${condition}
+      FROM ${from} WHERE ${condition}
     ) WHERE bitAnd(key_hash, 4294967295) != 0`;
 }
 
-async function add(client: ClickHouseClient, source: KeySource, condition: string): Promise<void> {
+async function add(client: ClickHouseClient, keys: string, into = 'stored_keys'): Promise<void> {
   await commandLong(client, {
-    query: `INSERT INTO stored_keys ${keysOf(source, condition)}`,
+    query: `INSERT INTO ${into} (hash, rest, segment) ${keys}`,
     clickhouse_settings: {
       // One part a statement, since every part is one more place to look.
       max_insert_threads: '1',
@@ -57,7 +62,7 @@ export async function keepKeysOf(
   source: KeySource,
   condition: string,
 ): Promise<void> {
-  await add(client, source, condition);
+  await add(client, keysOf(source, condition));
 }
 
 /** Adds the keys of a shard's segments above one number and up to another, all of which ClickHouse has. */
@@ -67,7 +72,7 @@ export async function addKeys(
   from: string,
   to: string,
 ): Promise<void> {
-  for (const source of sources) await add(client, source, ofSegments(shard, from, to));
+  for (const source of sources) await add(client, keysOf(source, ofSegments(shard, from, to)));
 }
 
 function ofSegments(shard: number, from: string, to: string): string {
@@ -102,72 +107,165 @@ export async function stepsOf(
   return [...steps, to];
 }
 
-/** Notes that the keys of all stored segments of a shard up to this number are in the index. */
-export async function writeMarker(client: ClickHouseClient, shard: number, to: string): Promise<void> {
+/** How far the index of a shard reaches, and its generation. */
+export type Marker = { readonly indexedTo: string; readonly generation: string };
+
+/** Generations are above all numbers of segments. */
+const firstGeneration = 1n << 63n;
+
+/** A generation that is higher than these, and than those of indexes that were lost. */
+export function generationAbove(...generations: readonly (string | null | undefined)[]): string {
+  const now = firstGeneration + BigInt(Date.now()) * 1000n + BigInt(randomInt(1000));
+  const above = generations.map((generation) => BigInt(generation ?? '0') + 1n);
+  return [now, ...above].reduce((highest, each) => (each > highest ? each : highest)).toString();
+}
+
+/**
+ * Notes that the keys of all stored segments of a shard up to this number are in the index. Settles with whether it did: not if the
+ * marker in the table is not of generation `during` any more, in which the keys were added (undefined: there was no marker).
+ */
+export async function writeMarker(
+  client: ClickHouseClient,
+  shard: number,
+  { indexedTo, generation }: Marker,
+  during: string | undefined,
+): Promise<boolean> {
   await client.command({
-    query: 'INSERT INTO stored_keys VALUES (0, {shard:UInt64}, {to:UInt64})',
-    query_params: { shard, to },
+    // ClickHouse looks for the table to write to before the one to read: what it reads is that table, or a later one.
+    query: `INSERT INTO stored_keys (hash, rest, segment, owner)
+      SELECT 0, {shard:UInt64}, {generation:UInt64}, toFixedString(
+        substring(reinterpret({shard:UInt64}, 'FixedString(8)'), 1, 6) || reverse(reinterpret({to:UInt64}, 'FixedString(8)')), 14) AS reaching
+      FROM (SELECT max(segment) AS present, max(owner) AS reached FROM stored_keys WHERE hash = 0 AND rest = {shard:UInt64})
+      WHERE present = {during:UInt64} AND reached <= reaching`,
+    query_params: { shard, generation, to: indexedTo, during: during ?? '0' },
     clickhouse_settings: {
-      async_insert: 0,
-      insert_deduplication_token: randomUUID(),
+      insert_allow_materialized_columns: 1,
+      insert_deduplicate: 0,
       ...(await settingsOfAll(client)),
     },
   });
+  const written = (await readMarkers(client)).get(shard);
+  return written?.generation === generation && BigInt(written.indexedTo) >= BigInt(indexedTo);
 }
 
-/** How far the index of each shard reaches; a shard that is absent has none. */
-export async function readMarkers(client: ClickHouseClient): Promise<Map<number, string>> {
+/** The markers of all shards; a shard that is absent has none. */
+export async function readMarkers(
+  client: ClickHouseClient,
+  table = 'stored_keys',
+): Promise<Map<number, Marker>> {
   const result = await client.query({
-    query:
-      'SELECT rest AS shard, toString(max(segment)) AS number FROM stored_keys WHERE hash = 0 GROUP BY rest',
+    query: `SELECT rest AS shard, toString(reinterpretAsUInt64(reverse(substring(max(owner), 7, 8)))) AS indexed_to,
+        toString(max(segment)) AS generation
+      FROM ${table} WHERE hash = 0 GROUP BY rest`,
     format: 'JSONEachRow',
   });
-  const rows = await result.json<{ shard: number | string; number: string }>();
-  return new Map(rows.map(({ shard, number }) => [Number(shard), number]));
+  const rows = await result.json<{ shard: number | string; indexed_to: string; generation: string }>();
+  return new Map(
+    rows.map(({ shard, indexed_to, generation }) => [Number(shard), { indexedTo: indexed_to, generation }]),
+  );
 }
 
-/** Some hashes of keys, eight bytes each, and how many are expected in all. */
-export type KeyHashes = { readonly hashes: Buffer; readonly expected: number };
+/** Adds all keys of one database's index to that of another one, and those of rows that the first has not indexed yet. */
+export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
+  const keys = `SELECT hash, rest, segment FROM ${from}.stored_keys WHERE hash != 0`;
+  await add(client, keys, `${into}.stored_keys`);
+  const markers = await readMarkers(client, `${from}.stored_keys`);
+  await addKeysAbove(
+    client,
+    from,
+    into,
+    new Map([...markers].map(([shard, { indexedTo }]) => [shard, indexedTo])),
+  );
+}
 
-/** Reads the hashes of a shard's keys that segments above one number and up to another own. */
+/** Adds the keys of a database's rows in segments above these numbers, by shard, to the index of another database. */
+export async function addKeysAbove(
+  client: ClickHouseClient,
+  from: string,
+  into: string,
+  numbers: ReadonlyMap<number, string>,
+): Promise<void> {
+  const listOf = (values: Iterable<number | string>) => `CAST([${[...values]}], 'Array(UInt64)')`;
+  const above =
+    numbers.size === 0
+      ? '1'
+      : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(numbers.keys())}, ${listOf(numbers.values())}, toUInt64(0))`;
+  for (const source of sources) await add(client, keysOf(source, above, from), `${into}.stored_keys`);
+}
+
+/**
+ * About how many keys of segments above one number and up to another the shard has in the index; exact for a small index. Of a
+ * large one a share is counted, since hashes are spread evenly.
+ */
+export async function countKeysOf(
+  client: ClickHouseClient,
+  shard: number,
+  from: bigint,
+  to: bigint,
+): Promise<number> {
+  return countKeys(client, ofIndexedSegments(shard, from, to));
+}
+
+async function countKeys(client: ClickHouseClient, condition: string): Promise<number> {
+  const { rows } = await readParts(client);
+  const bits = Math.max(0, Math.ceil(Math.log2(rows / keyIndex.countedRows)));
+  const hashMax = (1n << BigInt(64 - bits)) - 1n;
+  const [row] = await readLong<{ keys: number | string }>(client, {
+    query: `SELECT uniqExact(hash, rest) AS keys FROM stored_keys WHERE hash > 0 AND hash <= ${hashMax} AND ${condition}`,
+  });
+  return Number(row?.keys ?? 0) * 2 ** bits;
+}
+
+/** The rows of the index that segments of a shard own. Parts that have none of them are not read. */
+function ofIndexedSegments(shard: number, from: bigint, to: bigint): string {
+  const segment = 'if(hash = 0, hash, segment)';
+  return `${segment} > ${from} AND ${segment} <= ${to} AND segment % ${shardNumberSpacing} = ${shard}`;
+}
+
+/**
+ * Reads the hashes of a shard's keys that segments above one number and up to another own, eight bytes each, in as many answers
+ * as `keys` of them make good. Each answer is whole before its first byte is read.
+ */
 export async function* readKeyHashes(
   client: ClickHouseClient,
   shard: number,
   from: bigint,
   to: bigint,
-): AsyncGenerator<KeyHashes> {
-  const condition = `hash != 0 AND ${ofSegments(shard, from.toString(), to.toString())}`;
-  const [row] = await readLong<{ keys: number | string }>(client, {
-    query: `SELECT count() AS keys FROM stored_keys WHERE ${condition}`,
-  });
-  const expected = Number(row?.keys ?? 0);
-  const { stream } = await client.exec({
-    query: `SELECT hash FROM stored_keys WHERE ${condition} FORMAT RowBinary`,
-    // It is read while it is found; the whole of it would have to wait in ClickHouse's memory. So nobody watches the statement:
-    // the connection's own bound ends an answer that stands still.
-    clickhouse_settings: { wait_end_of_query: 0 },
-  });
-  let left: Buffer = Buffer.alloc(0);
-  let read = 0;
-  for await (const chunk of stream) {
-    const bytes: Buffer = left.length === 0 ? (chunk as Buffer) : Buffer.concat([left, chunk as Buffer]);
-    const whole = bytes.length - (bytes.length % 8);
-    read += whole / 8;
-    yield { hashes: bytes.subarray(0, whole), expected };
-    left = bytes.subarray(whole);
+  keys: number,
+): AsyncGenerator<Buffer> {
+  const answers = BigInt(Math.max(1, Math.ceil(keys / keyIndex.hashesPerAnswer)));
+  const bound = (answer: bigint) => (answer << 64n) / answers - 1n;
+  for (let answer = 1n; answer <= answers; answer++) {
+    const above = answer === 1n ? 0n : bound(answer - 1n);
+    const { stream } = await client.exec({
+      query: `SELECT hash FROM stored_keys WHERE hash > ${above} AND hash <= ${bound(answer)}
+        AND ${ofIndexedSegments(shard, from, to)} FORMAT RowBinary`,
+    });
+    let left: Buffer = Buffer.alloc(0);
+    for await (const chunk of stream) {
+      const bytes: Buffer = left.length === 0 ? (chunk as Buffer) : Buffer.concat([left, chunk as Buffer]);
+      const whole = bytes.length - (bytes.length % 8);
+      yield bytes.subarray(0, whole);
+      left = bytes.subarray(whole);
+    }
+    if (left.length > 0) throw new Error('the hashes of keys end too early');
   }
-  if (read < expected || left.length > 0) throw new Error('the hashes of keys end too early');
 }
 
 export type KeyIndexSize = { readonly keys: number; readonly bytes: number };
 
-/** The size of the index on disk. Keys that were added more than once may count so until ClickHouse has merged them. */
+/** About how many keys the index has (see `countKeysOf`), and its size on disk. */
 export async function readKeyIndexSize(client: ClickHouseClient): Promise<KeyIndexSize> {
+  const [{ bytes }, keys] = await Promise.all([readParts(client), countKeys(client, '1')]);
+  return { keys, bytes };
+}
+
+async function readParts(client: ClickHouseClient): Promise<{ rows: number; bytes: number }> {
   const result = await client.query({
-    query: `SELECT sum(rows) AS keys, sum(bytes_on_disk) AS bytes FROM system.parts
+    query: `SELECT sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
       WHERE active AND database = currentDatabase() AND table = 'stored_keys'`,
     format: 'JSONEachRow',
   });
-  const [size] = await result.json<{ keys: number | string; bytes: number | string }>();
-  return { keys: Number(size?.keys ?? 0), bytes: Number(size?.bytes ?? 0) };
+  const [size] = await result.json<{ rows: number | string; bytes: number | string }>();
+  return { rows: Number(size?.rows ?? 0), bytes: Number(size?.bytes ?? 0) };
 }

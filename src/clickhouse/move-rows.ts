@@ -78,8 +78,9 @@ export async function readFingerprint(
   return `${row?.rows} ${row?.sum} ${row?.xor}`;
 }
 
-/** The columns that are stored and not made from others. */
+/** The columns that are stored and not made from others; of the index also the owner, in which a marker has how far it reaches. */
 async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<string> {
+  if (table === 'stored_keys') return 'hash, rest, segment, owner';
   const result = await client.query({
     query: `SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}
       AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position`,
@@ -132,6 +133,7 @@ export async function copyRows(
       // Rows that were copied before and removed since are rows like others. From 26.2 on ClickHouse heeds no
       // `insert_deduplicate` of 0 here.
       insert_deduplication_token: randomUUID(),
+      insert_allow_materialized_columns: 1,
       max_execution_time: 0,
       log_comment: copyNameOf(shard, owner),
     },

@@ -19,6 +19,7 @@ export const scripts = {
   ageClaims: load('age-claims-4'),
   indexable: load('indexable-2'),
   keysIndexed: load('keys-indexed-1'),
+  noteRebuild: load('note-rebuild-1'),
   quarantine: load('quarantine-4'),
   burnToken: load('burn-token-1'),
   compressSegment: load('compress-segment-3'),
@@ -65,6 +66,7 @@ export const scripts = {
   loadSuppressions: load('load-suppressions-5'),
   endLoadSuppressions: load('end-load-suppressions-3'),
   takeTurn: load('take-turn-1'),
+  endTurn: load('end-turn-1'),
   time: load('time-1'),
 } as const;
 

@@ -3,9 +3,14 @@
 import type { Redis } from './client.js';
 import { runScript, scripts } from './scripts.js';
 
-/** Takes the turn if nobody has taken it within `everyMs`. Settles with whether it did. */
-export async function takeTurn(redis: Redis, key: string, everyMs: number): Promise<boolean> {
-  return Number(await runScript(redis, scripts.takeTurn, [key], [everyMs])) === 1;
+/** Takes the turn if nobody has taken it within `everyMs`. Settles with whether it did. `owner`: who may end it. */
+export async function takeTurn(redis: Redis, key: string, everyMs: number, owner = '1'): Promise<boolean> {
+  return Number(await runScript(redis, scripts.takeTurn, [key], [everyMs, owner])) === 1;
+}
+
+/** Ends the owner's turn after `leftMs` from now, unless somebody else has taken it since. */
+export async function endTurn(redis: Redis, key: string, owner: string, leftMs = 0): Promise<void> {
+  await runScript(redis, scripts.endTurn, [key], [owner, leftMs]);
 }
 
 /** Whether somebody has taken this turn within `everyMs`; then the caller need not prepare for it. */

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, mock, test } from 'node:test';
 import type { TestAccount } from '../../harness/accounts.js';
 import {
+  administer,
   getToken,
   send,
   sendIdentify,
@@ -22,6 +23,7 @@ import { until } from '../../harness/wait.js';
 import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/accounts/backups.js';
 import type { Backup } from '../../src/accounts/documents.js';
 import type { BackupView } from '../../src/admin/backups.js';
+import type { showKeyIndex } from '../../src/admin/key-index.js';
 import type { RestoredBackup } from '../../src/admin/restore-backup.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { crashPoints } from '../../src/crash-point.js';
@@ -186,6 +188,14 @@ test('keeps hashes of deleted users, merged ones included, as long as a backup i
 });
 
 test('a restore that is killed anywhere goes on when it is called again, and never shows a deleted user', async () => {
+  // Stored after the backup; one of them is deleted again, the key of another one is not in the index yet.
+  for (const identity of ['lost', 'gone']) await sendEvent({ identity });
+  await untilStored(sluice);
+  await submit('gone', { identity: 'gone' });
+  await complete('gone');
+  await withRedis(sluice, forgetKeys);
+  await sendEvent({ identity: 'late' });
+  await untilStored(sluice);
   await worker.stop();
   // One request has found its users and rewritten a table; what frank sends waits in Redis.
   await submit('dave', { identity: 'dave' });
@@ -208,7 +218,7 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   const { deleted_again, ...restored } = await restore('one');
   assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [] });
   // The rows of carol, erin, bob and dave, who have one event each in the backup; erin's is that of user 7.
-  assert.deepEqual(deleted_again, { requests: 4, rows: 4 });
+  assert.deepEqual(deleted_again, { requests: 5, rows: 4 });
   await complete('dave');
   await untilStored(sluice);
   assert.deepEqual(await seen(), ['carol Back', 'frank Seen']);
@@ -216,14 +226,48 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   assert.deepEqual(databases, []);
 });
 
-test('after a restore no key is free, neither of a row that is back nor of one that was deleted again', async () => {
+test('after a restore no key is free: of a row that is back, of one that is deleted, of one that is lost', async () => {
   const before = await seen();
   await withRedis(sluice, forgetKeys);
-  for (const identity of ['ada', 'bob', 'carol', 'dave', 'frank']) await sendEvent({ identity });
+  await repeatAll();
+  assert.deepEqual(await seen(), before);
+});
+
+/** Sends all events of before the restore again. */
+async function repeatAll(): Promise<void> {
+  for (const identity of ['ada', 'bob', 'carol', 'dave', 'frank', 'lost', 'gone', 'late'])
+    await sendEvent({ identity });
   await sendEvent({ user_id: '7' });
   await sendEvent({ identity: 'carol' }, 'Back');
   await untilStored(sluice);
-  assert.deepEqual(await seen(), before);
+}
+
+test('the index of keys says how large and how complete it is, and workers rebuild it', async () => {
+  type Index = Awaited<ReturnType<typeof showKeyIndex>>;
+  const status = async () => (await sluice.admin('keys-index', 'status')) as Index;
+  const [count] = await sluice.rows<{ keys: string }>(
+    'SELECT toString(uniqExact(hash, rest)) AS keys FROM stored_keys WHERE hash != 0',
+  );
+  const known = await status();
+  assert.equal(known.keys, Number(count?.keys));
+  assert.ok(known.keys >= 9 && known.bytes > 0);
+  assert.ok(Math.abs(Date.parse(String(known.needed_since)) - Date.now()) < 600_000);
+  assert.deepEqual(
+    known.shards.map(({ complete, rebuild }) => ({ complete, rebuild })),
+    [{ complete: true, rebuild: null }],
+  );
+  await worker.stop();
+  await sluice.rows('TRUNCATE TABLE stored_keys');
+  assert.equal((await status()).shards[0]?.complete, false);
+  const asked = await administer<Index>(sluice, 'POST', '/keys-index/rebuild');
+  assert.deepEqual(asked.shards[0]?.rebuild, { done_to: null, to: null });
+  await worker.restart();
+  const rebuilt = (await sluice.admin('keys-index', 'rebuild')) as Index;
+  assert.equal(rebuilt.shards[0]?.complete, true);
+  const [stored] = await sluice.rows<{ keys: string }>(
+    "SELECT toString(count()) AS keys FROM events WHERE event != ''",
+  );
+  assert.equal(rebuilt.keys, Number(stored?.keys), 'the keys of what is stored');
 });
 
 test('a restore leaves what the audit log noted since the backup', async () => {
@@ -280,7 +324,7 @@ test('names the requests whose users are unknown, since their hashes were lost w
   const restored = await restore('one');
   assert.equal(restored.deleted_again.requests, 0);
   const again = restored.submit_again.map(({ deletion_request_id: id }) => id).sort();
-  const names = ['bob', 'carol', 'dave', 'erin', 'frank'];
+  const names = ['bob', 'carol', 'dave', 'erin', 'frank', 'gone'];
   // Ada's was complete shortly before the backup began, by another clock.
   assert.deepEqual(again, ['ada', ...names].map((name) => requests[name]).sort());
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'carol Seen', 'dave Seen']);
@@ -307,8 +351,19 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
 
 test('restores a ClickHouse that is empty, and a Redis that is empty too', async () => {
   await sluice.rows('DROP DATABASE sluice SYNC');
+  // Workers get to know the index of an empty ClickHouse before it is restored.
+  await runProgram('src/migrate.js', [], sluice.env);
+  for (const identity of ['x1', 'x2']) {
+    await sendEvent({ identity });
+    await untilStored(sluice);
+    await withRedis(sluice, forgetKeys);
+  }
   assert.equal((await restore('one')).state, 'kept');
-  assert.equal((await seen()).length, 5);
+  const back = await seen();
+  assert.equal(back.length, 5);
+  for (const identity of ['bob', 'carol', 'dave', 'x1']) await sendEvent({ identity });
+  await untilStored(sluice);
+  assert.deepEqual(await seen(), back, 'no key is free');
   await withRedis(sluice, (redis) => redis.flushall());
   await sluice.rows('DROP DATABASE sluice SYNC');
   assert.equal((await restore('one')).state, 'restored');

@@ -205,6 +205,37 @@ const forgottenKeys: Fault = {
   },
 };
 
+/** The index of keys is lost too. Until workers have made it again from the stored rows, late repeats wait. */
+const lostIndex: Fault = {
+  name: 'index of keys lost',
+  touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
+  run: async (world, random) => {
+    const before = await sendKeyed(world, random);
+    const isGone = await forgetKeys(world, before, random);
+    await world.sluice.rows('TRUNCATE TABLE stored_keys');
+    await repeatKeyed(world, before, random);
+    return isGone;
+  },
+};
+
+/** One worker stands still with segments of late repeats for so long that the other one stores them, and then goes on. */
+const shadowedWorker: Fault = {
+  name: 'late repeats in two workers',
+  touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
+  run: async (world, random) => {
+    const before = await sendKeyed(world, random);
+    const isGone = await forgetKeys(world, before, random);
+    const worker = childOf(world, random.pick(['worker-1', 'worker-2'] as const));
+    const repeats = repeatKeyed(world, before, random);
+    await hold(random.int(0, 600));
+    worker.sigstop();
+    await hold(random.int(2_200, 3_500));
+    worker.sigcont();
+    await repeats;
+    return isGone && worker.running;
+  },
+};
+
 const offsetFaults = clocks.flatMap(([name, parts]) =>
   parts.map(
     (part): Fault => ({
@@ -236,6 +267,8 @@ export const clockFaults: readonly Fault[] = [
   redisSetBack,
   stoppedWorkers,
   forgottenKeys,
+  lostIndex,
+  shadowedWorker,
   dayAhead,
   dayAheadAndBack,
 ];

@@ -177,7 +177,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'asks nobody about forgotten keys',
-    patches: [{ file: 'workers/late-repeats.js', find: 'if (forgottenTo === 0n)', replace: 'if (true)' }],
+    patches: [{ file: 'workers/late-repeats.js', find: 'if (forgotten.to === 0n)', replace: 'if (true)' }],
     faults: ['keys forgotten by redis'],
     shows: ['doubled', 'not the first'],
   },

@@ -1,6 +1,8 @@
 // deploy/clickhouse: what a freshly installed ClickHouse server needs for Sluice.
 
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { runMigrations } from '../../harness/administration.js';
 import type { Child } from '../../harness/child.js';
@@ -20,13 +22,20 @@ const xml = readDeployFile('clickhouse', 'sluice.xml').replace(
 async function start(files: Readonly<Record<string, string>>) {
   const server = await startStockClickHouse(files);
   started.push(server);
+  const ask = async (sql: string, parameters: Record<string, string> = {}): Promise<string> => {
+    const reply = await fetch(`${server.origin}/?${new URLSearchParams(parameters)}`, {
+      method: 'POST',
+      body: sql,
+    });
+    return reply.text();
+  };
   const query = async (sql: string): Promise<string> => {
     const reply = await fetch(server.origin, { method: 'POST', body: sql });
     const text = await reply.text();
     assert.equal(reply.status, 200, `${sql}\n${text}`);
     return text.trim();
   };
-  return { query, origin: server.origin };
+  return { server, ask, query };
 }
 
 /** The tables of the server's own logs that grow without end. */
@@ -34,7 +43,7 @@ async function growing(query: (sql: string) => Promise<string>): Promise<string[
   await query('SELECT sleep(1.1)');
   await query('SYSTEM FLUSH LOGS');
   const names = await query(
-    "SELECT name FROM system.tables WHERE database = 'system' AND engine LIKE '%MergeTree' AND engine_full NOT LIKE '% TTL %' AND name != 'crash_log' ORDER BY name",
+    "SELECT name FROM system.tables WHERE database = 'system' AND engine LIKE '%MergeTree' AND engine_full NOT LIKE '% TTL %' ORDER BY name",
   );
   return names.split('\n').filter((name) => name !== '');
 }
@@ -54,13 +63,64 @@ test('a freshly installed server has logs that grow without end', async () => {
 });
 
 test('with sluice.xml it starts, has no such logs, and makes backups only on their disk', async () => {
-  const { query, origin } = await start({ 'sluice.xml': xml });
+  const { query, server } = await start({ 'sluice.xml': xml });
   assert.deepEqual(await growing(query), []);
-  assert.equal(await query('SELECT count() > 0 FROM system.query_log'), '1');
 
-  await runMigrations({ REDIS_URL: 'redis://127.0.0.1:1', CLICKHOUSE_URL: origin });
+  await runMigrations({ REDIS_URL: 'redis://127.0.0.1:1', CLICKHOUSE_URL: server.origin });
   assert.match(await query("BACKUP DATABASE sluice TO Disk('backups', 'one')"), /BACKUP_CREATED/);
   await assert.rejects(query("BACKUP DATABASE sluice TO Disk('default', 'one')"), /not allowed/);
+  await query('SYSTEM FLUSH LOGS');
+  for (const log of ['part_log', 'backup_log'])
+    assert.equal(await query(`SELECT count() > 0 FROM system.${log}`), '1', log);
+});
+
+/** Statements that fail, each for its data, or hold data. */
+async function failFor(name: string, { ask, query, server }: Awaited<ReturnType<typeof start>>) {
+  await query('CREATE TABLE seen (identity String, time DateTime) ENGINE = MergeTree ORDER BY identity');
+  await query(`INSERT INTO seen VALUES ('${name}', now())`);
+  const notTime = await ask(`INSERT INTO seen FORMAT JSONCompactEachRow\n["${name}", "yesterday"]`);
+  const notNumber = await ask('SELECT sum(toUInt8(identity)) FROM seen');
+  const elsewhere = await ask(
+    `SELECT sum(toUInt8(identity)) FROM remote('127.0.0.1:${server.nativePort}', default.seen) SETTINGS prefer_localhost_replica = 0`,
+  );
+  for (const said of [notTime, notNumber, elsewhere])
+    assert.match(said, new RegExp(`Exception.*${name}`, 's'));
+  assert.equal((await ask('SELECT {identity:String}', { param_identity: name })).trim(), name);
+  await query('SYSTEM FLUSH LOGS');
+}
+
+/** Its logs, in the file and in tables, that hold a text. */
+async function logsWith(text: string, file: string, query: (sql: string) => Promise<string>) {
+  const tables = await query(
+    "SELECT name FROM system.tables WHERE database = 'system' AND name LIKE '%\\_log'",
+  );
+  const found = readFileSync(file, 'utf8').includes(text) ? ['file'] : [];
+  for (const table of tables.split('\n').filter((name) => name !== '')) {
+    const rows = `SELECT toString(tuple(*)) AS row FROM system.${table}`;
+    // The question itself is logged too.
+    const held = `row LIKE '%${text}%' AND row NOT LIKE '%row LIKE%'`;
+    if ((await query(`SELECT count() > 0 FROM (${rows}) WHERE ${held}`)) === '1') found.push(table);
+  }
+  return found;
+}
+
+test('a freshly installed server writes users into its logs, and one with sluice.xml does not', async () => {
+  const asInstalled = await start({});
+  await failFor('ada', asInstalled);
+  const found = await logsWith('ada', asInstalled.server.errorLog, asInstalled.query);
+  for (const log of ['file', 'query_log', 'text_log', 'error_log'])
+    assert.ok(found.includes(log), `${log} of ${found}`);
+
+  // What would go to the console goes to a file.
+  const file = join(tempDir('stock-log'), 'warnings.log');
+  const console = '<console>1</console>';
+  const toFile = xml.replace(console, `<errorlog>${file}</errorlog><errorlog_level>warning</errorlog_level>`);
+  assert.notEqual(toFile, xml);
+  const configured = await start({ 'sluice.xml': toFile });
+  await failFor('ada', configured);
+  assert.deepEqual(await logsWith('ada', file, configured.query), []);
+  assert.match(readFileSync(file, 'utf8'), /<(Warning|Error)>/, 'it tells of other faults');
+  assert.equal(existsSync(configured.server.errorLog), false);
 });
 
 test('it would not start if the file added to the server’s sections instead of replacing them', async () => {

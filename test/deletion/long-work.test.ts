@@ -121,9 +121,8 @@ test('a statement that fails fails at once', async () => {
 
 test('the keys of a shard are not waited for when ClickHouse stands still in the middle of them', async () => {
   const server = createServer(async (request, response) => {
-    const query = await text(request);
-    if (query.includes('count()')) response.end('{"keys":"2"}\n');
-    else response.write('a hash..');
+    await text(request);
+    response.write('a hash..');
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -134,7 +133,7 @@ test('the keys of a shard are not waited for when ClickHouse stands still in the
   });
   try {
     const read = async () => {
-      for await (const { expected } of readKeyHashes(client, 0, 0n, 9n)) assert.equal(expected, 2);
+      for await (const hashes of readKeyHashes(client, 0, 0n, 9n, 2)) assert.equal(hashes.length, 8);
     };
     const stillWaits = new Promise((settle) => setTimeout(settle, 20_000, 'still waits').unref());
     const ended = read().then(

@@ -69,6 +69,31 @@ test('gives the API the console’s address and the settings of single sign-on',
   });
 });
 
+test('takes several ClickHouse servers, elsewhere too', () => {
+  const given = {
+    CLICKHOUSE_URL: 'http://sluice:secret@one.example.com:8123,http://sluice:secret@two.example.com:8123',
+    CLICKHOUSE_CLUSTER: 'pair',
+    SHARDS: '4',
+  };
+  const { services } = readCompose({ ...variables, ...given });
+  for (const name of ['migrate', 'state', 'api', 'worker']) {
+    const { environment, networks } = services[name] as ComposeService;
+    const config = assertConfigures(
+      Object.fromEntries(Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)])),
+      name,
+    );
+    assert.deepEqual(config.clickhouseUrls, given.CLICKHOUSE_URL.split(','));
+    assert.deepEqual(
+      [config.clickhouseCluster, config.clickhouseTables, config.shards],
+      ['pair', 'plain', 4],
+    );
+    assert.ok(
+      networks?.some((network) => compose.networks[network]?.internal !== true),
+      `${name} gets out`,
+    );
+  }
+});
+
 test('names only services, volumes and files that exist', () => {
   for (const [name, { depends_on = [], volumes = [], build }] of Object.entries(compose.services)) {
     const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on);
@@ -115,7 +140,15 @@ test('keeps networks apart: the proxy reaches no store, and no store the outside
       .map(([name]) => name);
   assert.deepEqual(of('front'), ['proxy', 'api']);
   assert.deepEqual(of('data'), ['redis', 'clickhouse', 'migrate', 'state', 'api', 'worker']);
-  assert.deepEqual(of('monitoring'), ['api', 'worker', 'prometheus', 'alertmanager', 'grafana']);
+  assert.deepEqual(of('monitoring'), [
+    'migrate',
+    'state',
+    'api',
+    'worker',
+    'prometheus',
+    'alertmanager',
+    'grafana',
+  ]);
 });
 
 test('gives every service a bound for its memory and its log', () => {

@@ -1,10 +1,10 @@
 // deploy/kubernetes: valid objects that fit each other and the programs. Not run on a cluster here.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { copyFileSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { Ajv } from 'ajv';
 import {
   readerGrants,
   readerRevokes,
@@ -13,7 +13,9 @@ import {
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
 import { assertConfigures, operatorsToken } from '../../harness/configured.js';
-import { deployPath, parseYaml, readDeployFile, readYaml, root } from '../support/deploy-file.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
+import { kustomize } from '../support/kubectl.js';
 import {
   findInvalid,
   findMistyped,
@@ -22,6 +24,7 @@ import {
   readManifests,
   selects,
 } from '../support/kubernetes.js';
+import { type End, lets, type Policy } from '../support/network-policies.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';
 
 type EnvSource = {
@@ -88,6 +91,35 @@ const others = [
   'secret.example.yaml',
   'service-monitors.yaml',
 ];
+
+/** The fields of the operator's type that are used here. */
+const strings = { type: 'object', additionalProperties: { type: 'string' } };
+const closed = (properties: object, required = Object.keys(properties)) => ({
+  type: 'object',
+  properties,
+  required,
+  additionalProperties: false,
+});
+const serviceMonitorSchema = closed({
+  apiVersion: { const: 'monitoring.coreos.com/v1' },
+  kind: { const: 'ServiceMonitor' },
+  metadata: closed({ name: { type: 'string' }, namespace: { const: 'sluice' }, labels: strings }),
+  spec: closed({
+    selector: closed({ matchLabels: strings }),
+    endpoints: {
+      type: 'array',
+      items: closed({
+        port: { type: 'string' },
+        path: { const: '/metrics' },
+        interval: { type: 'string', pattern: '^[0-9]+s$' },
+        relabelings: {
+          type: 'array',
+          items: closed({ targetLabel: { type: 'string' }, replacement: { type: 'string' } }),
+        },
+      }),
+    },
+  }),
+});
 
 const manifests = readManifests();
 
@@ -167,18 +199,40 @@ describe('each object', () => {
     for (const { image } of ours) assert.equal(image, images[0]?.name);
   });
 
-  test('comes out of kustomize unchanged except for the image', (context) => {
-    const { status, stdout, stderr, error } = spawnSync('kubectl', ['kustomize', deployPath('kubernetes')], {
-      encoding: 'utf8',
-    });
-    if (error !== undefined) return context.skip('there is no kubectl');
-    assert.equal(status, 0, stderr);
-    const made = parseYaml(stdout, 'kustomize') as Manifest[];
-    const nameOf = ({ kind, metadata }: Manifest) => `${kind} ${metadata.name}`;
-    const applied = manifests.filter(({ file }) => !others.includes(file.replace('kubernetes/', '')));
-    assert.deepEqual(made.map(nameOf).sort(), applied.map(nameOf).sort());
-    assert.match(stdout, /image: registry\.example\.com\/sluice:0\.1\.0/);
-    assert.doesNotMatch(stdout, /image: sluice$/m);
+  test('comes out of kustomize unchanged except for the image, those of the other files too', () => {
+    const byName = ({ kind, metadata }: Manifest) => `${kind} ${metadata.name}`;
+    const sorted = (objects: readonly Manifest[]) =>
+      [...objects].sort((one, other) => (byName(one) < byName(other) ? -1 : 1));
+    const objectsOf = (isWanted: (file: string) => boolean): Manifest[] =>
+      manifests
+        .filter(({ file }) => isWanted(file.replace('kubernetes/', '')))
+        .map(({ file: _, ...manifest }) => manifest);
+
+    const applied = JSON.stringify(sorted(objectsOf((file) => !others.includes(file)))).replaceAll(
+      '"image":"sluice"',
+      '"image":"registry.example.com/sluice:0.1.0"',
+    );
+    assert.deepEqual(sorted(kustomize(deployPath('kubernetes'))), JSON.parse(applied));
+
+    const folder = tempDir('kustomize');
+    for (const file of others) copyFileSync(deployPath('kubernetes', file), join(folder, file));
+    const resources = others.map((file) => `  - ${file}\n`).join('');
+    writeFileSync(
+      join(folder, 'kustomization.yaml'),
+      `apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n${resources}`,
+    );
+    assert.deepEqual(sorted(kustomize(folder)), sorted(objectsOf((file) => others.includes(file))));
+  });
+
+  test('for the operator of Prometheus has only fields that it knows', () => {
+    const monitors = ofKind('ServiceMonitor').map(
+      ({ file: _, ...monitor }: Manifest & { file?: string }) => monitor,
+    );
+    assert.equal(monitors.length, 2);
+    const isMonitor = new Ajv({ allErrors: true }).compile(serviceMonitorSchema);
+    for (const monitor of monitors) assert.ok(isMonitor(monitor), JSON.stringify(isMonitor.errors));
+    const misspelt = JSON.parse(JSON.stringify(monitors[0]).replace('"relabelings"', '"relabelConfigs"'));
+    assert.equal(isMonitor(misspelt), false);
   });
 
   test('holds no secret', () => {
@@ -255,17 +309,6 @@ describe('what objects say of each other', () => {
   });
 
   test('network policies cover every pod in both directions, and open the admin ports to the monitoring only', () => {
-    type Policy = Manifest & {
-      readonly spec: {
-        readonly podSelector: { readonly matchLabels?: Labels };
-        readonly policyTypes: readonly string[];
-        readonly egress?: readonly object[];
-        readonly ingress?: readonly {
-          readonly from?: readonly object[];
-          readonly ports: readonly { port: string }[];
-        }[];
-      };
-    };
     const policies = ofKind<Policy>('NetworkPolicy');
     const denied = policies.filter(
       ({ spec }) =>
@@ -292,13 +335,93 @@ describe('what objects say of each other', () => {
     const open = policies.flatMap(({ metadata, spec }) =>
       (spec.ingress ?? [])
         .filter(({ from }) => from === undefined)
-        .flatMap(({ ports }) => [metadata.name, ...ports]),
+        .flatMap(({ ports = [] }) => [metadata.name, ...ports]),
     );
     assert.deepEqual(open, ['sluice-api', { port: 'http', protocol: 'TCP' }]);
     for (const { metadata, spec } of policies) {
       const selector = spec.podSelector.matchLabels;
       if (selector !== undefined) assert.ok(podsOf(selector).length > 0, metadata.name);
     }
+  });
+});
+
+describe('network policies', () => {
+  const labelsOf = (kind: string, name: string) => named<Workload>(kind, name).spec.template.metadata.labels;
+  const api = labelsOf('Deployment', 'sluice-api');
+  const worker = labelsOf('Deployment', 'sluice-worker');
+  const migrate = labelsOf('Job', 'sluice-migrate');
+  const redis = labelsOf('StatefulSet', 'redis');
+  const clickhouse = labelsOf('StatefulSet', 'clickhouse');
+  const all = ofKind<Policy & { file: string }>('NetworkPolicy');
+  /** Without the examples of ClickHouse, and of a Redis elsewhere. */
+  const applied = all.filter(({ file }) => !/example|elsewhere/.test(file));
+  const inNamespace = (namespace: Labels): End => ({ pod: { app: 'any' }, namespace });
+  const cluster = inNamespace({ 'kubernetes.io/metadata.name': 'kube-system' });
+
+  test('let every process of Sluice out to names, Redis and ClickHouse, wherever they are', () => {
+    for (const pod of [api, worker, migrate]) {
+      for (const protocol of ['UDP', 'TCP']) {
+        assert.ok(lets(applied, 'Egress', pod, cluster, 53, protocol), `names by ${protocol}`);
+        const cache = { address: '169.254.20.10' };
+        assert.ok(
+          lets(applied, 'Egress', pod, cache, 53, protocol),
+          `the node's cache of names by ${protocol}`,
+        );
+      }
+      assert.ok(lets(applied, 'Egress', pod, { pod: redis }, 6379), 'Redis');
+      for (const port of [8123, 8443]) {
+        assert.ok(
+          lets(applied, 'Egress', pod, { address: '203.0.113.7' }, port),
+          `ClickHouse outside, ${port}`,
+        );
+        const there = inNamespace({ 'sluice/clickhouse': 'true' });
+        assert.ok(lets(applied, 'Egress', pod, there, port), `ClickHouse in another namespace, ${port}`);
+      }
+      for (const port of [6379, 6380]) {
+        const [outside, inside] = [{ address: '192.0.2.7' }, inNamespace({ 'sluice/redis': 'true' })];
+        for (const end of [outside, inside]) {
+          assert.ok(lets(all, 'Egress', pod, end, port), `Redis elsewhere, ${port}`);
+          assert.ok(!lets(applied, 'Egress', pod, end, port), 'without redis-elsewhere.yaml there is no way');
+        }
+      }
+      assert.ok(lets(all, 'Egress', pod, { pod: clickhouse }, 8123), 'ClickHouse of the example');
+      assert.ok(lets(applied, 'Egress', pod, { address: '203.0.113.7' }, 443), 'callbacks');
+    }
+  });
+
+  test('let nobody out to the addresses of the node and of the cluster, and Redis nowhere', () => {
+    for (const port of [80, 443, 8123, 8443])
+      assert.ok(!lets(all, 'Egress', worker, { address: '169.254.169.254' }, port), String(port));
+    for (const address of ['10.0.0.1', '172.16.0.1', '192.168.0.1', '100.64.0.1'])
+      assert.ok(!lets(all, 'Egress', worker, { address }, 443), address);
+    for (const end of [cluster, { pod: api }, { pod: clickhouse }, { address: '203.0.113.7' }])
+      for (const port of [53, 443, 6379, 8080, 8123]) assert.ok(!lets(all, 'Egress', redis, end, port));
+    assert.ok(!lets(all, 'Egress', clickhouse, { address: '203.0.113.7' }, 443));
+  });
+
+  test('let in only whom each is for', () => {
+    const stranger: End = inNamespace({ 'kubernetes.io/metadata.name': 'default' });
+    const monitoring: End = inNamespace({ 'kubernetes.io/metadata.name': 'monitoring' });
+    assert.ok(lets(all, 'Ingress', api, stranger, 'http'));
+    for (const pod of [api, worker]) {
+      assert.ok(lets(all, 'Ingress', pod, monitoring, 'admin'));
+      assert.ok(!lets(all, 'Ingress', pod, stranger, 'admin'));
+    }
+    for (const pod of [api, worker, migrate]) {
+      assert.ok(lets(all, 'Ingress', redis, { pod }, 'redis'));
+      assert.ok(lets(all, 'Ingress', clickhouse, { pod }, 'http'));
+      assert.ok(!lets(all, 'Ingress', clickhouse, { pod }, 'native'));
+    }
+    for (const end of [stranger, { pod: clickhouse }]) assert.ok(!lets(all, 'Ingress', redis, end, 'redis'));
+    assert.ok(lets(all, 'Ingress', clickhouse, { pod: { 'sluice/queries': 'true' } }, 'http'));
+    assert.ok(!lets(all, 'Ingress', clickhouse, stranger, 'http'));
+    for (const direction of ['Ingress', 'Egress'] as const)
+      assert.ok(
+        lets(all, direction, clickhouse, { pod: clickhouse }, direction === 'Ingress' ? 'native' : 9000),
+        'the servers reach each other',
+      );
+    assert.ok(lets(all, 'Egress', clickhouse, cluster, 53, 'UDP'));
+    assert.ok(lets(all, 'Egress', clickhouse, { address: '169.254.20.10' }, 53, 'UDP'));
   });
 });
 
@@ -415,7 +538,11 @@ describe('three ClickHouse servers', () => {
     const noDefault = '<default remove="1"/>';
     const passwords = { SLUICE_PASSWORD: 'theirs', READER_PASSWORD: 'reads', CLUSTER_SECRET: 'known' };
     const server = await startStockClickHouse(
-      { 'cluster.xml': (data['cluster.xml'] ?? '').replace('0.0.0.0', '127.0.0.1') },
+      {
+        'cluster.xml': (data['cluster.xml'] ?? '')
+          .replace('<listen_host>0.0.0.0</listen_host>', '')
+          .replace('::', '127.0.0.1'),
+      },
       // The embedded engine starts as `default`.
       { users: (data['users.xml'] ?? '').replace(noDefault, ''), env: passwords },
     );

@@ -2,8 +2,10 @@
 // says.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
 import type { TestAccount } from '../../harness/accounts.js';
 import { getToken, send, submitAccepted, untilComplete, untilStored } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
@@ -11,13 +13,30 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { usage } from '../../src/admin/command-line.js';
-import { readDeployFile, readYaml } from '../support/deploy-file.js';
-import { type Block, prelude, programsNamedIn, readBlocks, runBlock } from '../support/runbook.js';
+import { readCompose } from '../support/compose.js';
+import { parseYaml, readDeployFile, readYaml, root } from '../support/deploy-file.js';
+import { readManifests } from '../support/kubernetes.js';
+import {
+  type Block,
+  prelude,
+  programsNamedIn,
+  readBlocks,
+  readOwnBlocks,
+  runBlock,
+  runStubbed,
+} from '../support/runbook.js';
 
 const text = readDeployFile('RUNBOOK.md');
 const blocks = readBlocks(text);
 const ran = new Set<Block>();
 const folder = tempDir('runbook');
+const composeSecrets = {
+  REDIS_PASSWORD: 'secret',
+  CLICKHOUSE_PASSWORD: 'secret',
+  ADMIN_TOKEN: 'secret',
+  PUBLIC_BASE_URL: 'https://events.example.com',
+  GRAFANA_PASSWORD: 'secret',
+};
 const people = ['ada', 'bob', 'carol', 'dave'];
 
 let sluice: SluiceHandle;
@@ -68,6 +87,116 @@ test('names programs and commands that exist', () => {
       words,
     );
   }
+});
+
+describe('Commands: what each installation defines', () => {
+  const [variants = '', shared = ''] = readOwnBlocks(text, 'Commands');
+  const definitions = new Map(
+    variants.split(/^# /m).map((part) => {
+      const end = part.indexOf('\n');
+      return [part.slice(0, end), part.slice(end)] as const;
+    }),
+  );
+  const definitionFor = (start: string) => {
+    const found = [...definitions].find(([title]) => title.startsWith(start));
+    assert.ok(found, start);
+    return found[1];
+  };
+  const asked = `${shared}
+    redis zcard '{s0}:segments'
+    admin accounts create "Shop of Ada"
+    echo "$API $ADMIN $ADMIN_TOKEN"`;
+
+  test('under npm start runs the programs of the clone', () => {
+    const clone = mkdtempSync(join(folder, 'clone-'));
+    mkdirSync(join(clone, '.data'));
+    writeFileSync(join(clone, '.data/admin-token'), 'token\n');
+    const { commands, printed } = runStubbed(definitionFor('npm start') + asked, ['node'], clone);
+    assert.deepEqual(commands, [
+      ['node', 'dist/src/admin/redis.js', 'zcard', '{s0}:segments'],
+      ['node', 'dist/src/admin/main.js', 'accounts', 'create', 'Shop of Ada'],
+    ]);
+    assert.equal(printed, 'http://127.0.0.1:8080 http://127.0.0.1:8081 token\n');
+  });
+
+  test('in Compose runs them beside a worker, since Stop and drain stops the API', () => {
+    const clone = mkdtempSync(join(folder, 'clone-'));
+    mkdirSync(join(clone, 'deploy'));
+    writeFileSync(
+      join(clone, 'deploy/.env'),
+      'ADMIN_TOKEN=token\nPUBLIC_BASE_URL=https://events.example.com\n',
+    );
+    const { commands, printed } = runStubbed(definitionFor('Compose') + asked, ['docker'], clone);
+    const before = ['docker', 'compose', '-f', 'deploy/compose.yaml', 'exec', '-T', 'worker', 'node'];
+    assert.deepEqual(commands, [
+      [...before, 'dist/src/admin/redis.js', 'zcard', '{s0}:segments'],
+      [...before, 'dist/src/admin/main.js', 'accounts', 'create', 'Shop of Ada'],
+    ]);
+    assert.equal(printed, 'https://events.example.com http://127.0.0.1:8081 token\n');
+    const { worker, proxy } = readCompose(composeSecrets).services;
+    assert.ok(worker && proxy?.ports?.includes('127.0.0.1:8081:8081'));
+    const [stopping = ''] = readOwnBlocks(text, 'Stop and drain');
+    const stopped = runStubbed(stopping, ['docker', 'kubectl', 'systemctl'], clone).commands;
+    assert.deepEqual(stopped[0], ['docker', 'compose', '-f', 'deploy/compose.yaml', 'stop', 'proxy', 'api']);
+  });
+
+  test('on Kubernetes runs them in a worker, and reaches both ports by forwarding them', () => {
+    const { commands, printed } = runStubbed(
+      `${definitionFor('Kubernetes')} wait; ${asked}`,
+      ['kubectl'],
+      folder,
+      'dG9rZW4=',
+    );
+    const said = commands.map((words) => words.slice(3).join(' '));
+    for (const words of [
+      'port-forward service/sluice 8080:80',
+      'port-forward service/sluice-admin 8081:8081',
+      'exec deploy/sluice-worker -- node dist/src/admin/redis.js zcard {s0}:segments',
+      'exec deploy/sluice-worker -- node dist/src/admin/main.js accounts create Shop of Ada',
+    ])
+      assert.ok(said.includes(words), words);
+    assert.match(printed, /http:\/\/127\.0\.0\.1:8080 http:\/\/127\.0\.0\.1:8081 token$/m);
+  });
+
+  test('with systemd runs them with the environment of the units', () => {
+    const env = join(folder, 'sluice.env');
+    writeFileSync(env, 'ADMIN_TOKEN=token\nREDIS_URL=redis://there\n');
+    const defined = definitionFor('systemd')
+      .replaceAll('/etc/sluice/sluice.env', env)
+      .replaceAll('/opt/sluice', folder);
+    const { commands, printed } = runStubbed(`${defined}${asked}`, ['node'], folder);
+    assert.deepEqual(commands[0], ['node', 'dist/src/admin/redis.js', 'zcard', '{s0}:segments']);
+    assert.equal(printed, 'http://127.0.0.1:8080 http://127.0.0.1:8081 token\n');
+  });
+
+  test('no other block is wrong for the shell, nor names an object of Kubernetes, a service or a file that is not there', () => {
+    const objects = new Set(
+      readManifests().map(({ kind, metadata }) => `${kind.toLowerCase()}/${metadata.name}`),
+    );
+    const services = Object.keys(readCompose(composeSecrets).services);
+    const headings = [...text.matchAll(/^#{2,3} (.*)$/gm)].map(([, heading]) => String(heading));
+    for (const block of headings.flatMap((heading) => readOwnBlocks(text, heading))) {
+      const { status, stderr } = spawnSync('bash', ['-n', '-c', block], { encoding: 'utf8' });
+      assert.equal(status, 0, `${block}\n${stderr}`);
+      for (const [, kind = '', name = ''] of block.matchAll(
+        /(?<=kubectl -n sluice .*)\b(deploy|deployment|statefulset|service|job)\/(sluice[\w-]*|redis|clickhouse)/g,
+      ))
+        assert.ok(objects.has(`${kind === 'deploy' ? 'deployment' : kind}/${name}`), `${kind}/${name}`);
+      for (const [, path = ''] of block.matchAll(/-[fk] (deploy\/[\w./-]+)/g))
+        assert.ok(existsSync(join(root, path)), path);
+      for (const [, words = ''] of block.matchAll(/compose\.yaml stop ([\w ]+)/g))
+        for (const word of words.trim().split(' ')) assert.ok(services.includes(word), word);
+    }
+  });
+
+  test('the operator of Prometheus gets the rules as they are', () => {
+    const [block = ''] = readOwnBlocks(text, 'On Kubernetes').slice(-1);
+    const { commands, read } = runStubbed(`cd '${root}'; ${block}`, ['kubectl'], folder);
+    assert.deepEqual(commands, [['kubectl', 'apply', '-f', '-']]);
+    const [rule] = parseYaml(read, 'PrometheusRule') as [{ kind: string; spec: unknown }];
+    assert.equal(rule.kind, 'PrometheusRule');
+    assert.deepEqual(rule.spec, readYaml('prometheus', 'sluice.rules.yml'));
+  });
 });
 
 test('Start: makes an account', async () => {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { claims } from '../../src/contract/limits.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
@@ -59,7 +60,7 @@ async function createWorld(claimBytesMax = noBytes) {
       [shardKeys.state(0), shardKeys.segments(0)],
       [epoch],
     );
-    await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, String(to)]);
+    await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, String(to), generationAbove()]);
     return (await age())?.keptMinutes;
   };
   const step = async (ms: number) => {

@@ -2,6 +2,7 @@
 // one. Redis and ClickHouse are real. The worker's steps run here one by one, and the clock is set forward.
 
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, test } from 'node:test';
 import { tablesUnderTest } from '../../harness/environment.js';
@@ -14,7 +15,13 @@ import {
 } from '../../harness/services.js';
 import { listFailed } from '../../src/admin/failed.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { keepKeysOf, readKeyIndexSize } from '../../src/clickhouse/key-index.js';
+import {
+  generationAbove,
+  keepKeysOf,
+  readKeyIndexSize,
+  readMarkers,
+  writeMarker,
+} from '../../src/clickhouse/key-index.js';
 import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
@@ -26,9 +33,10 @@ import { checkMessage } from '../../src/ingest/message.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { checkSegmentMessage } from '../../src/ingest/segment-message.js';
 import { createLog } from '../../src/log.js';
-import { keysLookedUp, recordsRepeatedLate } from '../../src/metrics.js';
+import { keysLookedUp, keysUnfiltered, recordsRepeatedLate } from '../../src/metrics.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
+import { rebuildText } from '../../src/redis/key-rebuild.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { claimSweeps, keyIndex } from '../../src/tuning.js';
@@ -95,7 +103,20 @@ async function createWorker() {
   const crash = (name: CrashPointName) => {
     if (name === crashAt) throw new Crashed(name);
   };
-  const options = { redis, clickhouse, epoch, crash, log };
+  let before: ((query: string) => Promise<void>) | undefined;
+  const watched = new Proxy(clickhouse, {
+    get: (target, name) => {
+      if (name === 'command') {
+        return async (asked: { query: string }) => {
+          await before?.(asked.query);
+          return target.command(asked);
+        };
+      }
+      const value = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  const options = { redis, clickhouse: watched, epoch, crash, log };
   const age = createClaimAging({ redis, shard: 0, claimBytesMax: 1, clockMs: () => realMs });
   const seal = async () => {
     const args = [epoch, 0, 1000, ...tables];
@@ -117,6 +138,19 @@ async function createWorker() {
     crashAt: (name: CrashPointName | undefined) => {
       crashAt = name;
     },
+    /** Is called before each statement, until it is set anew. */
+    before: (work: typeof before) => {
+      before = work;
+    },
+    /** As an administrator asks for it. */
+    rebuild: async () => {
+      const asked = rebuildText({ id: randomUUID(), generation: '', doneTo: '0', to: '0' });
+      const noted = (await redis.hget(shardKeys.state(0), 'keys_rebuild')) ?? '';
+      assert.equal(
+        await runScript(redis, scripts.noteRebuild, [shardKeys.state(0)], [epoch, noted, asked]),
+        1,
+      );
+    },
     send: async (event: string, key: string) => commit(redis, [group([eventRecord(event, key)])]),
     storeAll: async () => {
       for (const segment of await seal()) await store(segment);
@@ -136,7 +170,11 @@ async function createWorker() {
     /** Empties Redis and loads it again from ClickHouse. */
     loseRedis: async () => {
       await redis.flushall();
-      const [highest] = (await rowsOf('SELECT toString(max(segment)) FROM stored_events')).flat();
+      const [highest] = (
+        await rowsOf(
+          'SELECT toString(greatest((SELECT max(segment) FROM stored_events), (SELECT max(segment) FROM stored_user_properties)))',
+        )
+      ).flat();
       await loadShard(redis, 0, String(highest));
       redisMs += 1000;
       await clock.set(redisMs);
@@ -349,19 +387,38 @@ test('keys that share bits are distinguished, and the first of two segments with
   assert.equal(indexedTo, 70_000n);
 });
 
-test('keys that were added before the index had owners are found', async () => {
+test('keys and markers of an index that had no owners yet are found', async () => {
   const worker = await createWorker();
-  await run('ALTER TABLE stored_keys DROP COLUMN owner');
   await worker.send('first', 'k');
   await worker.storeAll();
   await worker.forget();
-  const name = '0044_add_owner_to_stored_keys.sql';
-  const path = new URL(`../../src/clickhouse/migrations/${name}`, import.meta.url);
-  await run(readFileSync(path, 'utf8').replace('{{on_cluster}}', ''));
+  await worker.send('again', 'x');
+  await worker.storeAll();
+  await worker.forget();
+  const indexedTo = await worker.redis.hget(shardKeys.state(0), 'keys_indexed_to');
+  await run('ALTER TABLE stored_keys DELETE WHERE hash = 0');
+  await run('ALTER TABLE stored_keys DROP INDEX by_segment');
+  await run('ALTER TABLE stored_keys DROP COLUMN owner');
+  await run(`INSERT INTO stored_keys VALUES (0, 0, ${indexedTo}), (0, 0, 64), (0, 7, 320), (0, 7, 256)`);
+  for (const name of [
+    '0044_add_owner_to_stored_keys',
+    '0093_mark_keys_once_a_shard',
+    '0094_remove_old_markers_of_keys',
+    '0095_index_stored_keys_by_segment',
+  ]) {
+    const path = new URL(`../../src/clickhouse/migrations/${name}.sql`, import.meta.url);
+    await run(readFileSync(path, 'utf8').replace('{{on_cluster}}', ''));
+  }
+  assert.deepEqual(await rowsOf('SELECT count() FROM stored_keys WHERE hash = 0'), [[2]]);
   await worker.send('second', 'k');
   await worker.send('new', 'n');
   await worker.storeAll();
-  assert.deepEqual(await names(), ['first', 'new']);
+  assert.deepEqual(await names(), ['again', 'first', 'new']);
+  const markers = await readMarkers(clickhouse);
+  assert.deepEqual(
+    [0, 7].map((shard) => markers.get(shard)?.indexedTo),
+    [indexedTo, '320'],
+  );
 });
 
 test('two workers on one segment leave out the same rows', async () => {
@@ -417,6 +474,169 @@ test('an index that was lost or set back decides nothing, and is rebuilt', async
   await worker.index();
   await worker.storeAll();
   assert.deepEqual(await names(), ['first']);
+});
+
+const keptTables = ['stored_events', 'stored_keys'];
+
+/** The tables as a backup has them, and these in the place of those in use. */
+async function copyTables(): Promise<void> {
+  for (const table of keptTables) {
+    await run(`CREATE OR REPLACE TABLE copy_of_${table} AS ${table}`);
+    await run(`ALTER TABLE copy_of_${table} ATTACH PARTITION ALL FROM ${table}`);
+  }
+}
+async function exchangeTables(): Promise<void> {
+  for (const table of keptTables) await run(`EXCHANGE TABLES ${table} AND copy_of_${table}`);
+}
+
+test('a worker that has seen a lost index hides no key of the one that takes its place', async () => {
+  const worker = await createWorker();
+  await worker.send('first', 'k');
+  await worker.storeAll();
+  await worker.forget();
+  await copyTables();
+  for (const table of keptTables) await run(`TRUNCATE TABLE ${table}`);
+  worker.restart();
+  await worker.index();
+  for (const event of ['x1', 'x2', 'x3']) {
+    await worker.send(event, event);
+    await worker.storeAll();
+    await worker.forget();
+  }
+  await worker.send('loads the filter', 'x4');
+  await worker.storeAll();
+  const unfiltered = await countOf(keysUnfiltered);
+  await worker.send('x5', 'x5');
+  await worker.storeAll();
+  assert.equal(await countOf(keysUnfiltered), unfiltered, 'the filter is in use');
+  await exchangeTables();
+  // As a restore does.
+  const before = (await readMarkers(clickhouse)).get(0);
+  assert.ok(before);
+  const generation = generationAbove(await worker.redis.hget(shardKeys.state(0), 'keys_generation'));
+  assert.ok(await writeMarker(clickhouse, 0, { ...before, generation }, before.generation));
+  await worker.index();
+  await worker.send('second', 'k');
+  await worker.storeAll();
+  assert.deepEqual(await names(), ['first']);
+});
+
+test('a rebuilt index has the keys that were lost, and workers know them', async () => {
+  const worker = await createWorker();
+  for (const key of ['a', 'b']) {
+    await worker.send(`first ${key}`, key);
+    await worker.storeAll();
+  }
+  await worker.forget();
+  await run('ALTER TABLE stored_keys DELETE WHERE hash != 0');
+  worker.restart();
+  await worker.send('loads the filter', 'x');
+  await worker.storeAll();
+  assert.equal((await readKeyIndexSize(clickhouse)).keys, 0);
+  await worker.rebuild();
+  worker.crashAt('keys_added');
+  await assert.rejects(worker.index(), Crashed);
+  worker.crashAt('keys_marked');
+  await assert.rejects(worker.index(), Crashed);
+  worker.crashAt(undefined);
+  await worker.index();
+  assert.equal(await worker.redis.hexists(shardKeys.state(0), 'keys_rebuild'), 0);
+  assert.equal((await readKeyIndexSize(clickhouse)).keys, 3, 'counted once each');
+  await worker.send('second a', 'a');
+  await worker.storeAll();
+  assert.deepEqual(await names(), ['first a', 'first b', 'loads the filter']);
+});
+
+test('no marker is written into an index that has taken the place of the one that got the keys', async () => {
+  const worker = await createWorker();
+  await worker.send('zero', 'k0');
+  await worker.storeAll();
+  await worker.forget();
+  await copyTables();
+  await worker.send('first', 'k');
+  await worker.storeAll();
+  await run(
+    'INSERT INTO copy_of_stored_events SELECT * FROM stored_events WHERE segment NOT IN (SELECT segment FROM copy_of_stored_events)',
+  );
+  const marker = (await readMarkers(clickhouse)).get(0);
+  assert.ok(marker);
+  for (const ask of [async () => undefined, () => worker.rebuild()]) {
+    await ask();
+    worker.before(async (query) => {
+      if (!query.includes('SELECT 0, ')) return;
+      worker.before(undefined);
+      await exchangeTables();
+      const present = (await readMarkers(clickhouse)).get(0)?.generation;
+      const generation = generationAbove(marker.generation, present);
+      assert.ok(await writeMarker(clickhouse, 0, { ...marker, generation }, present));
+    });
+    await assert.rejects(worker.index(), /exchanged/);
+    assert.equal((await readMarkers(clickhouse)).get(0)?.indexedTo, marker.indexedTo);
+    // Back again, for the rebuild.
+    await exchangeTables();
+  }
+  await exchangeTables();
+  await worker.forget();
+  await worker.send('second', 'k');
+  await worker.storeAll();
+  assert.deepEqual(await names(), ['first', 'zero']);
+});
+
+test('a shard has one marker, however often its index grew', async () => {
+  const worker = await createWorker();
+  for (const key of ['a', 'b', 'c']) {
+    await worker.send(key, key);
+    await worker.storeAll();
+    await worker.forget();
+  }
+  await run('OPTIMIZE TABLE stored_keys FINAL');
+  assert.deepEqual(await rowsOf('SELECT countIf(hash = 0), countIf(hash != 0) FROM stored_keys'), [[1, 3]]);
+  const indexedTo = await worker.redis.hget(shardKeys.state(0), 'keys_indexed_to');
+  assert.equal((await readMarkers(clickhouse)).get(0)?.indexedTo, indexedTo);
+});
+
+test('a filter reads the new keys only, and has 2 bytes for each', async () => {
+  const countMax = 40_000;
+  const rows = (from: number, count: number, segment: number) =>
+    run(
+      `INSERT INTO stored_keys SELECT bitOr(sipHash64(number), 1), number, ${segment} FROM numbers(${from}, ${count})`,
+    );
+  await rows(0, countMax, 64);
+  const generation = generationAbove();
+  assert.ok(await writeMarker(clickhouse, 0, { indexedTo: '64', generation }, undefined));
+  await run('OPTIMIZE TABLE stored_keys FINAL');
+  const read: number[] = [];
+  const watched = new Proxy(clickhouse, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name, target);
+      if (name !== 'exec') return typeof value === 'function' ? value.bind(target) : value;
+      return async (asked: { query: string }) => {
+        const answer = await target.exec({
+          ...asked,
+          // Refused before it is read: what is not among new parts.
+          clickhouse_settings:
+            read.length === 0 ? {} : { max_rows_to_read: '1000', read_overflow_mode: 'throw' },
+        });
+        read.push(0);
+        return answer;
+      };
+    },
+  });
+  const filter = createKeyFilter(() => watched, 0, 1, log);
+  const none = { count: 0, rows: [], bytes: Buffer.alloc(0) };
+  const isUsed = async (to: bigint) => {
+    filter.candidates(none, { to, generation });
+    await filter.loaded();
+    const key = { count: 1, rows: [0], bytes: Buffer.alloc(keyBytes, 1) };
+    return filter.candidates(key, { to, generation }).count === 0;
+  };
+  const before = process.memoryUsage().arrayBuffers;
+  assert.ok(await isUsed(64n));
+  assert.ok(process.memoryUsage().arrayBuffers - before < 2.5 * countMax + 1_000_000);
+  await rows(countMax, 10, 128);
+  assert.ok(await writeMarker(clickhouse, 0, { indexedTo: '128', generation }, generation));
+  assert.ok(await isUsed(128n));
+  assert.equal(read.length, 2);
 });
 
 test('a segment that is older than the window keeps its claims, and its keys are known afterwards', async () => {
@@ -566,83 +786,126 @@ test('every row that claims a key has its id, so that the index can be rebuilt f
 
 type Deed =
   | { readonly do: 'send'; readonly key: number }
-  | { readonly do: 'store' | 'forget' | 'index' | 'lose redis' | 'restart' }
+  | { readonly do: 'store' | 'forget' | 'index' | 'lose redis' | 'lose index' | 'rebuild' | 'restart' }
   | { readonly do: 'delete'; readonly key: number }
   | { readonly do: 'crash'; readonly at: CrashPointName };
 
+/** Keys from here on are those of messages that set a user property, the others of events. */
+const firstMessage = 3;
+const key = fc.integer({ min: 0, max: firstMessage + 1 });
+
 const deeds = fc.oneof(
-  { weight: 8, arbitrary: fc.record({ do: fc.constant('send'), key: fc.integer({ min: 0, max: 3 }) }) },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant('send'), key }) },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('store') }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('forget') }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('index') }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('lose redis') }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('restart') }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('delete'), key: fc.integer({ min: 0, max: 3 }) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({ do: fc.constantFrom('index', 'lose redis', 'lose index', 'rebuild', 'restart') }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('delete'), key }) },
   {
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant('crash'),
       at: fc.constantFrom(
         'keys_looked_up',
+        'before_insert',
         'after_insert',
         'marker_found',
+        'segment_forgotten',
         'keys_added',
         'keys_marked',
         'keys_index_noted',
+        'keys_kept',
       ),
     }),
   },
 ) as fc.Arbitrary<Deed>;
 
 test('after random actions the first accepted record of each key is stored, and nothing else', async () => {
+  const recordOf = (key: number, name: string): IngestRecord => {
+    if (key < firstMessage) return eventRecord(name, `key ${key}`);
+    const id = eventIdOf(`key ${key}`);
+    return { table: 1, row: `["1000000001","${id}",7,"",{"is":"${name}"},`, claim: id };
+  };
+  const stored = async () =>
+    (
+      await rowsOf(`SELECT event FROM stored_events WHERE app_id != ''
+        UNION ALL SELECT properties['is'] FROM stored_user_properties WHERE app_id != ''`)
+    ).flat() as string[];
   await fc.assert(
     fc.asyncProperty(fc.array(deeds, { minLength: 6, maxLength: 25 }), async (list) => {
       await empty();
       const worker = await createWorker();
-      /** By key: what was accepted first, and whether ClickHouse has it or had it. */
-      const first = new Map<number, { readonly event: string; isStored: boolean; isDeleted: boolean }>();
+      /** By key: the name of what was accepted first. */
+      const first = new Map<number, { readonly name: string; isDeleted: boolean }>();
+      /** Keys that are lost with the index, since their records were deleted. */
+      const lost = new Set<number>();
       let sent = 0;
+      let crashAt: CrashPointName | undefined;
+      const crashNext = (at: CrashPointName | undefined) => {
+        crashAt = at;
+        worker.crashAt(at);
+      };
       const settle = async () => {
-        worker.crashAt(undefined);
+        crashNext(undefined);
         await worker.index();
         await worker.storeAll();
-        for (const known of first.values()) known.isStored = true;
       };
       const tolerate = (error: unknown) => {
         if (!(error instanceof Crashed || error instanceof KeyIndexIncomplete)) throw error;
       };
-      for (const deed of [...list, { do: 'forget' } as const, { do: 'send', key: 0 } as const]) {
-        if (deed.do === 'send') {
-          const event = `key ${deed.key}, ${sent}`;
-          sent += 1;
-          await worker.send(event, `key ${deed.key}`);
-          if (!first.has(deed.key)) first.set(deed.key, { event, isStored: false, isDeleted: false });
-        }
-        if (deed.do === 'crash') worker.crashAt(deed.at);
-        if (deed.do === 'restart') worker.restart();
-        if (deed.do === 'index') await worker.index().catch(tolerate);
-        if (deed.do === 'forget') await worker.forget().catch(tolerate);
-        if (deed.do === 'store') await worker.storeAll().catch(tolerate);
-        if (deed.do === 'lose redis') {
-          const stored = new Set(await names());
+      const acts: Record<Exclude<Deed['do'], 'send' | 'crash' | 'delete'>, () => Promise<unknown>> = {
+        restart: async () => worker.restart(),
+        index: () => worker.index(),
+        forget: () => worker.forget(),
+        store: () => worker.storeAll(),
+        rebuild: () => worker.rebuild(),
+        'lose index': async () => {
+          for (const [key, { isDeleted }] of first) if (isDeleted) lost.add(key);
+          await run('TRUNCATE TABLE stored_keys');
+        },
+        'lose redis': async () => {
+          const kept = new Set(await stored());
           await worker.loseRedis();
           // What only Redis had is lost, with its key.
-          for (const [key, known] of first) {
-            if (!stored.has(known.event) && !known.isDeleted) first.delete(key);
+          for (const [key, { name, isDeleted }] of first) {
+            if (!kept.has(name) && !isDeleted) first.delete(key);
           }
-        }
-        if (deed.do === 'delete') {
-          await settle();
+        },
+      };
+      for (const deed of [...list, { do: 'forget' } as const, { do: 'send', key: 0 } as const]) {
+        if (deed.do === 'crash') {
+          crashNext(deed.at);
+        } else if (deed.do === 'send') {
+          if (lost.has(deed.key)) continue;
+          const name = `key ${deed.key}, ${sent}`;
+          sent += 1;
+          await commit(worker.redis, [group([recordOf(deed.key, name)])]);
+          if (!first.has(deed.key)) first.set(deed.key, { name, isDeleted: false });
+        } else if (deed.do === 'delete') {
           const known = first.get(deed.key);
-          if (known === undefined) continue;
-          await keepKeysOf(clickhouse, 'stored_events', `app_id != '' AND event = '${known.event}'`);
-          await run(`ALTER TABLE stored_events DELETE WHERE event = '${known.event}'`);
+          if (known === undefined || known.isDeleted) continue;
+          // A deletion waits until ClickHouse has the segments up to its fence, but not for later ones.
+          const table = deed.key < firstMessage ? 'stored_events' : 'stored_user_properties';
+          const name = deed.key < firstMessage ? 'event' : "properties['is']";
+          const outstanding = ((await worker.redis.zrange(shardKeys.segments(0), '0', '-1')) as string[]).map(
+            segmentOfMember,
+          );
+          const numbers = ['0', ...outstanding.map(({ number }) => number)].join(', ');
+          const condition = `app_id != '' AND ${name} = '${known.name}' AND segment NOT IN (${numbers})`;
+          const isFound = (await rowsOf(`SELECT 1 FROM ${table} WHERE ${condition}`)).length > 0;
+          await keepKeysOf(clickhouse, table, condition);
+          if (!isFound || crashAt === 'keys_kept') continue;
+          await run(`ALTER TABLE ${table} DELETE WHERE ${condition}`);
           known.isDeleted = true;
+        } else {
+          await acts[deed.do]().catch(tolerate);
         }
       }
       await settle();
-      const expected = [...first.values()].filter((known) => !known.isDeleted).map(({ event }) => event);
-      assert.deepEqual(await names(), expected.sort());
+      const expected = [...first.values()].filter((known) => !known.isDeleted).map(({ name }) => name);
+      assert.deepEqual((await stored()).sort(), expected.sort());
     }),
     { numRuns: 10 },
   );

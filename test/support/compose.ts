@@ -40,12 +40,17 @@ export type ComposeFile = {
 
 /** Fills in `${NAME:-default}`, `${NAME:?what to do}` and `$$` as Compose does; fails on any other form. */
 export function interpolate(text: string, variables: Readonly<Record<string, string>>): string {
-  const filled = text.replaceAll(/\$\{([A-Z_]+):([-?])([^}]*)\}/g, (_, name, kind, rest) => {
-    const value = variables[name] ?? '';
-    if (value !== '') return value;
-    if (kind === '?') throw new Error(`required variable ${name} is missing a value: ${rest}`);
-    return rest;
-  });
+  const form = /\$\{([A-Z_]+):([-?])([^${}]*)\}/g;
+  let filled = text;
+  // A default may have a variable in it, which comes first.
+  while (filled.search(form) >= 0) {
+    filled = filled.replaceAll(form, (_, name, kind, rest) => {
+      const value = variables[name] ?? '';
+      if (value !== '') return value;
+      if (kind === '?') throw new Error(`required variable ${name} is missing a value: ${rest}`);
+      return rest;
+    });
+  }
   assert.doesNotMatch(
     filled.replaceAll(/^\s*#.*$/gm, ''),
     /(?<!\$)\$(?!\$)/,

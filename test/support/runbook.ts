@@ -1,8 +1,9 @@
 // The blocks of commands of a page, such as deploy/RUNBOOK.md, and running them as its reader would, in a shell.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import type { SluiceHandle } from '../../harness/services.js';
 import { root } from './deploy-file.js';
@@ -71,6 +72,53 @@ export async function runBlock(
   clearTimeout(timer);
   assert.equal(code, 0, `${block.section}:\n${block.commands}\n\n${said}`);
   return said;
+}
+
+/** The blocks of a section that only an installation can run, each with its lines. */
+export function readOwnBlocks(page: string, heading: string): string[] {
+  const section = page.split(/^#{2,3} /m).find((text) => text.startsWith(`${heading}\n`));
+  assert.ok(section, `there is a section ${heading}`);
+  return [...section.matchAll(/^```text\n([\s\S]*?)^```$/gm)].map(([, commands]) => String(commands));
+}
+
+export type StubbedRun = {
+  readonly printed: string;
+  /** The words of each command, in order. */
+  readonly commands: readonly (readonly string[])[];
+  /** What the last command read. */
+  readonly read: string;
+};
+
+/** Runs a script with programs in whose place something stands that notes its words and what it reads, and prints `answer`. */
+export function runStubbed(
+  script: string,
+  programs: readonly string[],
+  cwd: string,
+  answer = '',
+): StubbedRun {
+  const folder = mkdtempSync(join(cwd, 'stubs-'));
+  const note = join(folder, 'commands');
+  for (const name of programs) {
+    const stub = `#!/bin/bash
+      printf '%s\\0' ${name} "$@" $'\\n' >> '${note}'
+      [ -p /dev/stdin ] && cat > '${join(folder, 'read')}'
+      printf '%s' '${answer}'`;
+    writeFileSync(join(folder, name), stub, { mode: 0o755 });
+  }
+  const { status, stdout, stderr } = spawnSync('bash', ['-euo', 'pipefail', '-c', script], {
+    cwd,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { PATH: [folder, process.env.PATH].join(delimiter) },
+  });
+  assert.equal(status, 0, `${script}\n${stderr}`);
+  const noted = existsSync(note) ? readFileSync(note, 'utf8').split('\n\0') : [];
+  const read = join(folder, 'read');
+  return {
+    printed: stdout,
+    commands: noted.filter((line) => line !== '').map((line) => line.split('\0').slice(0, -1)),
+    read: existsSync(read) ? readFileSync(read, 'utf8') : '',
+  };
 }
 
 /** Every program of ours that a text names, as `dist/….js`. */

@@ -1,4 +1,7 @@
-// ClickHouse's own server with a configuration like the one that its packages install, and files in its config.d.
+// ClickHouse's own server with files in its config.d and, beside them, what the packages' config.xml says of logs, in files and in
+// tables: every section with its partitions, times and sizes. It leaves out what they have besides: other ports, TLS, caches,
+// dictionaries, and the reports of crashes that the packages send to ClickHouse's makers. As a library the server writes errors to
+// its file of errors, and nothing to its other file or to the console.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,21 +11,33 @@ import { freePort } from '../../harness/free-port.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
-/** The sections of system logs that the packages' config.xml has, those that it divides by month first. */
-const dividedLogs = [
-  'query_log',
-  'trace_log',
-  'query_thread_log',
-  'query_views_log',
-  'part_log',
-  'processors_profile_log',
-  'asynchronous_insert_log',
-  'backup_log',
-  's3queue_log',
-  'blob_storage_log',
-];
-const otherLogs = ['text_log', 'asynchronous_metric_log', 'opentelemetry_span_log'];
+const month = 'toYYYYMM(event_date)';
+
+/** How config.xml divides its logs in tables, and how long it keeps those that have an end. */
+const tableLogs: Readonly<Record<string, { readonly dividedBy?: string; readonly ttl?: string }>> = {
+  query_log: { dividedBy: month },
+  trace_log: { dividedBy: month },
+  query_thread_log: { dividedBy: month },
+  query_views_log: { dividedBy: month },
+  part_log: { dividedBy: month },
+  text_log: {},
+  metric_log: {},
+  latency_log: {},
+  error_log: {},
+  query_metric_log: {},
+  asynchronous_metric_log: {},
+  opentelemetry_span_log: {},
+  // Made when the server starts, with a section that is there and empty.
+  crash_log: { dividedBy: '' },
+  processors_profile_log: { dividedBy: month, ttl: 'event_date + INTERVAL 30 DAY DELETE' },
+  asynchronous_insert_log: { dividedBy: 'event_date', ttl: 'event_date + INTERVAL 3 DAY' },
+  backup_log: { dividedBy: month },
+  s3queue_log: { dividedBy: month },
+  blob_storage_log: { dividedBy: month, ttl: 'event_date + INTERVAL 30 DAY' },
+};
 const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log'];
+/** These have no sizes there. */
+const unsizedLogs = ['query_views_log', 'backup_log', 's3queue_log', 'blob_storage_log'];
 
 export type StockOptions = {
   /** Of the native protocol. */
@@ -32,11 +47,18 @@ export type StockOptions = {
   readonly env?: NodeJS.ProcessEnv;
 };
 
+export type StockServer = Child & {
+  readonly origin: string;
+  readonly nativePort: number;
+  /** The file to which it writes errors, unless `files` say otherwise. */
+  readonly errorLog: string;
+};
+
 /** Starts it; rejects with what it said when it cannot start. `files` go into config.d. */
 export async function startStockClickHouse(
   files: Readonly<Record<string, string>>,
   { nativePort, users, env = {} }: StockOptions = {},
-): Promise<Child & { readonly origin: string }> {
+): Promise<StockServer> {
   const dir = tempDir('stock-clickhouse');
   const [httpPort, tcpPort] = [await freePort(), nativePort ?? (await freePort())];
   mkdirSync(join(dir, 'config.d'));
@@ -61,7 +83,11 @@ export async function startStockClickHouse(
       (await fetch(`${origin}/ping`, { signal: AbortSignal.timeout(2_000) })).status === 200,
     healthyDeadlineMs: 60_000,
   });
-  return Object.defineProperties(child as Child & { origin: string }, { origin: { value: origin } });
+  return Object.defineProperties(child as StockServer, {
+    origin: { value: origin },
+    nativePort: { value: tcpPort },
+    errorLog: { value: join(dir, 'errors.log') },
+  });
 }
 
 /** Runs the engine until it is killed, or until it says why it cannot start. */
@@ -73,26 +99,41 @@ const starter = `
   engine.exit(1);`;
 
 function stockConfig(dir: string, httpPort: number, tcpPort: number): string {
-  const section = (name: string, more: string) => `<${name}><database>system</database><table>${name}</table>
-    <flush_interval_milliseconds>7500</flush_interval_milliseconds>${more}</${name}>`;
-  const logs = [
-    ...dividedLogs.map((name) => section(name, '<partition_by>toYYYYMM(event_date)</partition_by>')),
-    ...otherLogs.map((name) =>
-      section(
-        name,
-        name.startsWith('open') ? '<engine>engine MergeTree order by finish_time_us</engine>' : '',
-      ),
-    ),
-    ...sampledLogs.map((name) =>
-      section(name, '<collect_interval_milliseconds>1000</collect_interval_milliseconds>'),
-    ),
-  ];
   return `<clickhouse>
+    <logger><level>trace</level><log>${dir}/server.log</log><errorlog>${dir}/errors.log</errorlog>
+      <size>1000M</size><count>10</count></logger>
     <path>${dir}/data/</path><listen_host>127.0.0.1</listen_host>
     <http_port>${httpPort}</http_port><tcp_port>${tcpPort}</tcp_port>
-    ${logs.join('\n')}
+    ${Object.keys(tableLogs).map(tableLog).join('\n')}
     <users_config>${dir}/users.xml</users_config>
   </clickhouse>`;
+}
+
+function tableLog(name: string): string {
+  const { dividedBy, ttl } = tableLogs[name] ?? {};
+  const isSmall = name === 'crash_log';
+  const [most, reserved, threshold] = isSmall ? [1_024, 1_024, 512] : [1_048_576, 8_192, 524_288];
+  const spans = 'engine MergeTree partition by toYYYYMM(finish_date) order by (finish_date, finish_time_us)';
+  const elements = {
+    database: 'system',
+    table: name,
+    flush_interval_milliseconds: isSmall ? 1_000 : 7_500,
+    partition_by: dividedBy,
+    ttl,
+    engine: name === 'opentelemetry_span_log' ? spans : undefined,
+    level: name === 'text_log' ? 'trace' : undefined,
+    collect_interval_milliseconds: sampledLogs.includes(name) ? 1_000 : undefined,
+    ...(!unsizedLogs.includes(name) && {
+      max_size_rows: most,
+      reserved_size_rows: reserved,
+      buffer_size_rows_flush_threshold: threshold,
+      flush_on_crash: isSmall,
+    }),
+  };
+  const lines = Object.entries(elements).map(([key, value]) =>
+    value === undefined ? '' : `<${key}>${value}</${key}>`,
+  );
+  return `<${name}>${lines.join('')}</${name}>`;
 }
 
 /** As installed, a user without a password may do everything, from this machine. */

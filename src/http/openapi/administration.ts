@@ -432,7 +432,7 @@ const operations: readonly Operation[] = [
     path: '/keys-index/rebuild',
     id: 'rebuildKeyIndex',
     right: 'rebuildKeyIndex',
-    summary: 'Add the keys of all stored rows to it again',
+    summary: 'Have the workers add the keys of all stored rows to it again; the index says how far they are',
   },
   {
     method: 'get',
