@@ -1,4 +1,4 @@
-// Medians, percentiles, and how reports write numbers and tables.
+// Medians and their spread, and how reports write numbers and tables.
 
 /** Of ascending values: the smallest that at least `percent` of them do not exceed. */
 export function percentile(ascending: ArrayLike<number>, percent: number): number {
@@ -9,8 +9,35 @@ export function percentile(ascending: ArrayLike<number>, percent: number): numbe
 
 /** The middle value; of two the lower, so that the median is a measured value. NaN if there is none. */
 export function median(values: readonly number[]): number {
-  const ascending = [...values].sort((a, b) => a - b);
-  return percentile(ascending, 50);
+  return percentile(inOrder(values), 50);
+}
+
+/** How sure a median has to be. */
+const sureness = 0.9;
+
+export type Range = { readonly least: number; readonly most: number };
+
+/**
+ * Where the median of ever more runs would lie, with a probability of nine tenths, by the order of the values: of eight or
+ * more runs the outermost on both sides are left out. Fewer than five runs cannot be so sure; then all of them count.
+ */
+export function rangeOfMedian(values: readonly number[]): Range {
+  const ascending = inOrder(values);
+  const count = ascending.length;
+  let cut = 0;
+  let combinations = 1;
+  let outside = 2 * 0.5 ** count;
+  for (;;) {
+    combinations *= (count - cut) / (cut + 1);
+    outside += 2 * combinations * 0.5 ** count;
+    if (!(outside <= 1 - sureness)) break;
+    cut += 1;
+  }
+  return { least: ascending[cut] ?? Number.NaN, most: ascending[count - 1 - cut] ?? Number.NaN };
+}
+
+function inOrder(values: readonly number[]): number[] {
+  return [...values].sort((a, b) => a - b);
 }
 
 /** Three significant digits and separated thousands: 0.53, 12.3, 104, 28,100. Integers below 1000 stay as they are. */
@@ -23,41 +50,55 @@ export function figure(value: number | undefined): string {
   return size >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-export type Table = { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] };
-type Cell = number | string | undefined;
-export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell];
+/** A text, a figure, or a figure of each run. */
+export type Cell = string | number | undefined | readonly (number | undefined)[];
+type Better = 'lower' | 'higher';
+/** Sessions are compared by the columns of which one knows what is better. */
+export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell, better?: Better];
+export type Table = {
+  readonly head: readonly string[];
+  readonly better: readonly (Better | undefined)[];
+  readonly rows: readonly (readonly Cell[])[];
+};
 
 /** A table of rows. Columns without any cell are left out. */
 export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): Table {
-  const isEmpty = (cell: Cell) => cell === undefined || Number.isNaN(cell);
-  const shown = columns.filter(([, cell]) => !rows.every((row) => isEmpty(cell(row))));
-  const text = (cell: Cell) => (typeof cell === 'string' ? cell : figure(cell));
+  const cells = rows.map((row) => columns.map(([, cell]) => cell(row)));
+  const isFilled = (cell: Cell) => typeof cell === 'string' || valuesOf(cell).length > 0;
+  const isShown = (_: unknown, column: number) => cells.some((row) => isFilled(row[column]));
+  const shown = columns.filter(isShown);
   return {
     head: shown.map(([name]) => name),
-    rows: rows.map((row) => shown.map(([, cell]) => text(cell(row)))),
+    better: shown.map(([, , better]) => better),
+    rows: cells.map((row) => row.filter(isShown)),
   };
 }
 
-/** The median of a value that some may lack; undefined if all lack it. */
-export function medianOf<Of>(all: readonly Of[], value: (one: Of) => number | undefined): number | undefined {
-  const values = all.flatMap((one) => value(one) ?? []);
-  return values.length === 0 ? undefined : median(values);
+/** The measured values of a cell. */
+export function valuesOf(cell: Cell): number[] {
+  return [cell].flat().filter((value): value is number => Number.isFinite(value));
 }
 
-/** `least to most`; undefined for a single value. */
-export function rangeText(values: readonly number[]): string | undefined {
-  return values.length < 2 ? undefined : `${figure(Math.min(...values))} to ${figure(Math.max(...values))}`;
+/** Of several runs: the median, and from the least to the most. */
+export function cellText(cell: Cell): string {
+  if (typeof cell === 'string') return cell;
+  const values = valuesOf(cell);
+  const [least, most] = [figure(Math.min(...values)), figure(Math.max(...values))];
+  return least === most ? figure(values[0]) : `${figure(median(values))} (${least} to ${most})`;
 }
+
+type Written = Pick<Table, 'head' | 'rows'>;
 
 /** In Markdown; the first column is text, the others are figures. */
-export function markdownTable({ head, rows }: Table): string {
+export function markdownTable({ head, rows }: Written): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(line)].join('\n');
+  const written = rows.map((row) => line(row.map(cellText)));
+  return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...written].join('\n');
 }
 
 /** For a terminal, with aligned columns. */
-export function textTable({ head, rows }: Table): string {
-  const all = [head, ...rows];
+export function textTable({ head, rows }: Written): string {
+  const all = [head, ...rows.map((row) => row.map(cellText))];
   const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));
   const line = (row: readonly string[]) =>
     widths

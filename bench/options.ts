@@ -5,26 +5,24 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from './failure.js';
 
-/** `inAll` is the default in a session of all scenarios. A flag has no `value`. */
+/** A flag has no `value`. */
 type Option = {
   readonly type: 'string' | 'boolean';
   readonly multiple?: true;
   readonly value?: string;
   readonly help: string;
   readonly standard?: string;
-  readonly inAll?: string;
 };
 
 /** Declares an option that takes a value. */
-export function option(value: string, help: string, standard?: string, inAll?: string) {
-  return { type: 'string', value, help, ...(standard && { standard }), ...(inAll && { inAll }) } as const;
+export function option(value: string, help: string, standard?: string) {
+  return { type: 'string', value, help, ...(standard && { standard }) } as const;
 }
 
 export function usageOf(title: string, table: Readonly<Record<string, Option>>): string {
   const indent = `\n${' '.repeat(27)}`;
-  const lines = Object.entries(table).map(([name, { value, help, standard, inAll }]) => {
-    const inOthers = inAll === undefined ? '' : `; in all ${inAll}`;
-    const suffix = standard === undefined ? '' : ` (${standard}${inOthers})`;
+  const lines = Object.entries(table).map(([name, { value, help, standard }]) => {
+    const suffix = standard === undefined ? '' : ` (${standard})`;
     return `  ${`--${name} ${value ?? ''}`.padEnd(24)} ${help.replaceAll('\n', indent)}${suffix}`;
   });
   return [title, ...lines].join('\n');
@@ -48,13 +46,13 @@ const table = {
   out: option('PATH', 'writes the results to PATH.json and PATH.md'),
   env: { ...option('NAME=VALUE', 'environment of the API and the worker; repeatable'), multiple: true },
   'cpu-prof': option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR'),
-  minutes: option('N', 'length of half-load', '30', '5'),
-  'flat-events': option('LIST', 'millions of stored events, separated by commas', '1,10,50', '1,10'),
+  minutes: option('N', 'length of half-load', '5'),
+  'flat-events': option('LIST', 'millions of stored events, separated by commas', '1,10'),
   'flat-environments': option('LIST', 'numbers of environments', '10,1000,10000'),
   'backlog-events': option('N', 'events in the backlog', '3000000'),
-  'keys-events': option('LIST', 'millions of keys in the index', '10,100', '10'),
+  'keys-events': option('LIST', 'millions of keys in the index', '10,100'),
   'producer-events': option('N', 'events that the producer sends', '1000000'),
-  'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000', '1000000'),
+  'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000'),
   'deletion-requests': option('N', 'requests of deletion-many', '1000'),
   'desk-events': option('N', 'events of the exported user', '10000000'),
 } as const;
@@ -68,10 +66,7 @@ export function readOptions(args: readonly string[], all: boolean) {
   const { values } = parseArgs({ args: [...args], options: table });
   if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
   type Name = Exclude<keyof typeof values, 'env'>;
-  const text = (name: Name) => {
-    const { standard, inAll }: Option = table[name];
-    return values[name] ?? (all ? inAll : undefined) ?? standard ?? '';
-  };
+  const text = (name: Name) => values[name] ?? (table[name] as Option).standard ?? '';
   const whole = (name: Name) => positive(`--${name}`, text(name));
   const list = (name: Name) =>
     text(name)

@@ -24,10 +24,8 @@ export type WayRuns = {
   /** Sluice, the floor or the peer. */
   readonly subject: string;
   readonly runs: readonly ThroughputRun[];
-  /** Absent for floors without connections. */
+  /** Absent for ClickHouse alone. */
   readonly connections?: number;
-  /** The mean over a run of Sluice; the exact number for ClickHouse alone. */
-  readonly rowsPerInsert?: number;
 };
 
 export type Failure = { readonly scenario: string; readonly message: string };

@@ -70,7 +70,7 @@ function bundle({ source, entries, esbuild }, folder) {
   const shape = ['--bundle', '--splitting', '--format=esm', '--sourcemap', '--log-level=warning'];
   run(bundler, [...files, ...shape, ...esbuild, '--chunk-names=shared-[hash]', `--outdir=${parts}`], root);
   const names = readdirSync(parts).filter((name) => name.endsWith('.js'));
-  const made = ['--format=cjs', '--platform=node', '--minify', '--sourcemap', '--log-level=warning'];
+  const format = ['--format=cjs', '--platform=node', '--minify', '--sourcemap', '--log-level=warning'];
   const targets = esbuild.filter((option) => option.startsWith('--target'));
   const target = join(folder, 'cjs');
   run(bundler, [...names.map((name) => join(parts, name)), ...made, ...targets, `--outdir=${target}`], root);

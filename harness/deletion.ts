@@ -8,6 +8,7 @@ import { placesInOrder } from '../src/deletion/places.js';
 import type { DeletionRequest } from '../src/deletion/request.js';
 import { registryKeys, shardKeys } from '../src/redis/keys.js';
 import type { TestAccount } from './accounts.js';
+import { assertDocumented } from './documented-answers.js';
 import { withRedis } from './redis-client.js';
 import type { SluiceHandle } from './services.js';
 import { until } from './wait.js';
@@ -38,7 +39,10 @@ export type Reply = {
   readonly bytes: string;
 };
 
-/** Sends one request with exactly these headers, plus Host and Content-Length. */
+/**
+ * Sends one request with exactly these headers, plus Host and Content-Length. Rejects if the deletion API answers otherwise than
+ * its OpenAPI document says.
+ */
 export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
   const { hostname, port, host } = new URL(baseUrl);
   const { method, path, headers = [], body = '', localAddress } = what;
@@ -65,7 +69,13 @@ export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
             all[at - 1]?.toLowerCase() === 'date' && at % 2 === 1 ? '' : part,
           );
           const bytes = JSON.stringify([reply.statusCode, reply.statusMessage, raw, text]);
-          settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, bytes });
+          const answer = { status: reply.statusCode ?? 0, headers: reply.headers, text, bytes };
+          try {
+            assertDocumented(method, path, answer);
+          } catch (error) {
+            return reject(error);
+          }
+          settle(answer);
         });
       },
     );
@@ -114,12 +124,14 @@ export async function getToken(sluice: { readonly baseUrl: string }, account: Te
 }
 
 export type User = { readonly identity: string } | { readonly user_id: number | string };
+/** As every list of the deletion API takes them. */
+export type NamedUser = User | { readonly anonymous_id: string };
 
 /** Submits a deletion; settles with any answer. A `body` that is text is sent as it is. */
 export async function submit(
   sluice: { readonly baseUrl: string },
   token: string,
-  body: string | Buffer | readonly User[],
+  body: string | Buffer | readonly NamedUser[],
 ): Promise<Reply> {
   return ask(sluice.baseUrl, {
     method: 'POST',
@@ -136,7 +148,7 @@ export async function submit(
 export async function submitAccepted(
   sluice: { readonly baseUrl: string },
   token: string,
-  users: readonly User[],
+  users: readonly NamedUser[],
 ): Promise<string> {
   const reply = await submit(sluice, token, users);
   assert.equal(reply.status, 201, reply.text);

@@ -90,7 +90,7 @@ export function findViolations(
   const mayBeMissing = (marker: string) =>
     fates.get(marker) === 'goes' || fates.get(marker) === 'free' || lostWithRedis.has(marker);
   const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
-  /** How often a record may have been new: once, and once more each time that Redis was emptied meanwhile. */
+  /** The most times that a record may count as new: once, and once for each time that Redis was emptied meanwhile. */
   const timesNew = (sent: readonly Sending[]) =>
     1 +
     emptiedMs.filter(

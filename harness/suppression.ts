@@ -1,15 +1,10 @@
 // Suppresses users in tests: calls to the endpoint of suppressed users.
 
 import assert from 'node:assert/strict';
-import { ask, type Reply } from './deletion.js';
+import { ask, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
 export const suppressionPath = '/api/public/v0/user_suppression';
-
-export type SuppressedUser =
-  | { readonly identity: string }
-  | { readonly user_id: number | string }
-  | { readonly anonymous_id: string };
 
 /** Sends a submission; settles with any answer. A `body` that is text is sent as it is. */
 export async function submitSuppression(
@@ -32,7 +27,7 @@ export async function submitSuppression(
 export async function setSuppressed(
   baseUrl: string,
   token: string,
-  users: readonly SuppressedUser[],
+  users: readonly NamedUser[],
   suppress: boolean,
 ): Promise<void> {
   await until(

@@ -40,7 +40,7 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
   let delayMs = 0;
   let bytesSent = 0;
   let bytesReceived = 0;
-  const looks = new Set<(chunk: Buffer, connection: Connection) => void>();
+  const listeners = new Set<(chunk: Buffer, connection: Connection) => void>();
 
   const server = createServer({ allowHalfOpen: true }, (near) => {
     const connection: Connection = { near, far: undefined, lostBytes: false };
@@ -59,7 +59,7 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
     watch(far, connection);
     pump(near, far, (chunk) => {
       bytesSent += chunk.length;
-      for (const look of looks) look(chunk, connection);
+      for (const listener of listeners) listener(chunk, connection);
       return true;
     });
     pump(far, near, ({ length }) => {
@@ -147,13 +147,13 @@ export async function startTcpProxy(target: TcpProxyTarget): Promise<TcpProxy> {
       let seen = false;
       // A text may lie across two pieces of one connection.
       const ends = new WeakMap<Connection, string>();
-      const look = (chunk: Buffer, connection: Connection) => {
+      const listener = (chunk: Buffer, connection: Connection) => {
         const piece = (ends.get(connection) ?? '') + chunk.toString('latin1');
         seen = piece.includes(text);
-        if (seen) looks.delete(look);
+        if (seen) listeners.delete(listener);
         else ends.set(connection, piece.slice(-text.length));
       };
-      looks.add(look);
+      listeners.add(listener);
       return () => seen;
     },
     pass: () => enter('pass'),

@@ -1,7 +1,7 @@
 // Exports in tests: asking for one, waiting until it is complete, and reading its lines.
 
 import assert from 'node:assert/strict';
-import { ask, type Reply, type User } from './deletion.js';
+import { ask, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
 type Deployment = { readonly baseUrl: string };
@@ -16,7 +16,7 @@ const bearer = (token: string) => [['Authorization', `Bearer ${token}`]] as cons
 export function askForExport(
   sluice: Deployment,
   token: string,
-  body: string | readonly User[],
+  body: string | readonly NamedUser[],
 ): Promise<Reply> {
   return ask(sluice.baseUrl, {
     method: 'POST',
@@ -30,7 +30,7 @@ export function askForExport(
 export async function submitExport(
   sluice: Deployment,
   token: string,
-  users: readonly User[],
+  users: readonly NamedUser[],
 ): Promise<string> {
   const reply = await askForExport(sluice, token, users);
   assert.equal(reply.status, 201, reply.text);

@@ -99,9 +99,9 @@ export const keyIndex = {
   /** Of so many keys, that may be in the index, a sample is looked up first. */
   sampledFrom: 2_000,
   sample: 128,
-  /** A segment that owns this share of the sample is read as a whole, */
+  /** A segment that has this share of the sample is read as a whole. */
   shareOfOwner: 1 / 16,
-  /** unless ClickHouse would have to read more rows than this for each key: a row costs it 0.02 µs, a look-up 15. */
+  /** But it may have only so many rows for each key to look up: a row costs ClickHouse 0.02 µs, a look-up 15. */
   rowsReadPerKey: 64,
 } as const;
 
@@ -113,7 +113,7 @@ export const deletionRounds = {
   requestsMax: 2_000,
 } as const;
 
-/** Previews of deletions have tables of their own. Those older than this are left over: a preview that has ended dropped its own. */
+/** Previews of deletions have tables of their own. Older ones are left over. */
 export const strayPreviewMsMin = 10 * 60_000;
 
 export const suppressionChanges = {
@@ -227,12 +227,12 @@ function assertRelations(): void {
   );
   relation(
     waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < failedRowsLock.insertMsMax,
-    'whoever waits for an insert must wait for longer than its sender',
+    'a wait for an insert must be longer than that of its sender',
   );
   relation(
     ((insertTokens.markerCheckMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <
       insertTokens.keptMax,
-    'ClickHouse knows the tokens of all inserts since a look until the insert that relies on it has come',
+    'ClickHouse knows the tokens of all inserts from a check until the insert that relies on it',
   );
   relation(
     2 * waits.clickhouseMsMax <= insertTokens.markerCheckMsMax,
@@ -240,7 +240,7 @@ function assertRelations(): void {
   );
   relation(
     previews.msMax + 2 * waits.clickhouseMsMax < strayPreviewMsMin,
-    'the tables of a preview that runs still must not count as left behind',
+    'the tables of a running preview must not count as left over',
   );
   relation(
     takeovers.lockMs + 2 * lockChecksEveryMsMax < takeovers.completeMsMax,
@@ -255,7 +255,7 @@ function assertRelations(): void {
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
   relation(
     3 * runningProcesses.sayEveryMs <= runningProcesses.staleMs,
-    'a late word must not hide a process from people',
+    'a late sign of life must not hide a process from people',
   );
   relation(3 * stateLoads.renewEveryMs <= stateLoads.holdMs, 'a slow renewal must not end a load');
   relation(stateLoads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");

@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
-import { type ClickHouseClient, codeOfFault } from '../src/clickhouse/client.js';
+import { type ClickHouseClient, isConnectionFault } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
@@ -182,7 +182,7 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   crash('targets_purged');
   const completed_at = new Date().toISOString();
   const { deployment, callbacks } = await readRegistry(redis);
-  // An emptied Redis names no callbacks, and the copy that is made next would say for ever that none is due.
+  // An emptied Redis has no callbacks. Copying that state would lose the pending call for good.
   if (deployment === undefined) throw new StateNotLoaded();
   const completed = requests.map(
     (request): DeletionRequest => ({
@@ -221,7 +221,7 @@ async function noteFailure(
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
-      // A request with which somebody else has continued needs no note from this round; the others do.
+      // A request that another worker has picked up needs no note from this round; the others do.
       if (!(error instanceof Overtaken)) throw error;
     });
   }
@@ -305,9 +305,9 @@ async function resolve(
 }
 
 /**
- * Finds whom the unresolved requests reach on every server, and keeps them. A request that has to wait on one of several
- * servers waits on all, and with it the later ones of its account, which must not take what it will look at. Settles with
- * the requests that wait for the next round.
+ * Finds whom the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
+ * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests
+ * that wait for the next round.
  */
 async function resolveUsers(
   parts: RoundParts,
@@ -383,8 +383,8 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
   const appIds = round.reached.get(place) ?? [];
   if (appIds.length === 0) return;
   for (const part of round.parts.all) {
-    const its = appIds.filter((appId) => part.appIds.has(appId));
-    if (its.length > 0) await emptyPart(options, round, place, part, its);
+    const here = appIds.filter((appId) => part.appIds.has(appId));
+    if (here.length > 0) await emptyPart(options, round, place, part, here);
   }
   await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
 }
@@ -405,7 +405,8 @@ async function emptyPart(
   const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table: place, mark: tables.mark };
   await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
-  // A repeat of what is deleted must stay out for ever, but after this its row no longer shows that it is one.
+  // A repeat of a deleted record must never be stored. So its key goes into the index first: once the row is gone, nothing
+  // else shows the repeat.
   await keepKeysOf(clickhouse, place, predicate);
   crash('keys_kept');
   crash('before_mutation');
@@ -463,8 +464,8 @@ async function compareAgain(clickhouse: ClickHouseClient, { parts }: Round): Pro
 }
 
 /**
- * Writes into waiting requests that their users are being looked for; settles with all of them in their present form. Why an
- * attempt failed stays in a request until the next one gets further.
+ * Sets waiting requests to `finding_users`; settles with all of them as they are now. Why an attempt failed stays in a request
+ * until the next one gets further.
  */
 async function noteBegin(
   { redis }: RoundOptions,
@@ -494,6 +495,5 @@ async function update(
 
 function stateOfFault(error: unknown): DeletionState {
   if (error instanceof MutationFailed) return 'mutation_failed';
-  const away = error instanceof Error && 'code' in error && codeOfFault(error) === 0;
-  return away ? 'clickhouse_unavailable' : 'failed';
+  return isConnectionFault(error) ? 'clickhouse_unavailable' : 'failed';
 }

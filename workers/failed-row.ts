@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { codeOfFault } from '../src/clickhouse/client.js';
 import { refusalText } from '../src/clickhouse/error-texts.js';
 import type { SegmentName } from '../src/clickhouse/store.js';
-import { columnsOf, columnValue } from '../src/clickhouse/tables.js';
+import { columnsOf, columnValue, eventIdInRow } from '../src/clickhouse/tables.js';
 import { lengths } from '../src/contract/limits.js';
 import type { TableVersion } from '../src/contract/records.js';
 import { isLongerThan } from '../src/ingest/code-points.js';
@@ -30,8 +30,10 @@ export function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) 
   };
 }
 
+const eventIdForm = new RegExp(eventIdInRow);
+
 function marksOf(row: Buffer) {
-  const [, eventId = ''] = /^\["[0-9]+","([0-9a-f]{32})"/.exec(row.toString('latin1')) ?? [];
+  const [, eventId = ''] = eventIdForm.exec(row.toString('latin1')) ?? [];
   return {
     user_id: null,
     identity: '',

@@ -23,7 +23,7 @@ import type { Redis } from '../src/redis/client.js';
 import { memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { type BadRow, failedRowOf } from './failed-row.js';
-import { beginLook } from './look.js';
+import { beginMarkerCheck } from './marker-check.js';
 
 // A counter that appears only with its first count shows no rise then, so an alert on a rise would miss the first rows.
 for (const table of tables) rowsQuarantined.inc({ table }, 0);
@@ -120,10 +120,10 @@ async function keepFailed(
   const values = [markerOf(segment, mark), ...bad.map((row) => failedRowOf(segment, row))];
   // If ClickHouse logged a token in a crash without storing the rows, the next token is used.
   for (let burnt = 0; burnt < tokensMax; burnt++) {
-    const checkLook = beginLook();
+    const assertFresh = beginMarkerCheck();
     if (await isKept(clickhouse, segment, mark)) return 'kept';
     if ((await redis.zscore(shardKeys.segments(shard), memberOf(segment))) === null) return 'gone';
-    checkLook();
+    assertFresh();
     await clickhouse.insert({
       table: 'failed_events',
       values,

@@ -123,7 +123,7 @@ type Part = {
   readonly client: ClickHouseClient;
   readonly environments: readonly Environment[];
   /** The shards that are there when the run begins. */
-  readonly its: ReadonlySet<number>;
+  readonly ownShards: ReadonlySet<number>;
 };
 
 /** The environments by the server that has their rows; `away` for those whose server is away or not named, or whose shard moves. */
@@ -137,11 +137,11 @@ async function partsOf(
   const there = await serversThere(servers);
   const parts: (Part | 'away')[] = [];
   for (const [number, client] of servers.all.entries()) {
-    const its = new Set(
+    const ownShards = new Set(
       numbers.filter((shard) => servers.numberOf(shard) === number && !servers.isMoving(shard)),
     );
-    const here = environments.filter(({ app_id }) => its.has(shardOf(app_id, shards)));
-    if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, its } : 'away');
+    const here = environments.filter(({ app_id }) => ownShards.has(shardOf(app_id, shards)));
+    if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, ownShards } : 'away');
   }
   if (numbers.some((shard) => servers.isMoving(shard) || !servers.isNamed(shard))) parts.push('away');
   return parts;
@@ -150,13 +150,13 @@ async function partsOf(
 /** Deletes what is over on one server, to which the context is connected. */
 async function expireOn(
   context: Run,
-  { environments, its }: Part,
+  { environments, ownShards }: Part,
   nowMs: number,
   fences: readonly string[],
 ): Promise<'done' | 'busy'> {
   const { redis, clickhouse, crash, log, isHeld } = context;
   // An event that was accepted and is not stored yet keeps its user.
-  if (!(await isStoredUpTo(context, fences, its))) return 'busy';
+  if (!(await isStoredUpTo(context, fences, ownShards))) return 'busy';
   const retained = retainedOf(environments, nowMs);
   // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
   const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
@@ -166,7 +166,7 @@ async function expireOn(
   crash('expired_users_found');
   const expired = new Map<string, Record<string, number>>();
   for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
-    const run = { place, retained, users, fences, its };
+    const run = { place, retained, users, fences, ownShards };
     const rows = await (place === identifications ? expireIdentifications : expirePlace)(context, run);
     for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
   }
@@ -183,7 +183,7 @@ type Step = {
   readonly retained: readonly Retained[];
   readonly users: ExpiredUsers;
   readonly fences: readonly string[];
-  readonly its: ReadonlySet<number>;
+  readonly ownShards: ReadonlySet<number>;
 };
 
 const identifications = storedTable('user_identities');
@@ -211,12 +211,12 @@ async function expirePlace(
 }
 
 /**
- * Deletes the identifications that are over, except those of users who have come back meanwhile. Months are not dropped here: a
- * statement that is late would drop what was put back. Settles with how many rows were over.
+ * Deletes the expired identifications, except those of users who have come back meanwhile. Months are not dropped here: a
+ * delayed DROP would remove identifications that were put back. Settles with the number of expired rows.
  */
 async function expireIdentifications(
   context: Run,
-  { place, retained, users, fences, its }: Step,
+  { place, retained, users, fences, ownShards }: Step,
 ): Promise<ReadonlyMap<string, number>> {
   const { clickhouse, config, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
@@ -231,10 +231,10 @@ async function expireIdentifications(
   crash('identifications_copied');
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
-  if (!(await isStoredUpTo(context, await takeFences(context), its))) return nothing;
+  if (!(await isStoredUpTo(context, await takeFences(context), ownShards))) return nothing;
   const appIds = retained.flatMap((each) => each.appIds);
-  const itsFences = [...its].map((shard) => fences[shard] ?? '0');
-  await returnUsers(clickhouse, users.mark, appIds, least(itsFences));
+  const ownFences = [...ownShards].map((shard) => fences[shard] ?? '0');
+  await returnUsers(clickhouse, users.mark, appIds, least(ownFences));
   crash('users_returned');
   return rows;
 }
@@ -290,14 +290,14 @@ async function takeFences({ redis, shards, epoch }: RetentionContext): Promise<s
 async function isStoredUpTo(
   { redis, shards, epoch }: RetentionContext,
   fences: readonly string[],
-  its: ReadonlySet<number>,
+  ownShards: ReadonlySet<number>,
 ): Promise<boolean> {
   const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = oldest.every(
       (number, shard) =>
-        !its.has(shard) ||
+        !ownShards.has(shard) ||
         number === 'none' ||
         (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
     );

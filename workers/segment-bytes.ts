@@ -25,7 +25,7 @@ export async function rowsOfStored(stored: Buffer): Promise<Buffer> {
   return rows;
 }
 
-/** Typical rows shrink to a fourth with idempotency keys and to a ninth without, for 4 to 6 ns a byte. */
+/** Typical rows shrink to a fourth with idempotency keys and to a ninth without, for 4 to 6 ns per byte. */
 export async function compressRows(rows: Buffer): Promise<Buffer> {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 1, [constants.BROTLI_PARAM_SIZE_HINT]: rows.length };
   const brotli = await compress(rows, { params });

@@ -1,6 +1,6 @@
 // Stores one sealed segment in ClickHouse exactly once, although its job may run any number of times, in several workers at
-// once, or continue after a long stop. A segment is forgotten only when its marker row has been read. Rows whose keys Redis
-// had forgotten are left out; the token is that of all rows, so a segment has one whatever is left out.
+// once, or continue after a long stop. A segment is forgotten only when its marker row has been read. Late repeats, rows
+// whose keys the index has for an earlier segment, are skipped. The token covers all rows, so it does not depend on that.
 
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
@@ -27,7 +27,7 @@ import { runScript, scripts } from '../src/redis/scripts.js';
 import { commitBatches } from '../src/tuning.js';
 import type { Forgotten, KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
-import { beginLook } from './look.js';
+import { beginMarkerCheck } from './marker-check.js';
 import { quarantine } from './quarantine.js';
 import { rowsOfStored } from './segment-bytes.js';
 
@@ -37,7 +37,7 @@ export type StoreOptions = {
   readonly shard: number;
   readonly crash: CrashPoint;
   readonly log: Log;
-  /** Spares look-ups; without it every key is looked up. */
+  /** Skips look-ups of keys that cannot be in the index. Without it every key is looked up. */
   readonly keyFilter?: KeyFilter;
   /** Told when a segment has to wait because the index of keys is not complete. */
   readonly onKeyIndexIncomplete?: () => void;
@@ -79,7 +79,7 @@ export async function storeSegment(
   let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    const checkLook = beginLook();
+    const assertFresh = beginMarkerCheck();
     const read = await readSegment(redis, shard, segment);
     if (read === undefined) {
       // A worker that stood still for long may have noted a burnt token after the segment was forgotten.
@@ -97,7 +97,7 @@ export async function storeSegment(
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
     crash('before_insert');
-    checkLook();
+    assertFresh();
     try {
       await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);
     } catch (error) {
@@ -170,7 +170,7 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
     redis.hmget(shardKeys.state(shard), 'keys_forgotten_to', 'keys_generation') as Promise<(string | null)[]>,
   ]);
   if (stored !== null) {
-    // Redis was loaded by a version that did not note it; the upkeep of this one does, within a second.
+    // An earlier version loaded this Redis and did not note it. The upkeep of this version does so within a second.
     if (to == null) throw new Error('it is not known yet which keys were forgotten');
     return {
       bytes: await rowsOfStored(stored),

@@ -9,6 +9,7 @@ import { perRecord, startMeter } from '../deployment/meter.js';
 import { assertStored, countRecords, stallMsMax, untilCounted } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
+import { latenciesOf } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 import { readSegments, usedMemory } from './redis-memory.js';
@@ -91,7 +92,7 @@ export async function runBacklog({ deployment, redis, options, progress }: Conte
     drainSeconds,
     drainedPerSecond: events / drainSeconds,
     cpu: perRecord(used, events + requests),
-    latency: latencyFigures(seconds),
+    latency: latencyFigures(latenciesOf(seconds)),
     left,
   };
 }
@@ -103,7 +104,7 @@ async function fill({ url }: Deployment, appId: string, wanted: number, progress
   const load = await prepareLoad(
     { url, way, appIds: [appId], connections, seconds: 3_600, threads: 1 },
     ({ endings }) => {
-      answers += endings['200'] ?? 0;
+      answers += endings['200']?.totalCount ?? 0;
       if (answers * bulk.events >= wanted) load.stop();
     },
   );

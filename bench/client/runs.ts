@@ -33,7 +33,7 @@ export type ClientRun = {
   readonly startMs: { readonly cold: number; readonly waiting: number };
   readonly empty: Readonly<Record<Call, CallFigures>>;
   readonly waiting: Readonly<Record<Call, CallFigures>>;
-  readonly tracks: { readonly ms: number; readonly longestTaskMs: number; readonly longestSendingMs: number };
+  readonly tracks: { readonly ms: number; readonly longestTaskMs: number };
   readonly large: readonly LargeFigures[];
   readonly storedCharacters: number;
 };

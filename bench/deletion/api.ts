@@ -1,6 +1,5 @@
-// The deletion API as a caller uses it: token, submission, preview, polling of the status; and the rounds that the workers log.
+// The deletion API as a caller uses it: token, submission, preview, polling of the status.
 
-import { setTimeout as pause } from 'node:timers/promises';
 import { untilKnown } from '../../harness/accounts.js';
 import { deletionPaths, getToken, send, showDeletion, untilComplete } from '../../harness/deletion.js';
 import { paths } from '../../harness/ingestion.js';
@@ -22,12 +21,7 @@ export type DeletionApi = {
   /** Settles when the status is complete; rejects after `secondsMax`. */
   untilComplete(requestId: string, secondsMax: number): Promise<void>;
   show(requestId: string): Promise<DeletionRequest>;
-  /** The duration of each step in ms, for each round since the last call, oldest first. */
-  takeRounds(): Promise<Readonly<Record<string, number>>[]>;
 };
-
-/** Time for the workers' log to arrive through its pipe. */
-const logMs = 200;
 
 export async function connectDeletionApi({ own: { sluice } }: Deployment): Promise<DeletionApi> {
   const { account_id: accountId, api_key: apiKey } = sluice.bootstrap;
@@ -45,7 +39,6 @@ export async function connectDeletionApi({ own: { sluice } }: Deployment): Promi
   // A fence is the highest segment number so far, and a new deployment has none.
   await untilKnown(sluice, added.app_id);
   await send(sluice, paths.track, { app_id: added.app_id, event: 'First', identity: 'nobody@example.com' });
-  let logRead = 0;
   return {
     appIds,
     accessToken,
@@ -54,15 +47,5 @@ export async function connectDeletionApi({ own: { sluice } }: Deployment): Promi
     isComplete: async (id) => (await ask(deletionPaths.status(id), 200)).status === 'complete',
     untilComplete: (id, secondsMax) => untilComplete(sluice, accessToken, id, secondsMax * 1_000),
     show: (id) => showDeletion(sluice, id),
-    takeRounds: async () => {
-      await pause(logMs);
-      const log = sluice.workers.map((worker) => worker.output()).join('');
-      const lines = log.slice(logRead, log.lastIndexOf('\n') + 1);
-      logRead += lines.length;
-      return lines
-        .split('\n')
-        .filter((line) => line.includes('"stepMs"'))
-        .map((line) => (JSON.parse(line) as { stepMs: Record<string, number> }).stepMs);
-    },
   };
 }

@@ -9,14 +9,15 @@ import { assertStored, countRecords, mergesEnded, untilCounted } from '../deploy
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { findHighestRate } from '../latency/curve.js';
-import { type Spread, spreadOf, sumOfHistograms } from '../load/histogram.js';
-import type { MergedSecond } from '../load/second.js';
+import { type Spread, spreadOf } from '../load/histogram.js';
+import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import { connectDeletionApi } from './api.js';
 import { lonersPerInsert, memberOfSet, Population } from './population.js';
 import {
   type BulkRun,
   type DeletionContext,
+  type Ingestion,
   type ManyRun,
   type OneRun,
   runBulk,
@@ -133,37 +134,35 @@ async function runBeside(
     )) as { app_id: string };
     await deployment.addEnvironments(1, 'default');
     const load = await prepareLoad({
-      url: deployment.url,
-      way: 'single',
-      appIds: [appId],
-      connections,
-      rate,
-      seconds: 3_600,
-      threads: options.threads,
-      sendsAll: true,
+      ...{ url: deployment.url, way: 'single', appIds: [appId], connections, rate },
+      ...{ seconds: 3_600, threads: options.threads, sendsAll: true },
     });
-    const startedMs = Date.now();
-    const sending = load.send();
-    await pause(beforeSeconds * 1_000);
-    let [fromMs, toMs] = [0, 0];
-    const customers = deletion.population.customersOfSet(sets.beside + repeat);
-    const run = await runBulk(deletion, customers, {
-      submitted: () => {
-        fromMs = Date.now();
-      },
-      completed: () => {
-        toMs = Date.now();
-      },
-    });
+    const begin = async (): Promise<Ingestion> => {
+      const startedMs = Date.now();
+      const sending = load.send();
+      await pause(beforeSeconds * 1_000);
+      let [fromMs, toMs] = [0, 0];
+      return {
+        submitted: () => {
+          fromMs = Date.now();
+        },
+        completed: () => {
+          toMs = Date.now();
+        },
+        end: async () => {
+          load.stop();
+          const { seconds } = await sending;
+          const events = allAnswered(seconds);
+          await untilCounted(() => countRecords(deployment, appId), events);
+          await assertStored(deployment, appId, { events });
+          // In the first seconds of a load connections are new.
+          found.beforeMs.push(between(seconds, startedMs + 3_000, fromMs - 1_000));
+          found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
+        },
+      };
+    };
+    const run = await runBulk(deletion, deletion.population.customersOfSet(sets.beside + repeat), begin);
     found.runs.push(run);
-    load.stop();
-    const { seconds } = await sending;
-    const events = allAnswered(seconds);
-    await untilCounted(() => countRecords(deployment, appId), events);
-    await assertStored(deployment, appId, { events });
-    // In the first seconds of a load connections are new.
-    found.beforeMs.push(between(seconds, startedMs + 3_000, fromMs - 1_000));
-    found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
     progress.say(
       `deletion beside ${rate}/s: complete after ${figure(run.completeSeconds)} s; p99 before ${figure(found.beforeMs.at(-1)?.p99)}, meanwhile ${figure(found.meanwhileMs.at(-1)?.p99)} ms`,
     );
@@ -173,7 +172,7 @@ async function runBeside(
 
 /** Over the seconds that begin between two times. */
 function between(seconds: readonly MergedSecond[], fromMs: number, toMs: number): Spread {
-  return spreadOf(sumOfHistograms(seconds.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs)));
+  return spreadOf(latenciesOf(seconds.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs)));
 }
 
 function randomLetters(count: number): string {

@@ -70,7 +70,7 @@ export class Population {
     this.customers += customers;
   }
 
-  /** One customer of every hundred, another one for each `set` below 50. */
+  /** One customer in every hundred; each `set` below 50 selects different ones. */
   customersOfSet(set: number, countMax = Number.POSITIVE_INFINITY): number[] {
     const count = Math.min(countMax, this.customers / 100);
     return Array.from({ length: count }, (_, hundred) => memberOfSet(set, hundred));

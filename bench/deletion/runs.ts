@@ -19,8 +19,6 @@ export type DeletionContext = {
   readonly markers: ReadonlyMap<number, string>;
 };
 
-type Steps = Readonly<Record<string, number>>;
-
 /**
  * Until `complete`: CPU seconds of the deployment's processes, and the share of all cores that other programs used. A share
  * of 0.5 about doubles the times.
@@ -37,7 +35,6 @@ export type BulkRun = {
   /** From `complete` to the start of the first search that found nothing. */
   readonly partsGoneSeconds: number;
   readonly redisRewrittenSeconds: number;
-  readonly rounds: readonly Steps[];
   readonly cpu: Cpu;
 };
 
@@ -47,7 +44,6 @@ export type OneRun = {
   readonly parts: number;
   readonly partsRewritten: number;
   readonly rowsRewritten: number;
-  readonly steps: Steps;
   readonly cpu: Cpu;
 };
 
@@ -62,7 +58,6 @@ export type ManyRun = {
   readonly mutations: Readonly<Record<string, number>>;
   /** For each table, the most mutations that began within any 60 s. */
   readonly mutationsAMinute: Readonly<Record<string, number>>;
-  readonly rounds: readonly Steps[];
 };
 
 const secondsMax = 300;
@@ -75,11 +70,17 @@ const manyPollEveryMs = 10;
 /** As many polls per second as a token may make. */
 const pollEveryMs = 15;
 
-/** Deletes customers in one request; one of them must have a marker. */
+/** Events that come meanwhile. */
+export type Ingestion = { submitted(): void; completed(): void; end(): Promise<void> };
+
+/**
+ * Deletes customers in one request; one of them must have a marker. `begin` starts an ingestion just before the submission:
+ * whatever the bench does itself that takes the machine's time is done by then, or comes after `completed`.
+ */
 export async function runBulk(
   { deployment, api, population, markers }: DeletionContext,
   customers: readonly number[],
-  observer: { submitted?(): void; completed?(): void } = {},
+  begin?: () => Promise<Ingestion>,
 ): Promise<BulkRun> {
   const users = customers.map((customer) => population.nameOf(customer));
   const text = customers.flatMap((customer) => markers.get(customer)?.split('@')[0] ?? [])[0];
@@ -90,18 +91,17 @@ export async function runBulk(
 
   await mergesEnded(deployment);
   return comparing(population, users, async (rows) => {
-    await api.takeRounds();
+    const ingestion = await begin?.();
     const cpuSince = startCpu(deployment);
-    observer.submitted?.();
+    ingestion?.submitted();
     const sentAt = performance.now();
     const requestId = await api.submit(users);
     const answeredSeconds = secondsSince(sentAt);
     await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
-    observer.completed?.();
+    ingestion?.completed();
     const cpu = cpuSince();
     const completeAt = performance.now();
-    const rounds = await api.takeRounds();
     if (rowsFound(await api.show(requestId)) !== rows) {
       throw new BenchError('the evidence counts other rows than the tables held');
     }
@@ -113,6 +113,7 @@ export async function runBulk(
       }),
       untilGone(completeAt, () => traces.count(deployment.own.redis.dir) === 0),
     ]);
+    await ingestion?.end();
     return {
       targets: customers.length,
       rows,
@@ -120,7 +121,6 @@ export async function runBulk(
       completeSeconds,
       partsGoneSeconds,
       redisRewrittenSeconds,
-      rounds,
       cpu,
     };
   });
@@ -131,7 +131,6 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
   await mergesEnded(deployment);
   return comparing(population, [user], async (rows) => {
     await pause(roundEveryMs);
-    await api.takeRounds();
     const before = await readParts(deployment, 'stored_events');
     const cpuSince = startCpu(deployment);
     const sentAt = performance.now();
@@ -139,7 +138,6 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
     const completeSeconds = secondsSince(sentAt);
     const cpu = cpuSince();
     const after = await readParts(deployment, 'stored_events');
-    const [steps = {}] = await api.takeRounds();
     const rewritten = [...after].filter(([blocks, part]) => {
       const old = before.get(blocks);
       if (old === undefined) throw new BenchError('parts were merged during the run');
@@ -151,7 +149,6 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
       parts: after.size,
       partsRewritten: rewritten.length,
       rowsRewritten: rewritten.reduce((sum, [, part]) => sum + part.rows, 0),
-      steps,
       cpu,
     };
   });
@@ -166,7 +163,6 @@ export async function runMany(
   await mergesEnded(deployment);
   return comparing(population, users, async () => {
     await pause(roundEveryMs);
-    await api.takeRounds();
     const startedAt = performance.now();
     const pending = new Map<string, number>();
     const requestIds: string[] = [];
@@ -210,7 +206,6 @@ export async function runMany(
       longestSeconds: Math.max(...waited),
       mutations,
       mutationsAMinute,
-      rounds: await api.takeRounds(),
     };
 
     async function countMutations() {
@@ -249,10 +244,10 @@ async function comparing<Result>(
 }
 
 /** Seconds from `sinceMs` to the start of a search that found nothing. */
-async function untilGone(sinceMs: number, look: () => boolean | Promise<boolean>): Promise<number> {
+async function untilGone(sinceMs: number, isGone: () => boolean | Promise<boolean>): Promise<number> {
   for (;;) {
     const at = secondsSince(sinceMs);
-    if (await look()) return at;
+    if (await isGone()) return at;
     if (at > tracesSecondsMax) throw new BenchError(`traces are left after ${tracesSecondsMax} s`);
     await pause(traceLookEveryMs);
   }

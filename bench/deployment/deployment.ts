@@ -51,7 +51,7 @@ export type DeploymentOptions = {
 };
 
 /** As the embedded Redis of `npm start`; above 2 GiB of backlog the API refuses records anyway. */
-const redisMemoryBytesMax = 6 * 1024 ** 3;
+export const redisMemoryBytesMax = 6 * 1024 ** 3;
 const limitNames = Object.keys(rateLimits);
 
 const profiler = new URL('./profile-process.js', import.meta.url);

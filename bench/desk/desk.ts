@@ -2,7 +2,6 @@
 // and the preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
-
 import type { Context } from '../context.js';
 import { connectDeletionApi, type DeletionApi } from '../deletion/api.js';
 import { Population, type User } from '../deletion/population.js';
@@ -10,7 +9,7 @@ import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
-import { addedMicroseconds, measureSuppressed, type SuppressedCost } from './suppressed.js';
+import { measureSuppressed, type SuppressedCost } from './suppressed.js';
 
 export type DeskResult = {
   /** Of the exported user, and of all others. */
@@ -46,9 +45,7 @@ const setOfPreviews = 40;
 
 export async function runDesk({ deployment, options, progress }: Context): Promise<DeskResult> {
   const suppressed = measureSuppressed(suppressedUsers);
-  progress.say(
-    `desk: an event beside ${figure(suppressedUsers)} suppressed users costs ${figure(addedMicroseconds(suppressed.alone))} µs more alone, ${figure(addedMicroseconds(suppressed.inBulk))} in bulk`,
-  );
+  progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
   const api = await connectDeletionApi(deployment);
   const population = new Population({ deployment, appIds: api.appIds, markers: new Map() });
   const events = Math.ceil(options.deskEvents / eventsStep) * eventsStep;

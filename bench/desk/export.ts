@@ -1,5 +1,5 @@
 // One user with millions of events among as many of others: how long until the first byte of the user's export, how long until
-// its end, and what the API and ClickHouse need in memory meanwhile.
+// its end, and what the API needs in memory meanwhile.
 
 import { get, type IncomingMessage } from 'node:http';
 import { createGunzip } from 'node:zlib';
@@ -19,14 +19,9 @@ export type ExportRun = {
   readonly seconds: number;
   /** In s. */
   readonly cpu: { readonly api: number; readonly clickhouse: number };
-  /** Resident memory before the download, and the highest in each half of it. */
-  readonly apiMib: Memory;
-  readonly clickhouseMib: Memory;
-  /** The highest memory of the download's queries, by ClickHouse's count. */
-  readonly queryMib: number;
+  /** Resident memory of the API before the download, and the most during it. */
+  readonly apiMib: { readonly before: number; readonly most: number };
 };
-
-export type Memory = { readonly before: number; readonly firstHalf: number; readonly secondHalf: number };
 
 export const exportedUser = 'gateway@example.com';
 const rowsPerInsert = 500_000;
@@ -64,7 +59,12 @@ export async function runExport(
   const sluice = { baseUrl: deployment.url };
   const id = await submitExport(sluice, accessToken, [{ identity: exportedUser }]);
   await untilExportComplete(sluice, accessToken, id);
-  const samples = sampleMemory(deployment);
+  const apiMib = () => deployment.own.memory().api / mib;
+  const before = apiMib();
+  let most = before;
+  const sampling = setInterval(() => {
+    most = Math.max(most, apiMib());
+  }, sampleEveryMs);
   const readCpu = startMeter(() => deployment.cpu());
   try {
     const startedAt = performance.now();
@@ -76,7 +76,6 @@ export async function runExport(
       );
     }
     const { used } = readCpu();
-    const { api, clickhouse, queryMib } = await samples.stop();
     return {
       gzip,
       records,
@@ -84,12 +83,10 @@ export async function runExport(
       firstByteSeconds: read.firstByteSeconds,
       seconds,
       cpu: { api: (used.api ?? 0) / 1e6, clickhouse: (used.clickhouse ?? 0) / 1e6 },
-      apiMib: halvesOf(api),
-      clickhouseMib: halvesOf(clickhouse),
-      queryMib,
+      apiMib: { before, most },
     };
   } finally {
-    await samples.stop();
+    clearInterval(sampling);
   }
 }
 
@@ -119,45 +116,3 @@ async function download(url: string, accessToken: string, gzip: boolean, started
 
 /** More than the length of the last line. */
 const endBytesMax = 1_000;
-
-/** Samples the memory of the API and ClickHouse, in MiB, until it is stopped. */
-function sampleMemory({ own, rows }: Deployment) {
-  const api: number[] = [];
-  const clickhouse: number[] = [];
-  let queryMib = 0;
-  const note = () => {
-    const memory = own.memory();
-    api.push(memory.api / mib);
-    clickhouse.push(memory.clickhouse / mib);
-  };
-  note();
-  const timer = setInterval(note, sampleEveryMs);
-  let isOver = false;
-  const queries = (async () => {
-    while (!isOver) {
-      const [row] = await rows<{ bytes: number }>(
-        `SELECT toFloat64(max(peak_memory_usage)) AS bytes FROM system.processes WHERE startsWith(query_id, 'user_export')`,
-      );
-      queryMib = Math.max(queryMib, (row?.bytes ?? 0) / mib);
-      await new Promise((go) => setTimeout(go, 5 * sampleEveryMs));
-    }
-  })();
-  return {
-    stop: async () => {
-      isOver = true;
-      clearInterval(timer);
-      await queries;
-      return { api, clickhouse, queryMib };
-    },
-  };
-}
-
-function halvesOf(samples: readonly number[]): Memory {
-  const [before = 0, ...later] = samples;
-  const half = Math.ceil(later.length / 2);
-  return {
-    before,
-    firstHalf: Math.max(before, ...later.slice(0, half)),
-    secondHalf: Math.max(...later.slice(half), 0),
-  };
-}

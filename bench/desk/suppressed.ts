@@ -11,7 +11,6 @@ import { createNameSet } from '../../src/suppression/name-set.js';
 import { createNameHasher, readName } from '../../src/suppression/names.js';
 import { usersOfSet } from '../../src/suppression/suppressions.js';
 import { BenchError } from '../failure.js';
-import { median } from '../figures.js';
 
 export type SuppressedCost = {
   readonly suppressed: number;
@@ -51,11 +50,6 @@ export function measureSuppressed(suppressed: number): SuppressedCost {
   // Both kinds of requests first, since V8 has seen both in service too.
   for (let i = 0; i < warmUps; i += 1) for (const bodies of [alone, bulk]) costOf(bodies, many);
   return { suppressed, alone: measure(alone), inBulk: measure(bulk) };
-}
-
-/** The median of the differences. */
-export function addedMicroseconds(found: readonly Pair[]): number {
-  return median(found.map((pair) => pair.with - pair.without));
 }
 
 function costOf(bodies: readonly Buffer[], context: PrepareContext): number {

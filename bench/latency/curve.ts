@@ -1,10 +1,9 @@
-// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns within
-// each round, so that a slow minute of the machine affects all rates.
+// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns.
 
 import type { Context } from '../context.js';
 import { deploymentSubject } from '../deployment/subject.js';
-import { describeRun, runThroughput, type ThroughputRun } from '../throughput/throughput.js';
-import { wayNamed } from '../throughput/ways.js';
+import { loadOf, runThroughput, type ThroughputRun } from '../throughput/throughput.js';
+import { inTurns } from '../throughput/turns.js';
 
 export type CurveLevel = {
   /** Of the highest rate, which the run at full load of the same round found. 1: as fast as events are answered. */
@@ -13,44 +12,40 @@ export type CurveLevel = {
 };
 
 /** Full load comes first: its rate decides the others. */
-const shares = [1, 0.7, 0.5, 0.3, 0.1];
-/** Runs take this many times as long as others: at a tenth of the rate there are few commits and inserts. */
-const longer = 2;
-const warmUpSeconds = 1;
+const shares = [1, 0.5, 0.7, 0.3, 0.1];
+/** The shares of the target run in this many times as many rounds. */
+const moreRounds = 3;
+const sharesOfTarget = [1, 0.5];
 
 export async function runCurve(context: Context): Promise<CurveLevel[]> {
   const { options, progress } = context;
-  const levels = shares.map((share) => ({ share, runs: [] as ThroughputRun[] }));
-  for (let round = 1; round <= options.repeats; round += 1) {
-    let highest = 0;
-    for (const { share, runs } of levels) {
+  let highest = 0;
+  const turns = shares.map((share) => ({
+    share,
+    name: `curve, ${100 * share} %`,
+    rounds: options.repeats * (sharesOfTarget.includes(share) ? moreRounds : 1),
+    run: async () => {
       const rate = share === 1 ? undefined : Math.max(1, Math.round(highest * share));
-      const run = await runSingle(context, rate, longer * options.seconds);
+      const run = await runSingle(context, rate);
       if (share === 1) highest = run.requestsPerSecond;
-      runs.push(run);
-      progress.say(`curve ${100 * share} % ${round}/${options.repeats}: ${describeRun(run)}`);
-    }
-  }
-  return levels.reverse();
+      return run;
+    },
+  }));
+  const levels = (await inTurns(turns, progress)).map(({ share, runs }) => ({ share, runs }));
+  return levels.sort((a, b) => a.share - b.share);
 }
 
 /** The bench itself sends at every rate: another generator would leave a different share of CPU to the service. */
-async function runSingle(
-  { deployment, redis, options, progress }: Context,
-  rate: number | undefined,
-  seconds: number,
-): Promise<ThroughputRun> {
-  const way = wayNamed('single');
-  const { threads, connections = way.connections } = options;
-  const subject = deploymentSubject(deployment);
-  const appIds = await deployment.addEnvironments(1, way.limits);
-  const load = { subject, redis, way, appIds, seconds, warmUpSeconds, connections, threads, rate, progress };
-  return (await runThroughput(load)).run;
+async function runSingle(context: Context, rate: number | undefined): Promise<ThroughputRun> {
+  const { deployment, redis } = context;
+  const load = loadOf(context, 'single', rate);
+  const appIds = await deployment.addEnvironments(1, load.way.limits);
+  return (await runThroughput({ ...load, subject: deploymentSubject(deployment), redis, appIds })).run;
 }
 
 /** The requests per second of single events, measured in one run. */
 export async function findHighestRate(context: Context): Promise<number> {
-  const { requestsPerSecond } = await runSingle(context, undefined, context.options.seconds);
+  const { requestsPerSecond } = await runSingle(context, undefined);
   context.progress.say(`the highest rate is ${Math.round(requestsPerSecond)} requests per second`);
   return requestsPerSecond;
 }

@@ -5,13 +5,17 @@ import { usedMemory } from '../backlog/redis-memory.js';
 import type { Context } from '../context.js';
 import type { ProcessName } from '../deployment/deployment.js';
 import { deploymentSubject } from '../deployment/subject.js';
-import { figure } from '../figures.js';
-import { percentileMs, type Spread, spreadOf, sumOfHistograms } from '../load/histogram.js';
-import type { MergedSecond } from '../load/second.js';
+import { percentileMs, type Spread, spreadOf } from '../load/histogram.js';
+import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
 import type { Peers } from '../peers/start.js';
 import type { Subject } from '../throughput/measure.js';
-import { runThroughput, type ThroughputOptions, type ThroughputRun } from '../throughput/throughput.js';
-import { wayNamed } from '../throughput/ways.js';
+import {
+  describeRun,
+  loadOf,
+  runThroughput,
+  type ThroughputOptions,
+  type ThroughputRun,
+} from '../throughput/throughput.js';
 import { findHighestRate } from './curve.js';
 import { type Freshness, startProbing } from './freshness.js';
 
@@ -49,7 +53,7 @@ const shortMinutesMax = 1;
 /** Rejects if an event is not stored at the end. */
 export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfLoadResult> {
   const { deployment, redis, options, progress } = context;
-  const { minutes, threads } = options;
+  const { minutes } = options;
   const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
   const [appId = '', besideProbes = '', probeAppId = ''] = await deployment.addEnvironments(3, 'default');
   const samples: MemorySample[] = [];
@@ -70,37 +74,26 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
       queryable = await probes.stop();
     };
   };
+  const load = { ...loadOf(context, 'single', rate), warmUpSeconds };
   const one = async (
     name: string,
     subject: Subject,
-    seconds: number,
+    minutesMax: number,
     more: Partial<ThroughputOptions> = {},
   ): Promise<HalfLoadRun> => {
-    const way = wayNamed('single');
-    const load = {
-      subject,
-      way,
-      appIds: [`half-load-${name}`],
-      seconds,
-      warmUpSeconds,
-      connections: 0,
-      threads,
-    };
-    const { run, seconds: found } = await runThroughput({ ...load, rate, progress, ...more });
-    const p99s = p99OfMinutes(found);
-    const { p50, p99, max } = run.latency?.sinceDueMs ?? {};
-    progress.say(
-      `${name} at ${rate}/s: since due p50 ${figure(p50)}, p99 ${figure(p99)} (by minutes ${p99s.map(figure).join(' ')}), max ${figure(max)} ms; limit: ${run.limit}`,
-    );
-    return { subject: name, run, seconds: figuresOf(found), p99OfMinutes: p99s };
+    const seconds = Math.min(minutes, minutesMax) * 60;
+    const appIds = [`half-load-${name}`];
+    const { run, seconds: found } = await runThroughput({ ...load, subject, seconds, appIds, ...more });
+    progress.say(`${name} at ${rate}/s: ${describeRun(run)}`);
+    return { subject: name, run, seconds: figuresOf(found), p99OfMinutes: p99OfMinutes(found) };
   };
   const service = deploymentSubject(deployment);
-  const runs = [await one('sluice', service, minutes * 60, { redis, appIds: [appId], beside: sampling })];
+  const runs = [await one('sluice', service, minutes, { redis, appIds: [appId], beside: sampling })];
   // In a minute of their own: a dozen questions a second to ClickHouse take CPU from everything else.
   const probed = { redis, appIds: [besideProbes], beside: probing };
-  runs.push(await one('sluice-probed', service, Math.min(minutes, shortMinutesMax) * 60, probed));
+  runs.push(await one('sluice-probed', service, shortMinutesMax, probed));
   for (const name of ['uws-synced', 'uws'] as const) {
-    runs.push(await one(name, await peers.subject(name), Math.min(minutes, shortMinutesMax) * 60));
+    runs.push(await one(name, await peers.subject(name), shortMinutesMax));
   }
   if (queryable === undefined) throw new Error('there were no probes');
   return { minutes, ratePerSecond: rate, runs, queryable, samples };
@@ -108,10 +101,10 @@ export async function runHalfLoad(context: Context, peers: Peers): Promise<HalfL
 
 function figuresOf(seconds: readonly MergedSecond[]): HalfLoadRun['seconds'] {
   const firstMs = seconds[0]?.atMs ?? 0;
-  return seconds.map(({ atMs, latencies }) => ({
-    at: (atMs - firstMs) / 1000,
-    requests: latencies.totalCount,
-    ...spreadOf(latencies),
+  return seconds.map((second) => ({
+    at: (second.atMs - firstMs) / 1000,
+    requests: countEndings([second])['200'] ?? 0,
+    ...spreadOf(latenciesOf([second])),
   }));
 }
 
@@ -120,7 +113,7 @@ export function p99OfMinutes(seconds: readonly MergedSecond[]): number[] {
   const count = Math.max(1, Math.round(seconds.length / 60));
   return Array.from({ length: count }, (_, minute) => {
     const end = minute === count - 1 ? seconds.length : (minute + 1) * 60;
-    return percentileMs(sumOfHistograms(seconds.slice(minute * 60, end)), 99);
+    return percentileMs(latenciesOf(seconds.slice(minute * 60, end)), 99);
   });
 }
 

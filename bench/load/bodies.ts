@@ -5,6 +5,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { sumOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import type { Way } from '../throughput/ways.js';
+import type { EventOptions } from './events.js';
 
 export type BodyOptions = {
   readonly way: Way;
@@ -29,52 +30,62 @@ const aheadBytesMax = 1_500_000_000;
 /** Returns a function that gives the next body, without end. */
 export function bodySource(options: BodyOptions): () => Buffer {
   const { way, appIds, keyPrefix, payloads, gzip = false, ahead = 0 } = options;
-  const eventsEach = Math.max(...Object.values(way.records));
   const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
   const repeats = !way.different && payloads === undefined;
   let first = 0;
-  let made: Buffer[] = [];
+  let built: Buffer[] = [];
   let at = 0;
   const make = () => {
     const lists = appIds.map((appId) =>
       payloads === undefined
         ? way.bodies(each, { appId, first, keyPrefix })
-        : payloadBodies(payloads, each, eventsEach, { appId, first }),
+        : payloadBodies(payloads, each, numbersEach(way), { appId, first, keyPrefix }),
     );
-    first += each * eventsEach;
+    first += each * numbersEach(way);
     for (let i = 0; i < each; i += 1) {
       for (const list of lists) {
         const body = list[i];
-        if (body !== undefined) made.push(gzip ? gzipSync(body) : body);
+        if (body !== undefined) built.push(gzip ? gzipSync(body) : body);
       }
     }
   };
   make();
-  const bytes = made[0]?.length ?? 1;
+  const bytes = built[0]?.length ?? 1;
   const bodiesMax = Math.max(batchRecords, Math.min(repeatedAfter.bodies, repeatedAfter.bytes / bytes));
-  while (made.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
+  while (built.length < Math.min(ahead, repeats ? bodiesMax : aheadBytesMax / bytes)) make();
   return () => {
-    if (at === made.length) {
-      if (!repeats) made = [];
-      if (!repeats || made.length >= bodiesMax) at = 0;
-      if (at === made.length) make();
+    if (at === built.length) {
+      if (!repeats) built = [];
+      if (!repeats || built.length >= bodiesMax) at = 0;
+      if (at === built.length) make();
     }
     at += 1;
-    return made[at - 1] as Buffer;
+    return built[at - 1] as Buffer;
   };
 }
 
+/** Records are numbered; a request takes so many numbers. */
+export function numbersEach({ path, records }: Pick<Way, 'path' | 'records'>): number {
+  return path === '/api/track' ? (records.events ?? 1) : 1;
+}
+
+/** The records of a file, over and over. Their keys get a suffix: the service would drop a repeated key as already stored. */
 function payloadBodies(
   payloads: readonly object[],
   count: number,
   eventsEach: number,
-  { appId, first }: { readonly appId: string; readonly first: number },
+  { appId, first, keyPrefix }: Required<EventOptions>,
 ): Buffer[] {
-  const recordAt = (number: number) => payloads[number % payloads.length] as object;
+  const recordAt = (number: number) => {
+    const record = payloads[number % payloads.length] as { idempotency_key?: unknown };
+    if (typeof record.idempotency_key !== 'string') return record;
+    const round = Math.floor(number / payloads.length);
+    return { ...record, idempotency_key: `${record.idempotency_key}-${keyPrefix}-${round}` };
+  };
   return Array.from({ length: count }, (_, i) => {
     const from = first + i * eventsEach;
     const events = Array.from({ length: eventsEach }, (_, j) => recordAt(from + j));
-    const body = eventsEach === 1 ? { ...recordAt(from), app_id: appId } : { app_id: appId, events };
+    const body = eventsEach === 1 ? { ...events[0], app_id: appId } : { app_id: appId, events };
     return Buffer.from(JSON.stringify(body));
   });
 }

@@ -48,17 +48,8 @@ export function spreadOf(histogram: Histogram): Spread {
 /** Of acknowledgements, since each request was due. */
 export type LatencyFigures = { readonly sinceDueMs: Spread; readonly curve: readonly CurvePoint[] };
 
-type Recorded = readonly { readonly latencies: Histogram }[];
-
-export function latencyFigures(seconds: Recorded): LatencyFigures {
-  const sum = sumOfHistograms(seconds);
-  return { sinceDueMs: spreadOf(sum), curve: curveOf(sum) };
-}
-
-export function sumOfHistograms(seconds: Recorded): Histogram {
-  const sum = newHistogram();
-  for (const { latencies } of seconds) sum.add(latencies);
-  return sum;
+export function latencyFigures(histogram: Histogram): LatencyFigures {
+  return { sinceDueMs: spreadOf(histogram), curve: curveOf(histogram) };
 }
 
 /** The tail, for a plot. */

@@ -20,11 +20,8 @@ export function userPropertyBodies(count: number, { appId, first }: EventOptions
 /** One request per anonymous user; no user occurs twice. */
 export function identifyBodies(count: number, { appId, first, keyPrefix }: EventOptions): Buffer[] {
   return Array.from({ length: count }, (_, i) => {
-    const number = first + i;
-    const identity = `${keyPrefix}-${number}@example.com`;
-    return Buffer.from(
-      JSON.stringify({ app_id: appId, user_id: String(deviceOf(keyPrefix, number)), identity }),
-    );
+    const { identity, userId: user_id } = newUserOf(first + i, keyPrefix);
+    return Buffer.from(JSON.stringify({ app_id: appId, user_id, identity }));
   });
 }
 
@@ -36,10 +33,8 @@ export function collectBodies(count: number, { appId, first, keyPrefix }: EventO
   return Array.from({ length: count }, (_, i) => {
     const number = first + i;
     const sentAt = new Date(1_750_000_000_000 + number * 1000);
-    const common = {
-      user_id: String(deviceOf(keyPrefix, number)),
-      session_id: `session-${keyPrefix}-${number}`,
-    };
+    const { identity, userId } = newUserOf(number, keyPrefix);
+    const common = { user_id: userId, session_id: `session-${keyPrefix}-${number}` };
     const message = (index: number, fields: object) => ({
       id: `${keyPrefix}-${number}-${index}`,
       ...common,
@@ -53,16 +48,15 @@ export function collectBodies(count: number, { appId, first, keyPrefix }: EventO
         properties: { path: `/products/${(number + index) % 5000}`, referrer: 'search', width: 1280 },
       }),
     );
-    const identity = `${keyPrefix}-${number}@example.com`;
     messages.push(message(18, { type: 'identify', identity }));
     messages.push(message(19, { type: 'user_properties', identity, properties: { plan: 'pro' } }));
     return Buffer.from(JSON.stringify({ app_id: appId, sent_at: sentAt.toISOString(), messages }));
   });
 }
 
-/** A user_id that no other number or run has. */
-function deviceOf(keyPrefix: string | undefined, number: number): number {
+/** A user with a device, whom no other number or run has. */
+export function newUserOf(number: number, keyPrefix = ''): { identity: string; userId: string } {
   let hash = 0;
-  for (const character of keyPrefix ?? '') hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;
-  return hash * 4_000_000_000 + number;
+  for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;
+  return { identity: `${keyPrefix}-${number}@example.com`, userId: String(hash * 4_000_000_000 + number) };
 }

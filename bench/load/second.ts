@@ -1,4 +1,5 @@
-// The counts of a load, second by second. Threads send theirs to the main thread, which adds them up.
+// The counts of a load, second by second. Threads send theirs to the main thread, which adds them up; so do logs of several
+// generators.
 
 import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
@@ -10,72 +11,98 @@ export type Ending = string;
 export const endings = {
   timeout: 'timeout',
   connection: 'connection',
-  refused: 'partly refused',
+  refused: 'partly-refused',
   unsent: 'unsent',
 } as const;
 
-/** One second of one thread. */
-export type Second = {
-  /** When it began, in ms since 1970. */
-  readonly atMs: number;
-  readonly endings: Readonly<Record<Ending, number>>;
-  /** µs to the answer since a request was due (without a rate: since it was sent), as a compressed HdrHistogram. */
-  readonly latencies: string;
-};
+/** An error that comes fast is no fast answer: latencies are those of good answers, and of requests that waited in vain. */
+const latent: readonly Ending[] = ['200', endings.timeout, endings.unsent];
+
+/**
+ * One second of one thread: when it began, in ms since 1970, and for each ending a compressed HdrHistogram of µs since the
+ * requests were due (without a rate: since they were sent).
+ */
+export type Second = { readonly atMs: number; readonly endings: Readonly<Record<Ending, string>> };
 
 /** One second of all threads. */
-export type MergedSecond = {
-  readonly atMs: number;
-  readonly endings: Readonly<Record<Ending, number>>;
-  readonly latencies: Histogram;
-};
+export type MergedSecond = { readonly atMs: number; readonly endings: Readonly<Record<Ending, Histogram>> };
 
 /** Counts one thread's seconds and passes each on when it is over. */
 export class SecondCounter {
   readonly #give: (second: Second) => void;
   #atMs = secondOf(Date.now());
-  #endings: Record<Ending, number> = {};
-  #latencies = newHistogram();
+  #endings: Record<Ending, Histogram> = {};
 
   constructor(give: (second: Second) => void) {
     this.#give = give;
   }
 
   count(ending: Ending, latencyMs: number): void {
-    this.turn();
-    this.#endings[ending] = (this.#endings[ending] ?? 0) + 1;
-    record(this.#latencies, latencyMs);
-  }
-
-  /** Begins the next second when it is time. */
-  turn(): void {
     if (secondOf(Date.now()) !== this.#atMs) this.flush();
+    this.#endings[ending] ??= newHistogram();
+    record(this.#endings[ending], latencyMs);
   }
 
   /** Passes on the current second. */
   flush(): void {
-    if (this.#latencies.totalCount > 0) {
-      const latencies = encodeIntoCompressedBase64(this.#latencies);
-      this.#give({ atMs: this.#atMs, endings: this.#endings, latencies });
+    const counted = Object.entries(this.#endings);
+    if (counted.length > 0) {
+      const encoded = counted.map(([ending, histogram]) => [ending, encodeIntoCompressedBase64(histogram)]);
+      this.#give({ atMs: this.#atMs, endings: Object.fromEntries(encoded) });
       this.#endings = {};
-      this.#latencies.reset();
     }
     this.#atMs = secondOf(Date.now());
   }
 }
 
+/** Adds up seconds of the same time. */
+export class SecondSum {
+  readonly #seconds = new Map<number, Record<Ending, Histogram>>();
+
+  add(atMs: number, ending: Ending, histogram: Histogram): void {
+    const at = secondOf(atMs);
+    const second = this.#seconds.get(at) ?? {};
+    second[ending] ??= newHistogram();
+    second[ending].add(histogram);
+    this.#seconds.set(at, second);
+  }
+
+  /** In order. */
+  get seconds(): MergedSecond[] {
+    const all = [...this.#seconds].map(([atMs, second]) => ({ atMs, endings: second }));
+    return all.sort((a, b) => a.atMs - b.atMs);
+  }
+}
+
 /** The seconds of all threads, in order. */
 export function mergeSeconds(seconds: readonly Second[]): MergedSecond[] {
-  const merged = new Map<number, { atMs: number; endings: Record<Ending, number>; latencies: Histogram }>();
-  for (const { atMs, endings, latencies } of seconds) {
-    const into = merged.get(atMs) ?? { atMs, endings: {}, latencies: newHistogram() };
-    for (const [ending, count] of Object.entries(endings)) {
-      into.endings[ending] = (into.endings[ending] ?? 0) + count;
+  const sum = new SecondSum();
+  for (const { atMs, endings: counted } of seconds) {
+    for (const [ending, encoded] of Object.entries(counted)) {
+      sum.add(atMs, ending, decodeFromCompressedBase64(encoded, bitBucketSize, false));
     }
-    into.latencies.add(decodeFromCompressedBase64(latencies, bitBucketSize, false));
-    merged.set(atMs, into);
   }
-  return [...merged.values()].sort((a, b) => a.atMs - b.atMs);
+  return sum.seconds;
+}
+
+/** How many requests ended in which way. */
+export function countEndings(seconds: readonly MergedSecond[]): Record<Ending, number> {
+  const counted: Record<Ending, number> = {};
+  for (const second of seconds) {
+    for (const [ending, { totalCount }] of Object.entries(second.endings)) {
+      counted[ending] = (counted[ending] ?? 0) + totalCount;
+    }
+  }
+  return counted;
+}
+
+/** Of all these seconds. */
+export function latenciesOf(seconds: readonly MergedSecond[]): Histogram {
+  const sum = newHistogram();
+  for (const second of seconds) {
+    for (const ending of latent) if (second.endings[ending]) sum.add(second.endings[ending]);
+  }
+  return sum;
 }
 
 function secondOf(ms: number): number {

@@ -16,18 +16,20 @@ export type SenderOptions = {
   readonly connections: number;
   /** Requests per second; undefined: as fast as they are answered. */
   readonly rate: number | undefined;
-  /** May be Infinity, until `stop`. */
+  /** May be Infinity, until `stop` or the last of `requests`. */
   readonly seconds: number;
+  /** At most; at a rate by default as many as are due. */
+  readonly requests?: number;
   /** The body of a good answer; null: any answer with status 200. */
   readonly answer: string | null;
-  /** Requests that find no free connection by the end are still sent, however late; otherwise they count as unsent. */
+  /** If true, requests that are due but have no free connection are sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
   /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;
 };
 
 /** What one thread sends: the requests of a way, by its name. */
-export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'stop'> &
+export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'requests' | 'stop'> &
   Omit<BodyOptions, 'way' | 'payloads'> & {
     readonly way: string;
     /** A file of records. */
@@ -74,8 +76,10 @@ export async function sendLoad(options: SenderOptions, give: (second: Second) =>
 
 async function sendFast(pool: RoundRobinPool, options: SenderOptions, counter: SecondCounter): Promise<void> {
   const endsAt = performance.now() + options.seconds * 1_000;
+  let left = options.requests ?? Number.POSITIVE_INFINITY;
   const connection = async () => {
-    while (performance.now() < endsAt && options.stop?.aborted !== true) {
+    for (; left > 0 && performance.now() < endsAt && options.stop?.aborted !== true; ) {
+      left -= 1;
       const sentAt = performance.now();
       const ending = await send(pool, options);
       counter.count(ending, performance.now() - sentAt);
@@ -92,7 +96,7 @@ function sendDue(
   counter: SecondCounter,
 ): Promise<void> {
   const startedAt = performance.now();
-  const requests = Math.max(1, Math.round(rate * options.seconds));
+  const requests = options.requests ?? Math.max(1, Math.round(rate * options.seconds));
   const endsAt = startedAt + options.seconds * 1_000;
   const dueAt = (request: number) => startedAt + (request * 1_000) / rate;
   let next = 0;

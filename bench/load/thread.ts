@@ -1,13 +1,18 @@
-// A thread of the generator: tells the main thread when it is ready, sends its part on command, and reports each second.
+// A thread of the generator. The main thread gives it one part of a load after another: it makes the first bodies and says that
+// it is ready, sends on command, and reports each second and the end.
 
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
 import { prepareSender, type SenderPart } from './sender.js';
 
-const send = prepareSender(workerData as SenderPart);
-const stop = new AbortController();
-parentPort?.once('message', async () => {
-  parentPort?.once('message', () => stop.abort());
-  await send((second) => parentPort?.postMessage(second), stop.signal);
-  parentPort?.close();
+let part: { readonly send: ReturnType<typeof prepareSender>; readonly stop: AbortController } | undefined;
+parentPort?.on('message', async (message: SenderPart | 'start' | 'stop') => {
+  if (message === 'stop') part?.stop.abort();
+  else if (message === 'start') {
+    await part?.send((second) => parentPort?.postMessage(second), part.stop.signal);
+    part = undefined;
+    parentPort?.postMessage('ended');
+  } else {
+    part = { send: prepareSender(message), stop: new AbortController() };
+    parentPort?.postMessage('ready');
+  }
 });
-parentPort?.postMessage('ready');

@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { generating } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
-import { type MergedSecond, mergeSeconds, type Second } from './second.js';
-import { prepareSender, type SenderPart } from './sender.js';
+import { countEndings, endings, type MergedSecond, mergeSeconds, type Second } from './second.js';
+import type { SenderPart } from './sender.js';
 
 export type Load = Omit<SenderPart, 'headers' | 'rate' | 'keyPrefix'> & {
   readonly headers?: Readonly<Record<string, string>>;
@@ -22,6 +22,8 @@ export type LoadResult = {
   /** CPU time of the generator in µs, and the share of one core that each of its threads used. */
   readonly generatorCpu: number;
   readonly generatorShare: number;
+  /** Of each thread: the prefix of its keys and names, and the bodies that it sent. */
+  readonly sent: readonly { readonly keyPrefix: string; readonly requests: number }[];
 };
 
 /** A load whose threads wait for the start. */
@@ -32,17 +34,15 @@ type PreparedLoad = {
   stop(): void;
 };
 
-const json = { 'content-type': 'application/json' };
+export const json = { 'content-type': 'application/json' };
 
-type Thread = {
-  readonly send: (give: (second: Second) => void) => Promise<unknown>;
-  readonly stop: () => void;
-};
+/** Threads without a load: V8 has already compiled their code when the next load begins. */
+const idle: Worker[] = [];
 
 /** Settles when the first bodies are made. `onSecond` gets the counts of each second of each thread. */
 export async function prepareLoad(
   load: Load,
-  onSecond: (second: Second) => void = () => undefined,
+  onSecond: (second: MergedSecond) => void = () => undefined,
 ): Promise<PreparedLoad> {
   const count = Math.min(load.threads, load.connections);
   const parts = Array.from({ length: count }, (_, index): SenderPart => {
@@ -56,21 +56,27 @@ export async function prepareLoad(
       keyPrefix: `${randomBytes(6).toString('hex')}-${index}`,
     };
   });
-  // A single one is this thread: V8 has already compiled its code when the next load begins.
-  const threads = await Promise.all(parts.map((part) => (count === 1 ? startHere(part) : startWorker(part))));
+  const threads = await Promise.all(parts.map(startThread));
   return {
     send: async () => {
+      const sent = parts.map(({ keyPrefix }) => ({ keyPrefix, requests: 0 }));
       const seconds: Second[] = [];
-      const give = (second: Second) => {
-        seconds.push(second);
-        onSecond(second);
-      };
-      const sent = await generating(() => Promise.all(threads.map(({ send }) => send(give))));
+      const sendPart = ({ send }: Thread, index: number) =>
+        send((second) => {
+          seconds.push(second);
+          const [merged] = mergeSeconds([second]) as [MergedSecond];
+          const { [endings.unsent]: _unsent, ...counted } = countEndings([merged]);
+          const part = sent[index];
+          if (part) part.requests += Object.values(counted).reduce((sum, each) => sum + each, 0);
+          onSecond(merged);
+        });
+      const found = await generating(() => Promise.all(threads.map(sendPart)));
       return {
         seconds: mergeSeconds(seconds),
-        elapsedSeconds: sent.seconds,
-        generatorCpu: sent.generatorCpu,
-        generatorShare: sent.generatorShare / count,
+        elapsedSeconds: found.seconds,
+        generatorCpu: found.generatorCpu,
+        generatorShare: found.generatorShare / count,
+        sent,
       };
     },
     stop: () => {
@@ -79,32 +85,45 @@ export async function prepareLoad(
   };
 }
 
-function startHere(part: SenderPart): Thread {
-  const stop = new AbortController();
-  const send = prepareSender(part);
-  return { send: (give) => send(give, stop.signal), stop: () => stop.abort() };
-}
+type Thread = {
+  readonly send: (give: (second: Second) => void) => Promise<void>;
+  readonly stop: () => void;
+};
 
-async function startWorker(workerData: SenderPart): Promise<Thread> {
-  const worker = new Worker(new URL('./thread.js', import.meta.url), { workerData });
-  const ended = once(worker, 'exit');
-  // `send` reports a rejection.
-  ended.catch(() => undefined);
+/** Gives a part to an idle thread or a new one; settles when it is ready. */
+async function startThread(part: SenderPart): Promise<Thread> {
+  const worker = idle.pop() ?? new Worker(new URL('./thread.js', import.meta.url));
+  worker.ref();
+  let state: 'ready' | 'sending' | 'ended' = 'ready';
+  const end = () => {
+    state = 'ended';
+    for (const event of ['message', 'error']) worker.removeAllListeners(event);
+    worker.unref();
+    idle.push(worker);
+  };
+  worker.postMessage(part);
   await once(worker, 'message');
-  let started = false;
   return {
-    send: (give) => {
-      started = true;
-      worker.on('message', give);
-      worker.postMessage('start');
-      return ended;
+    send: (give) =>
+      new Promise((settle, reject) => {
+        state = 'sending';
+        worker.once('error', reject);
+        worker.on('message', (message: Second | 'ended') => {
+          if (message !== 'ended') return give(message);
+          end();
+          settle();
+        });
+        worker.postMessage('start');
+      }),
+    stop: () => {
+      if (state === 'sending') worker.postMessage('stop');
+      else if (state === 'ready') end();
     },
-    stop: () => (started ? worker.postMessage('stop') : void worker.terminate()),
   };
 }
 
 /** Prepares a load and sends it at once. */
-export async function runLoad(load: Load, onSecond?: (second: Second) => void): Promise<LoadResult> {
+export async function runLoad(load: Load, onSecond?: (second: MergedSecond) => void): Promise<LoadResult> {
   return (await prepareLoad(load, onSecond)).send();
 }
 
@@ -118,12 +137,4 @@ export function allAnswered(seconds: readonly MergedSecond[]): number {
     );
   }
   return good;
-}
-
-export function countEndings(seconds: readonly MergedSecond[]): Record<string, number> {
-  const counted: Record<string, number> = {};
-  for (const { endings } of seconds) {
-    for (const [ending, count] of Object.entries(endings)) counted[ending] = (counted[ending] ?? 0) + count;
-  }
-  return counted;
 }

@@ -1,5 +1,5 @@
-// Sends a load by wrk, as fast as the service answers. wrk takes a seventh of the service's CPU; the bench itself takes nearly
-// as much as the service. wrk-load.lua decides what wrk sends. Of the answers wrk reports only statuses.
+// Sends a load by wrk, as fast as the service answers, for a fraction of the CPU that the bench itself takes. wrk-load.lua decides
+// what wrk sends. Of the answers wrk reports only statuses.
 
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';

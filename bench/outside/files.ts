@@ -3,13 +3,13 @@
 
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';
-import { bitBucketSize, newHistogram, sumOfHistograms } from '../load/histogram.js';
-import type { MergedSecond } from '../load/second.js';
+import { bitBucketSize } from '../load/histogram.js';
+import { countEndings, latenciesOf, type MergedSecond, SecondSum } from '../load/second.js';
 import { readText } from '../results.js';
 import { latencyOf, type Outcome, type Percentile, percentiles } from './outcome.js';
 
-/** An HdrHistogram log in µs, one interval per second. */
-export function histogramLog(seconds: readonly Pick<MergedSecond, 'atMs' | 'latencies'>[]): string {
+/** An HdrHistogram log in µs: for each second an interval of the good answers, and one with a tag for each other ending. */
+export function histogramLog(seconds: readonly MergedSecond[]): string {
   let text = '';
   const writer = new HistogramLogWriter((part) => {
     text += part;
@@ -17,25 +17,25 @@ export function histogramLog(seconds: readonly Pick<MergedSecond, 'atMs' | 'late
   writer.outputLogFormatVersion();
   writer.outputStartTime(seconds[0]?.atMs ?? 0);
   writer.outputLegend();
-  for (const { atMs, latencies } of seconds) {
-    writer.outputIntervalHistogram(latencies, atMs / 1_000, atMs / 1_000 + 1, 1_000);
+  for (const { atMs, endings } of seconds) {
+    for (const [ending, histogram] of Object.entries(endings)) {
+      if (ending !== '200') histogram.tag = ending;
+      writer.outputIntervalHistogram(histogram, atMs / 1_000, atMs / 1_000 + 1, 1_000);
+    }
   }
   return text;
 }
 
 /** Reads several logs and adds up seconds of the same time. Throws BenchError, which names the file. */
-export function readHistogramLogs(paths: readonly string[]): Pick<MergedSecond, 'atMs' | 'latencies'>[] {
-  const merged = new Map<number, ReturnType<typeof newHistogram>>();
+export function readHistogramLogs(paths: readonly string[]): MergedSecond[] {
+  const sum = new SecondSum();
   for (const path of paths) {
     let found = 0;
     const log = readText(path);
     try {
       const reader = new HistogramLogReader(log, bitBucketSize, false);
       for (let one = reader.nextIntervalHistogram(); one !== null; one = reader.nextIntervalHistogram()) {
-        const atMs = Math.round(one.startTimeStampMsec / 1_000) * 1_000;
-        const sum = merged.get(atMs) ?? newHistogram();
-        sum.add(one);
-        merged.set(atMs, sum);
+        sum.add(Math.round(one.startTimeStampMsec), one.tag === 'NO TAG' ? '200' : one.tag, one);
         found += 1;
       }
     } catch (error) {
@@ -43,32 +43,36 @@ export function readHistogramLogs(paths: readonly string[]): Pick<MergedSecond, 
     }
     if (found === 0) throw new BenchError(`${path} is no histogram log, or an empty one`);
   }
-  return [...merged].map(([atMs, latencies]) => ({ atMs, latencies })).sort((a, b) => a.atMs - b.atMs);
+  return sum.seconds;
 }
 
-/** One line per second: requests by how they ended, and their latency in ms. */
+/** One line per second: requests by how they ended, and the latency in ms. */
 export function csvOf(seconds: readonly MergedSecond[]): string {
-  const kinds = [...new Set(seconds.flatMap(({ endings }) => Object.keys(endings)))].sort();
+  const kinds = Object.keys(countEndings(seconds)).sort();
   const head = ['time', 'requests', ...kinds, ...Object.keys(percentiles).map((name) => `${name}_ms`)];
-  const rows = seconds.map(({ atMs, endings, latencies }) => [
-    new Date(atMs).toISOString(),
-    latencies.totalCount,
-    ...kinds.map((kind) => endings[kind] ?? 0),
-    ...Object.values(latencyOf(latencies)),
-  ]);
+  const rows = seconds.map((second) => {
+    const counts = kinds.map((kind) => second.endings[kind]?.totalCount ?? 0);
+    const requests = counts.reduce((total, count) => total + count, 0);
+    const latencies = Object.values(latencyOf(latenciesOf([second])));
+    return [new Date(second.atMs).toISOString(), requests, ...counts, ...latencies];
+  });
   return `${[head, ...rows].map((row) => row.join(',')).join('\n')}\n`;
 }
 
 /** The whole run as a text file for Prometheus: a summary of the latency, and requests by how they ended. */
-export function prometheusText(way: string, outcome: Outcome, seconds: readonly MergedSecond[]): string {
-  const sum = sumOfHistograms(seconds);
+export function prometheusText(
+  way: string,
+  outcome: Omit<Outcome, 'limit'>,
+  seconds: readonly MergedSecond[],
+): string {
+  const sum = latenciesOf(seconds);
   const latency = 'sluice_bench_latency_seconds';
   const quantiles = Object.entries(outcome.latencyMs).map(([name, ms]) => {
     const quantile = percentiles[name as Percentile] / 100;
     return `${latency}{scenario="${way}",quantile="${quantile}"} ${ms / 1_000}`;
   });
   return `${[
-    `# HELP ${latency} Time from when a request was due to its answer.`,
+    `# HELP ${latency} Time to a good answer since a request was ${sinceOf(outcome)}.`,
     `# TYPE ${latency} summary`,
     ...quantiles,
     `${latency}_sum{scenario="${way}"} ${(sum.mean * sum.totalCount) / 1e6 || 0}`,
@@ -79,4 +83,9 @@ export function prometheusText(way: string, outcome: Outcome, seconds: readonly 
       ([ending, count]) => `sluice_bench_requests_total{scenario="${way}",ending="${ending}"} ${count}`,
     ),
   ].join('\n')}\n`;
+}
+
+/** From when latencies count. */
+export function sinceOf({ rate }: Pick<Outcome, 'rate'>): string {
+  return rate === undefined ? 'sent' : 'due';
 }

@@ -1,13 +1,11 @@
 // Adds up the logs of several generators.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';
 import { BenchError } from '../failure.js';
-import { figure, textTable } from '../figures.js';
-import { sumOfHistograms } from '../load/histogram.js';
-import { csvOf, histogramLog, readHistogramLogs } from './files.js';
-import { latencyOf, percentiles } from './outcome.js';
+import { textTable } from '../figures.js';
+import { readHistogramLogs } from './files.js';
+import { outcomeOf } from './outcome.js';
+import { tableOfFound, writeSeries } from './page.js';
 
 /** `npm run bench -- merge A.hlog B.hlog [--out PATH]` */
 export function mergeLogs(args: readonly string[], print: (text: string) => void): void {
@@ -16,22 +14,13 @@ export function mergeLogs(args: readonly string[], print: (text: string) => void
     options: { out: { type: 'string' } },
     allowPositionals: true,
   });
-  const { out } = values;
   if (files.length === 0) throw new BenchError('merge takes histogram logs, and --out PATH');
   const seconds = readHistogramLogs(files);
-  const sum = sumOfHistograms(seconds);
-  const head = ['', 'requests', 'seconds', 'requests/s', ...Object.keys(percentiles)];
-  const perSecond = sum.totalCount / seconds.length;
-  const row = [
-    `${files.length} logs, ms`,
-    String(sum.totalCount),
-    String(seconds.length),
-    figure(perSecond),
-    ...Object.values(latencyOf(sum)).map(figure),
-  ];
-  print(`${textTable({ head, rows: [row] })}\n`);
-  if (out === undefined) return;
-  mkdirSync(dirname(`${out}.hlog`), { recursive: true });
-  writeFileSync(`${out}.hlog`, histogramLog(seconds));
-  writeFileSync(`${out}.csv`, csvOf(seconds.map((second) => ({ ...second, endings: {} }))));
+  // A log does not say what limited its load, or whether it had a rate.
+  const { limit: _limit, ...outcome } = outcomeOf(
+    { seconds, generatorShare: 0 },
+    { seconds: seconds.length },
+  );
+  print(`${textTable(tableOfFound(`${files.length} logs, ms`, [{ outcome }]))}\n`);
+  if (values.out !== undefined) writeSeries(values.out, 'merged', outcome, seconds);
 }

@@ -9,7 +9,7 @@ import { type Bound, type Percentile, percentiles } from './outcome.js';
 const secondsDefault = 10;
 /** Per step of the search for the highest rate. */
 const stepSecondsDefault = 60;
-const threadsMax = 4;
+const threadsDefault = Math.min(4, Math.max(1, Math.floor(availableParallelism() / 4)));
 
 const table = {
   url: option('URL', 'of its API, http or https; a path in front of /api is kept'),
@@ -20,13 +20,13 @@ const table = {
     ),
     multiple: true,
   },
-  'write-key': option('KEY', 'if the environment requires one'),
+  'write-key': option('KEY', 'if the environment requires one; for a single environment'),
   'clickhouse-url': option('URL', 'compares the stored records with the acknowledged ones'),
   database: option('NAME', 'its database', 'sluice'),
   rate: option('N', 'requests per second, each due at its time; without it as fast as they are answered'),
   connections: option('N', "at most; replaces the scenario's own number"),
   duration: option('N', 'seconds per run', `${secondsDefault}; per step of a search ${stepSecondsDefault}`),
-  threads: option('N', 'threads of the generator', '1, more from 4 cores'),
+  threads: option('N', 'threads of the generator', `${threadsDefault}; more from 8 cores`),
   errors: option('SHARE', 'of requests that may fail, such as 0.1% or 0.001', '0'),
   slo: option(
     'LIST',
@@ -36,45 +36,54 @@ const table = {
     'N',
     'the search adds N requests per second per step\n(without it doubles from 100, then halves)',
   ),
-  payloads: option('FILE', 'your own records, one JSON object per line; may be gzipped'),
+  payloads: option(
+    'FILE',
+    'your own records, one JSON object per line; may be gzipped. They repeat when the file ends, so\nidempotency keys get a suffix: each request has new records',
+  ),
   gzip: { type: 'boolean', help: 'sends compressed bodies' },
   remove: { type: 'boolean', help: 'deletes the users of the run afterwards, by the deletion API' },
-  'api-key': option('KEY', 'for --remove'),
+  'api-key': {
+    ...option(
+      '[APP_ID:]KEY',
+      'for --remove: the key of the account, after the app_id of its Main Production\n(the first --app-id); repeatable, one for each account',
+    ),
+    multiple: true,
+  },
   out: option('PATH', 'PATH.json, .md, .hlog (HdrHistogram), .csv and .prom'),
 } as const;
 
 export const outsideUsage = `${usageOf('Options of a load on a running deployment (npm run bench -- single --url URL --app-id APP_ID)', table)}
-The exit code is 1 if a bound or the error share is exceeded, or if stored and acknowledged records differ.`;
+The exit code is 1 if a bound or the error share is exceeded, if stored and acknowledged records differ, or if records of the run
+are left after --remove. It is 2 if the generator, not the service, ended a search: the service may carry more.`;
 
 export type OutsideOptions = ReturnType<typeof readOutsideOptions>;
 
 /** Reads the options of a command line. Throws BenchError, which names the wrong option. */
 export function readOutsideOptions(args: readonly string[]) {
   const { values } = parseArgs({ args: [...args], options: table });
-  const { url, slo, rate, step, remove, 'api-key': apiKey, 'clickhouse-url': clickhouseUrl } = values;
+  const { url, slo, rate, step, remove, 'api-key': keys = [], 'clickhouse-url': clickhouseUrl } = values;
   const appIds = (values['app-id'] ?? []).flatMap((text) => text.split(','));
   if (url === undefined) throw new BenchError('--url is missing');
   if (appIds.length === 0 || appIds.some((appId) => !/^\d+$/.test(appId))) {
     throw new BenchError('--app-id must be given, a number');
   }
-  if ((remove === true) !== (apiKey !== undefined)) {
-    throw new BenchError('--remove and --api-key belong together');
+  if ((remove === true) !== keys.length > 0) throw new BenchError('--remove and --api-key belong together');
+  if (values['write-key'] !== undefined && appIds.length > 1) {
+    throw new BenchError('--write-key is the key of one environment: give one --app-id');
   }
   if (step !== undefined && (slo === undefined || rate !== undefined)) {
     throw new BenchError('--step belongs to --slo without --rate');
   }
   const searches = slo !== undefined && rate === undefined;
-  const threads = Math.min(threadsMax, Math.max(1, Math.floor(availableParallelism() / 4)));
   return {
     url: httpUrl('--url', url),
-    /** A removal asks for its token with the first one. */
     appIds,
     clickhouseUrl: clickhouseUrl && httpUrl('--clickhouse-url', clickhouseUrl),
     database: values.database ?? 'sluice',
     connections: optional('--connections', values.connections),
     rate: optional('--rate', rate),
     seconds: optional('--duration', values.duration) ?? (searches ? stepSecondsDefault : secondsDefault),
-    threads: optional('--threads', values.threads) ?? threads,
+    threads: optional('--threads', values.threads) ?? threadsDefault,
     /** From 0 to 1. */
     errorsMax: readShare(values.errors ?? '0'),
     bounds: slo === undefined ? [] : slo.split(',').map(readBound),
@@ -82,10 +91,15 @@ export function readOutsideOptions(args: readonly string[]) {
     payloads: values.payloads,
     gzip: values.gzip ?? false,
     writeKey: values['write-key'],
-    /** If given, the users of the run are deleted afterwards. */
-    apiKey,
+    /** If given, the users of the run are deleted afterwards, in these accounts. */
+    apiKeys: keys.map((text) => readApiKey(text, appIds[0] ?? '')),
     out: values.out,
   };
+}
+
+function readApiKey(text: string, firstAppId: string): { appId: string; apiKey: string } {
+  const [, appId = firstAppId, apiKey = ''] = /^(?:(\d+):)?(.+)$/.exec(text) ?? [];
+  return { appId, apiKey };
 }
 
 function httpUrl(name: string, text: string): string {

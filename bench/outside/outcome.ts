@@ -1,8 +1,8 @@
 // The figures of a run, and the bounds that it broke.
 
-import { type Histogram, percentileMs, sumOfHistograms } from '../load/histogram.js';
-import { endings, type MergedSecond } from '../load/second.js';
-import { countEndings } from '../load/threads.js';
+import { type Histogram, percentileMs } from '../load/histogram.js';
+import { countEndings, endings, latenciesOf, type MergedSecond } from '../load/second.js';
+import { type Limit, limitOf } from '../throughput/measure.js';
 
 export const percentiles = {
   p50: 50,
@@ -26,33 +26,31 @@ export type Outcome = {
   readonly endings: Readonly<Record<string, number>>;
   /** The share of requests without a good answer. */
   readonly errors: number;
-  /** In ms since due; without a rate since sent. */
+  /** In ms since due, without a rate since sent; of good answers, and of requests that waited in vain. */
   readonly latencyMs: Readonly<Record<Percentile, number>>;
-  /** Who could not do more: the generator, or the service. */
-  readonly limit: 'generator' | 'service';
+  readonly limit: Limit;
 };
 
 /** Runs of ten seconds or more leave these out of the latency: connections and processes are new. */
 const warmUpSeconds = 2;
 const warmUpFromSeconds = 10;
-/** A generator that uses more of its core than this limits the load. */
-const generatorBusy = 0.9;
 
 export function outcomeOf(
   { seconds, generatorShare }: { readonly seconds: readonly MergedSecond[]; readonly generatorShare: number },
-  { rate, seconds: length }: { readonly rate: number | undefined; readonly seconds: number },
+  { rate, seconds: length }: { readonly rate?: number | undefined; readonly seconds: number },
 ): Outcome {
   const counted = countEndings(seconds);
   const requests = Object.values(counted).reduce((sum, count) => sum + count, 0);
-  const measured = length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds;
+  const unsent = counted[endings.unsent] ?? 0;
+  const perSecond = (requests - unsent) / length;
   return {
     ...(rate === undefined ? {} : { rate }),
     requests,
-    perSecond: (requests - (counted[endings.unsent] ?? 0)) / length,
+    perSecond,
     endings: counted,
     errors: requests === 0 ? 1 : (requests - (counted['200'] ?? 0)) / requests,
-    latencyMs: latencyOf(sumOfHistograms(measured)),
-    limit: generatorShare > generatorBusy ? 'generator' : 'service',
+    latencyMs: latencyOf(latenciesOf(length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds)),
+    limit: limitOf({ generator: generatorShare, ofRate: rate && perSecond / rate, unsent }),
   };
 }
 

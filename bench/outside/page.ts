@@ -1,11 +1,11 @@
 // Writes what a load on a running deployment found: JSON, a page with plots, and files for other programs.
 
-import { writeFileSync } from 'node:fs';
-import { basename, relative } from 'node:path';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { basename, dirname, relative } from 'node:path';
 import { markdownTable, tableOf, textTable } from '../figures.js';
-import type { MergedSecond } from '../load/second.js';
+import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
 import { writeFiles } from '../results.js';
-import { csvOf, histogramLog, prometheusText } from './files.js';
+import { csvOf, histogramLog, prometheusText, sinceOf } from './files.js';
 import type { OutsideOptions } from './options.js';
 import { latencyOf, type Outcome, type Percentile, percentiles, percentText } from './outcome.js';
 import { drawKnee, drawSeconds } from './plots.js';
@@ -18,6 +18,8 @@ export type Found = {
   /** Of a search: all rates, and the highest one that kept the bounds. */
   readonly tried?: readonly Tried[];
   readonly highestRate?: number;
+  /** The generator, not the service, ended the search. */
+  readonly endedByGenerator?: boolean;
   readonly acknowledged: number;
   /** Broken bounds, in words. */
   readonly missed: readonly string[];
@@ -27,40 +29,64 @@ export async function writeFound(
   path: string,
   found: Found,
   seconds: readonly MergedSecond[],
-  { apiKey: _key, writeKey: _writeKey, clickhouseUrl: _url, ...options }: OutsideOptions,
+  { apiKeys: _keys, writeKey: _writeKey, clickhouseUrl: _url, ...options }: OutsideOptions,
   print: (text: string) => void,
 ): Promise<void> {
+  const { scenario, outcome, tried, missed } = found;
   const plots = {
     seconds: await drawSeconds(seconds),
-    ...(found.tried && { knee: await drawKnee(found.tried, options.bounds) }),
+    ...(tried && { knee: await drawKnee(tried, options.bounds) }),
   };
-  const series = seconds.map(({ latencies, ...second }) => ({ ...second, latencyMs: latencyOf(latencies) }));
-  const table = tableOfFound(found);
+  const series = seconds.map((second) => ({
+    atMs: second.atMs,
+    endings: countEndings([second]),
+    latencyMs: latencyOf(latenciesOf([second])),
+  }));
+  const table = tableOfFound(`${scenario}, ms since ${sinceOf(outcome)}`, tried ?? [{ outcome }]);
   const page = [
-    `# ${found.scenario}, on a deployment that already runs`,
+    `# ${scenario}, on a deployment that already runs`,
     markdownTable(table),
     [
-      ...found.missed.map((words) => `- missed: ${words}`),
+      ...missed.map((words) => `- missed: ${words}`),
       ...Object.keys(plots).map((name) => `![${name}](${basename(path)}-${name}.svg)`),
     ].join('\n'),
   ];
   writeFiles(path, { format: 'load-1', options, ...found, series }, `${page.join('\n\n')}\n`, plots);
-  writeFileSync(`${path}.hlog`, histogramLog(seconds));
-  writeFileSync(`${path}.csv`, csvOf(seconds));
-  writeFileSync(`${path}.prom`, prometheusText(found.scenario, found.outcome, seconds));
+  writeSeries(path, scenario, outcome, seconds);
   const written = `${relative(process.cwd(), path)}.json, .md, .hlog, .csv and .prom`;
   print(`\n${textTable(table)}\n\nwritten: ${written}\n`);
 }
 
-function tableOfFound({ scenario, outcome, tried }: Found) {
-  const single: Partial<Tried> = { outcome, ...(outcome.rate && { rate: outcome.rate }) };
-  const names = Object.keys(percentiles) as Percentile[];
-  return tableOf<Partial<Tried>>(tried ?? [single], [
-    [scenario, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
-    ['asked for/s', ({ rate }) => rate],
-    ['answers/s', (row) => row.outcome?.perSecond],
-    ...names.map((name) => [name, (row: Partial<Tried>) => row.outcome?.latencyMs[name]] as const),
-    ['errors', (row) => percentText(row.outcome?.errors ?? 0)],
-    ['limit', (row) => row.outcome?.limit],
+type AnyOutcome = Omit<Outcome, 'limit'> & Partial<Pick<Outcome, 'limit'>>;
+
+/** The files for other programs. */
+export function writeSeries(
+  path: string,
+  name: string,
+  outcome: AnyOutcome,
+  seconds: readonly MergedSecond[],
+): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(`${path}.hlog`, histogramLog(seconds));
+  writeFileSync(`${path}.csv`, csvOf(seconds));
+  writeFileSync(`${path}.prom`, prometheusText(name, outcome, seconds));
+}
+
+/** A row for each rate. */
+export function tableOfFound(
+  title: string,
+  rows: readonly { readonly kept?: boolean; readonly outcome: AnyOutcome }[],
+) {
+  return tableOf(rows, [
+    [title, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
+    ['asked for/s', ({ outcome }) => outcome.rate],
+    ['requests', ({ outcome }) => outcome.requests],
+    ['requests/s', ({ outcome }) => outcome.perSecond],
+    ...Object.keys(percentiles).map(
+      (name) =>
+        [name, ({ outcome }: { outcome: AnyOutcome }) => outcome.latencyMs[name as Percentile]] as const,
+    ),
+    ['errors', ({ outcome }) => percentText(outcome.errors)],
+    ['limit', ({ outcome }) => outcome.limit],
   ]);
 }

@@ -7,44 +7,56 @@ import { readStored, sumOf } from '../deployment/stored.js';
 import { BenchError, messageOf } from '../failure.js';
 import { figure } from '../figures.js';
 import { readPayloads } from '../load/bodies.js';
-import { endings, type MergedSecond } from '../load/second.js';
-import { runLoad } from '../load/threads.js';
+import { countEndings, endings, type MergedSecond } from '../load/second.js';
+import { type LoadResult, runLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 import { usualPath } from '../results.js';
 import { sluiceWays, type Way } from '../throughput/ways.js';
 import { type OutsideOptions, readOutsideOptions } from './options.js';
 import { findMissed, type Outcome, outcomeOf, percentText } from './outcome.js';
 import { type Found, writeFound } from './page.js';
-import { madeUsers, removeUsers, usersIn } from './remove.js';
-import { highestKept, searchRate, type Tried } from './search.js';
+import { namesIn, removeUsers, usersOf } from './remove.js';
+import { resultOf, searchRate, type Tried } from './search.js';
 
 const storedMsMax = 120_000;
 const lookEveryMs = 500;
 
-/** Runs the scenarios one after another; settles with whether all kept their bounds. Throws BenchError for bad options. */
+export const exitCodes = { kept: 0, missed: 1, endedByGenerator: 2 } as const;
+type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+
+/** Runs the scenarios one after another; settles with the exit code. Throws BenchError for bad options. */
 export async function runOutside(
   names: readonly string[],
   args: readonly string[],
   progress: Progress,
   print: (text: string) => void,
-): Promise<boolean> {
+): Promise<ExitCode> {
   const options = readOutsideOptions(args);
   const known = sluiceWays.map(({ name }) => name);
   const wanted = names.includes('all') || names.includes('ways') ? known : names;
   const chosen = wanted.map((name) => {
     const way = sluiceWays.find((candidate) => candidate.name === name);
     if (way === undefined) throw new BenchError(`with --url there are ${known.join(', ')}, not ${name}`);
+    if (options.payloads !== undefined && way.answer === null) {
+      throw new BenchError(
+        `${name} sends messages of the client library: --payloads is for the other scenarios`,
+      );
+    }
     return way;
   });
-  if (options.payloads !== undefined) readPayloads(options.payloads);
-  const all: Found[] = [];
+  const payloads = options.payloads === undefined ? undefined : readPayloads(options.payloads);
+  const all: Ran[] = [];
   for (const way of chosen) {
     const path = `${options.out ?? usualPath(names.join('+'), false)}${chosen.length > 1 ? `-${way.name}` : ''}`;
     all.push(await runWay(way, options, path, progress, print));
   }
-  if (options.apiKey !== undefined) await remove(options, options.apiKey, all, progress);
-  return all.every(({ missed }) => missed.length === 0);
+  const removed = options.apiKeys.length === 0 || (await remove(options, all, payloads, progress));
+  if (!removed || all.some(({ found }) => found.missed.length > 0)) return exitCodes.missed;
+  return all.some(({ found }) => found.endedByGenerator) ? exitCodes.endedByGenerator : exitCodes.kept;
 }
+
+/** What a scenario found, and what it sent. */
+type Ran = { readonly way: Way; readonly found: Found; readonly sent: LoadResult['sent'] };
 
 async function runWay(
   way: Way,
@@ -52,32 +64,26 @@ async function runWay(
   path: string,
   progress: Progress,
   print: (text: string) => void,
-): Promise<Found> {
+): Promise<Ran> {
   const before = await countStored(options);
   const { bounds, url, appIds, payloads, gzip, seconds, threads, connections = way.connections } = options;
   const headers = headersOf(options);
   let all: readonly MergedSecond[] = [];
   let last: readonly MergedSecond[] = [];
+  const sent: LoadResult['sent'][number][] = [];
   const run = async (rate: number | undefined): Promise<Outcome> => {
     let answers = 0;
     const what = rate === undefined ? way.name : `${way.name} at ${rate}/s`;
     const watch = progress.watch(what, () => `${answers} answers`);
     try {
       const load = {
-        url,
-        way: way.name,
-        headers,
-        appIds,
-        payloads,
-        gzip,
-        connections,
-        rate,
-        seconds,
-        threads,
+        ...{ url, way: way.name, headers, appIds, payloads, gzip },
+        ...{ connections, rate, seconds, threads },
       };
       const result = await runLoad(load, (second) => {
-        for (const count of Object.values(second.endings)) answers += count;
+        for (const { totalCount } of Object.values(second.endings)) answers += totalCount;
       });
+      sent.push(...result.sent);
       last = result.seconds;
       all = [...all, ...last];
       const outcome = outcomeOf(result, load);
@@ -101,7 +107,7 @@ async function runWay(
   const found: Found = { scenario: way.name, ...result, acknowledged };
   await writeFound(path, found, 'tried' in result ? all : last, options, print);
   for (const words of missed) progress.say(`${way.name}: MISSED: ${words}`);
-  return found;
+  return { way, found, sent };
 }
 
 /** Settles with the outcome at the highest rate that keeps the bounds; if there is none, at the lowest rate. */
@@ -113,21 +119,24 @@ async function search(
 ) {
   const tried = await searchRate(options.step, async (rate) => {
     const outcome = await run(rate);
-    return { rate, outcome, kept: findMissed(outcome, options).length === 0 && outcome.limit === 'service' };
+    return { rate, outcome, kept: findMissed(outcome, options).length === 0 && outcome.limit === 'rate' };
   });
-  const highest = highestKept(tried);
+  const { highest, endedByGenerator } = resultOf(tried);
+  const kept = highest === undefined ? 'no rate' : `${highest.rate}/s`;
+  const words = endedByGenerator
+    ? `the generator cannot send more: ${kept} kept the bounds, and the service may carry more. Use more --threads or several generators`
+    : highest === undefined
+      ? 'no rate keeps the bounds'
+      : `the highest rate that keeps the bounds is ${kept}`;
+  progress.say(`${way.name}: ${words}`);
+  const common = { tried, ...(endedByGenerator && { endedByGenerator }) };
   if (highest !== undefined) {
-    progress.say(`${way.name}: the highest rate that keeps the bounds is ${highest.rate}/s`);
-    return { outcome: highest.outcome, missed: [], tried, highestRate: highest.rate };
+    return { ...common, outcome: highest.outcome, missed: [] as string[], highestRate: highest.rate };
   }
-  progress.say(`${way.name}: no rate keeps the bounds`);
-  const { outcome } = tried[0] as Tried;
+  const { outcome, rate } = tried[0] as Tried;
   const missed = findMissed(outcome, options);
-  return {
-    outcome,
-    missed: missed.length > 0 ? missed : ['the generator could not send the lowest rate'],
-    tried,
-  };
+  const notReached = `${rate}/s was not reached, by its limit: ${outcome.limit}`;
+  return { ...common, outcome, missed: missed.length > 0 || endedByGenerator ? missed : [notReached] };
 }
 
 function headersOf({ appIds, gzip, writeKey }: OutsideOptions): Record<string, string> {
@@ -142,14 +151,11 @@ function headersOf({ appIds, gzip, writeKey }: OutsideOptions): Record<string, s
 /** Records that must be stored, and those of requests with an unknown fate, which may be. */
 function countAcknowledged({ records }: Way, seconds: readonly MergedSecond[]) {
   const each = sumOf(records);
-  let good = 0;
+  const { '200': good = 0, ...others } = countEndings(seconds);
   let unknown = 0;
-  for (const { endings: counted } of seconds) {
-    good += counted['200'] ?? 0;
-    for (const [ending, count] of Object.entries(counted)) {
-      const mayBeStored = /^5/.test(ending) || ending in { timeout: 1, connection: 1, [endings.refused]: 1 };
-      if (mayBeStored) unknown += count;
-    }
+  for (const [ending, count] of Object.entries(others)) {
+    const mayBeStored = /^5/.test(ending) || ending in { timeout: 1, connection: 1, [endings.refused]: 1 };
+    if (mayBeStored) unknown += count;
   }
   return { acknowledged: good * each, unknown: unknown * each };
 }
@@ -184,17 +190,27 @@ async function checkStored(
   }
 }
 
+/** Settles with whether as many rows were deleted as records were acknowledged. */
 async function remove(
-  { url, appIds, payloads }: OutsideOptions,
-  apiKey: string,
-  all: readonly Found[],
+  options: OutsideOptions,
+  all: readonly Ran[],
+  payloads: readonly object[] | undefined,
   progress: Progress,
-): Promise<void> {
-  const sent = all.reduce((sum, { acknowledged, outcome }) => sum + acknowledged + outcome.requests, 0);
-  const users = payloads === undefined ? madeUsers(sent) : usersIn(readPayloads(payloads));
-  progress.say(`deletes ${users.length} users`);
-  const requests = await removeUsers({ url, appId: appIds[0] ?? '', apiKey }, users);
-  progress.say(`${requests} deletions are complete`);
+): Promise<boolean> {
+  const users =
+    payloads === undefined
+      ? all.flatMap(({ way, sent }) => usersOf(way, sent, options.appIds.length))
+      : namesIn(payloads);
+  const different = [...new Map(users.map((user) => [JSON.stringify(user), user])).values()];
+  progress.say(`deletes ${different.length} users`);
+  const rows = await removeUsers(options, different);
+  const acknowledged = all.reduce((sum, { found }) => sum + found.acknowledged, 0);
+  progress.say(`the deletions are complete: ${rows} rows`);
+  if (rows >= acknowledged) return true;
+  progress.say(
+    `MISSED: ${acknowledged} records were acknowledged, ${rows} rows are deleted. Give the --api-key of every account`,
+  );
+  return false;
 }
 
 function describe({ perSecond, errors, latencyMs, limit, endings: counted }: Outcome): string {
@@ -205,6 +221,6 @@ function describe({ perSecond, errors, latencyMs, limit, endings: counted }: Out
     `${latency.join(', ')} ms`,
     `errors ${percentText(errors)}`,
     ...(unsent > 0 ? [`${unsent} were due but not sent, because no connection was free`] : []),
-    ...(limit === 'generator' ? ['the generator was the limit'] : []),
+    `limit: ${limit}`,
   ].join('; ');
 }

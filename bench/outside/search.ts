@@ -38,7 +38,9 @@ export async function searchRate(
   return tried.sort((a, b) => a.rate - b.rate);
 }
 
-/** Undefined: no rate kept the bounds. */
-export function highestKept(tried: readonly Tried[]): Tried | undefined {
-  return tried.filter(({ kept }) => kept).at(-1);
+/** The highest rate that kept the bounds, if any did, and whether the generator could send no more. */
+export function resultOf(tried: readonly Tried[]): { highest: Tried | undefined; endedByGenerator: boolean } {
+  const highest = tried.filter(({ kept }) => kept).at(-1);
+  const next = tried.find(({ rate }) => rate > (highest?.rate ?? 0));
+  return { highest, endedByGenerator: next?.outcome.limit === 'generator' };
 }

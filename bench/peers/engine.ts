@@ -4,10 +4,13 @@
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { insertSegment, tokenOf } from '../../src/clickhouse/store.js';
+import { markerRows } from '../../src/clickhouse/tables.js';
+import { eventKind } from '../../src/ingest/event.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { generating } from '../deployment/meter.js';
+import { BenchError } from '../failure.js';
+import { eventOf } from '../load/events.js';
 import { measure, type Run, type Subject } from '../throughput/measure.js';
-import { makeSegment } from './segments-of-rows.js';
 
 type EngineOptions = {
   readonly deployment: Deployment;
@@ -32,10 +35,7 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
   const nowMs = Date.now();
   /** Called before the clock starts: making a block costs as much as storing it. */
   const makeBlocks = (first: number, count: number) =>
-    Array.from({ length: count }, (_, index) => {
-      const { number, commits } = makeSegment(appId, rowsPerBlock, 1000, first + index, nowMs);
-      return { number, bytes: stampRows(Buffer.from(commits.join(''))).bytes };
-    });
+    Array.from({ length: count }, (_, index) => makeBlock(appId, rowsPerBlock, first + index, nowMs));
   const insertAll = async (blocks: ReturnType<typeof makeBlocks>) => {
     const rest = [...blocks];
     const keepInserting = async () => {
@@ -62,4 +62,29 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
   } finally {
     await client.close();
   }
+}
+
+/** A segment number modulo 64 is the shard; no shard has this number. */
+const shardOfNone = 63n;
+const rowsPerCommit = 1_000;
+
+/** A segment as the service makes it, byte for byte: the bench's events, encoded and stamped. `index` numbers several. */
+function makeBlock(appId: string, rows: number, index: number, nowMs: number) {
+  const base = BigInt(nowMs) * 1000n + BigInt(index) * 64n;
+  const number = String(base - (base % 64n) + shardOfNone);
+  const received = `"${(nowMs / 1000).toFixed(3)}"]\n`;
+  let lines = `,${number},0,${received}${markerRows.events}\n`;
+  for (let row = 0; row < rows; row += 1) {
+    const [commit, inCommit] = [Math.floor(row / rowsPerCommit), row % rowsPerCommit];
+    if (inCommit === 0) lines += `,${number},${commit + 1},${received}`;
+    lines += `${rowOf(appId, index * rows + row, nowMs)}${inCommit}\n`;
+  }
+  return { number, bytes: stampRows(Buffer.from(lines)).bytes };
+}
+
+function rowOf(appId: string, number: number, nowMs: number): string {
+  const context = { surrogates: false, nowMs, allowedIdentities: new Set<string>() };
+  const checked = eventKind.check(eventOf(number, { keyPrefix: undefined }), context);
+  if ('code' in checked) throw new BenchError(`an event of the bench is refused: ${checked.message}`);
+  return eventKind.encode(appId, checked).row;
 }

@@ -1,5 +1,5 @@
-// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, SET NX for an idempotency key,
-// and one BullMQ job per request. Bulk requests have no limit, as in the service's runs that it is compared with.
+// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, and one BullMQ job per request.
+// Bulk requests have no limit, as in the service's runs that it is compared with.
 
 import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
@@ -12,12 +12,10 @@ type Event = {
   identity: string;
   timestamp?: string;
   properties?: Record<string, string | number>;
-  idempotency_key?: string;
 };
 type Body = { app_id: string } & (Event | { events: Event[] });
 
 const limit = { max: 30, seconds: 30 };
-const keySeconds = 86_400;
 
 const redis = new Redis(process.env.REDIS_URL ?? '');
 const queue = new Queue(peerQueue, { connection: new Redis(process.env.REDIS_URL ?? '') });
@@ -29,7 +27,6 @@ const event = {
     event: { type: 'string', minLength: 1, maxLength: 1024 },
     identity: { type: 'string', minLength: 1, maxLength: 255 },
     timestamp: { type: 'string', format: 'date-time' },
-    idempotency_key: { type: 'string', minLength: 1, maxLength: 255 },
     properties: {
       type: 'object',
       maxProperties: 1000,
@@ -61,18 +58,15 @@ app.post<{ Body: Body }>('/api/track', { schema: { body } }, async ({ body: requ
     return reply.code(429).send({ err: { message: 'Too many requests', code: 'rate_limited' } });
   }
   const events = single ? [request] : request.events;
-  const fresh = await Promise.all(events.map((one) => claim(request.app_id, one.idempotency_key)));
-  const rows = events
-    .filter((_, index) => fresh[index])
-    .map((one) => ({
-      app_id: request.app_id,
-      event_id: randomUUID(),
-      event: one.event,
-      identity: one.identity,
-      time: one.timestamp ?? new Date().toISOString(),
-      properties: one.properties ?? {},
-    }));
-  if (rows.length > 0) await queue.add('events', rows, { removeOnComplete: true, attempts: 5 });
+  const rows = events.map((one) => ({
+    app_id: request.app_id,
+    event_id: randomUUID(),
+    event: one.event,
+    identity: one.identity,
+    time: one.timestamp ?? new Date().toISOString(),
+    properties: one.properties ?? {},
+  }));
+  await queue.add('events', rows, { removeOnComplete: true, attempts: 5 });
   return {};
 });
 
@@ -81,11 +75,6 @@ async function fitsLimit(app: string, identity: string): Promise<boolean> {
   const count = await redis.incr(key);
   if (count === 1) await redis.expire(key, limit.seconds);
   return count <= limit.max;
-}
-
-async function claim(app: string, key: string | undefined): Promise<boolean> {
-  if (key === undefined) return true;
-  return (await redis.set(`key:${app}:${key}`, '1', 'EX', keySeconds, 'NX')) === 'OK';
 }
 
 await app.listen({ host: '127.0.0.1', port: Number(process.env.PORT) });

@@ -6,21 +6,18 @@ import { fileURLToPath } from 'node:url';
 import { type Child, startChild } from '../../harness/child.js';
 import { plainEnvironment } from '../../harness/environment.js';
 import { freePort } from '../../harness/free-port.js';
-import type { RedisHandle } from '../../harness/services.js';
+import { startRedis } from '../../harness/services.js';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import type { CpuTimes, Deployment, ProcessName } from '../deployment/deployment.js';
+import { type CpuTimes, type Deployment, redisMemoryBytesMax } from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
 import type { SubjectName } from '../throughput/ways.js';
 import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
-import { startFloorRedis } from './redis-append.js';
 
 export type Peers = {
   /** Starts it at the first call. */
   subject(name: Exclude<SubjectName, 'sluice'>): Promise<Subject>;
-  /** The Redis of the peers and of the floor of acknowledging. */
-  redis(): Promise<RedisHandle>;
   stop(): Promise<void>;
 };
 
@@ -28,7 +25,7 @@ export function preparePeers(deployment: Deployment): Peers {
   const { clickhouse } = deployment.own.sluice;
   const files = tempDir('peers');
   const children: Child[] = [];
-  const redis = once(startFloorRedis);
+  const redis = once(() => startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax }));
   const createTable = once(async () => {
     await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
     await deployment.rows(peerTableStatement);
@@ -69,19 +66,15 @@ export function preparePeers(deployment: Deployment): Peers {
     };
   }
 
-  async function startStoring(name: 'fastify' | 'node-http'): Promise<Subject> {
+  async function startFastify(): Promise<Subject> {
     await createTable();
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
-    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl };
-    const pids: Partial<Record<ProcessName, number>> = { clickhouse: clickhouse.pid };
-    if (name === 'fastify') {
-      const { pid, url: redisUrl } = await redis();
-      const withRedis = { ...env, REDIS_URL: redisUrl };
-      pids.redis = pid;
-      pids.worker = (await start('fastify-worker', withRedis)).pid;
-      pids.api = (await start('fastify-api', withRedis, url)).pid;
-    } else pids.api = (await start('node-http', env, url)).pid;
+    const { pid: redisPid, url: redisUrl } = await redis();
+    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl, REDIS_URL: redisUrl };
+    const worker = await start('fastify-worker', env);
+    const api = await start('fastify-api', env, url);
+    const pids = { api: api.pid, redis: redisPid, worker: worker.pid, clickhouse: clickhouse.pid };
     const read = (aggregate: string, appId: string) =>
       numberOf(deployment, aggregate, `${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`);
     const cpu = () => Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]);
@@ -100,12 +93,10 @@ export function preparePeers(deployment: Deployment): Peers {
   const subjects = {
     uws: once(() => startUws('uws')),
     'uws-synced': once(() => startUws('uws-synced')),
-    fastify: once(() => startStoring('fastify')),
-    'node-http': once(() => startStoring('node-http')),
+    fastify: once(startFastify),
   };
   return {
     subject: (name) => subjects[name](),
-    redis,
     stop: async () => {
       await Promise.all(children.map((child) => child.stop()));
       removeTempDir(files);

@@ -1,17 +1,18 @@
-// What changed between two sessions: every figure that both have, and whether the change is more than noise.
+// What changed between two sessions: every figure that the tables of both have, and whether the change is more than noise.
 
-import { figure, median, textTable } from '../figures.js';
+import { figure, median, textTable, valuesOf } from '../figures.js';
 import type { Results } from '../results.js';
-import { type Metric, metricsOf } from './metrics.js';
+import { sectionsOf } from './sections.js';
 
 /** Smaller changes of the median do not count, even if the runs of the two sessions do not overlap. */
 const changeMin = 0.03;
 /** Of a single run nobody knows how much it varies. */
 const changeMinOfOneRun = 0.1;
 
+type Metric = { readonly better: 'lower' | 'higher'; readonly values: readonly number[] };
+
 export type Comparison = {
   readonly name: string;
-  readonly unit: string;
   readonly a: number;
   readonly b: number;
   /** Relative to a: 0.1 is a tenth more. */
@@ -19,16 +20,32 @@ export type Comparison = {
   readonly verdict: 'better' | 'worse' | 'same';
 };
 
+/** The figures of all tables, by section, row and column. */
+function metricsOf(results: Results): Map<string, Metric> {
+  const found = sectionsOf(results).flatMap(({ title, tables }) =>
+    tables.flatMap(({ head, better, rows }) =>
+      rows.flatMap((row) =>
+        row.flatMap((cell, column): [string, Metric][] => {
+          const [values, kind] = [valuesOf(cell), better[column]];
+          if (kind === undefined || values.length === 0) return [];
+          return [[`${title}, ${row[0]}: ${head[column]}`, { better: kind, values }]];
+        }),
+      ),
+    ),
+  );
+  return new Map(found);
+}
+
 /** The figures that both sessions have, in the order of the second. */
 export function compare(a: Results, b: Results): Comparison[] {
-  const before = new Map(metricsOf(a).map((metric) => [metric.name, metric]));
-  return metricsOf(b).flatMap((metric) => {
-    const earlier = before.get(metric.name);
-    return earlier === undefined ? [] : [compareMetric(earlier, metric)];
+  const before = metricsOf(a);
+  return [...metricsOf(b)].flatMap(([name, metric]) => {
+    const earlier = before.get(name);
+    return earlier === undefined ? [] : [{ name, ...compareMetric(earlier, metric) }];
   });
 }
 
-function compareMetric(a: Metric, b: Metric): Comparison {
+function compareMetric(a: Metric, b: Metric): Omit<Comparison, 'name'> {
   const [from, to] = [median(a.values), median(b.values)];
   const change = to / from - 1;
   const one = a.values.length === 1 || b.values.length === 1;
@@ -37,20 +54,20 @@ function compareMetric(a: Metric, b: Metric): Comparison {
   const differs = apart && Math.abs(change) >= (one ? changeMinOfOneRun : changeMin);
   const improved = change < 0 === (b.better === 'lower');
   const verdict = differs ? (improved ? 'better' : 'worse') : 'same';
-  return { name: b.name, unit: b.unit, a: from, b: to, change, verdict };
+  return { a: from, b: to, change, verdict };
 }
 
 /** As a table for the terminal. */
 export function compareResults(a: Results, b: Results): string {
-  const rows = compare(a, b).map(({ name, unit, a: from, b: to, change, verdict }) => [
-    `${name}, ${unit}`,
+  const rows = compare(a, b).map(({ name, a: from, b: to, change, verdict }) => [
+    name,
     figure(from),
     figure(to),
     `${change >= 0 ? '+' : '−'}${figure(Math.abs(change * 100))} %`,
     verdict === 'same' ? '' : verdict,
   ]);
   const name = ({ machine }: Results) => `${machine.commit} of ${machine.date.slice(0, 16)}`;
-  const only = [a, b].map((results) => metricsOf(results).length - rows.length);
+  const only = [a, b].map((results) => metricsOf(results).size - rows.length);
   const notes = [
     `A: ${name(a)}; B: ${name(b)}. Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.`,
     ...(differentMachines(a, b)

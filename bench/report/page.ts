@@ -5,7 +5,7 @@ import { describeInWords } from '../machine.js';
 import { plotFile, type Results } from '../results.js';
 import { plotsOf } from './plots.js';
 import { sectionsOf } from './sections.js';
-import { targetTable } from './targets.js';
+import { targetNote, targetsOf, targetTable } from './targets.js';
 
 export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
 
@@ -29,24 +29,24 @@ export async function makePage(results: Results, path: string): Promise<Page> {
       repeated.map(({ scenario, message, date }) => `${scenario}, ${date.slice(0, 16)}: ${message}`),
     ),
   ];
-  const targets = targetTable(results);
+  const targets = targetTable(targetsOf(results));
   if (targets.rows.length > 0) parts.push('## Targets', targetNote, markdownTable(targets));
   for (const section of sectionsOf(results)) {
     parts.push(`## ${section.title}`, section.note);
     for (const [name, shows] of section.plots ?? []) {
       if (plots[name] !== undefined) parts.push(`![${shows}](${plotFile(path, name)})`);
     }
-    parts.push(...(section.tables ?? []).map(markdownTable), section.end ?? '');
+    parts.push(...section.tables.map(markdownTable));
   }
-  return { markdown: `${parts.filter((part) => part !== '').join('\n\n')}\n`, plots };
+  return { markdown: `${parts.join('\n\n')}\n`, plots };
 }
 
 /** The text that a session prints at its end. */
 export function summary(results: Results): string {
-  const parts = sectionsOf(results).flatMap(({ title, note, tables }) => [
-    `${title}\n${tables === undefined ? note : tables.map(textTable).join('\n\n')}`,
-  ]);
-  const targets = targetTable(results);
+  const parts = sectionsOf(results).map(
+    ({ title, tables }) => `${title}\n${tables.map(textTable).join('\n\n')}`,
+  );
+  const targets = targetTable(targetsOf(results));
   if (targets.rows.length > 0) parts.push(`Targets\n${textTable(targets)}`);
   for (const { scenario, message } of results.failures) parts.push(`FAILED: ${scenario}: ${message}`);
   return parts.join('\n\n');
@@ -54,7 +54,3 @@ export function summary(results: Results): string {
 
 const checked = `After every run exactly the acknowledged records were stored, each event under its own id. A session in which one
 is missing, doubled or refused fails.`;
-
-const targetNote = `Ratios of medians within this session; CPU is summed over all processes but the load generator. "By single runs" is
-the range that single runs would give; a target whose bound lies within it is undecided. An acknowledgement counts from when its
-request was due. "No floor": the generator was the limit, not the floor.`;

@@ -20,7 +20,7 @@ const darkInk: Readonly<Record<keyof typeof ink, string>> = {
 };
 
 /** Colour-blind readers can tell these apart, and they stand out from both backgrounds. */
-export const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
+const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
 
 const config: TopLevelSpec['config'] = {
   background: ink.paper,

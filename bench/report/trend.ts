@@ -2,6 +2,7 @@
 // quarter of outliers do not change.
 
 import type { ProcessName } from '../deployment/deployment.js';
+import { median } from '../figures.js';
 
 export type Point = { readonly atMs: number; readonly value: number };
 
@@ -35,23 +36,16 @@ export function trendOf(points: readonly Point[], floor: number): Trend {
   for (const [index, a] of seen.entries()) {
     for (const b of seen.slice(index + 1)) slopes.push((b.value - a.value) / (b.atMs - a.atMs));
   }
-  const perMs = medianOf(slopes);
+  const perMs = median(slopes) || 0;
   const growth = perMs * ((seen.at(-1)?.atMs ?? 0) - (seen[0]?.atMs ?? 0));
-  const median = medianOf(seen.map(({ value }) => value));
-  const growthMax = Math.max(floor, median / 10);
+  const middle = median(seen.map(({ value }) => value)) || 0;
+  const growthMax = Math.max(floor, middle / 10);
   return {
-    median,
+    median: middle,
     last: seen.at(-1)?.value ?? 0,
     perHour: perMs * 3_600_000,
     growth,
     growthMax,
     flat: growth <= growthMax,
   };
-}
-
-function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = Math.floor(sorted.length / 2);
-  if (sorted.length % 2 === 1) return sorted[middle] as number;
-  return sorted.length === 0 ? 0 : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }

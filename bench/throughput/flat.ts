@@ -10,30 +10,24 @@ import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { figure } from '../figures.js';
 import type { Progress } from '../progress.js';
-import type { Run, Subject } from './measure.js';
-import { runThroughput } from './throughput.js';
+import type { Subject } from './measure.js';
+import { loadOf, runThroughput } from './throughput.js';
+import { type Level, levelsInTurns } from './turns.js';
 import { wayNamed } from './ways.js';
-
-/** The runs of one level; all levels took turns. */
-export type FlatLevel = { readonly of: number; readonly runs: readonly Run[] };
 
 export type FlatResult = {
   /** By stored events. */
-  readonly single: readonly FlatLevel[];
-  readonly bulk: readonly FlatLevel[];
+  readonly single: readonly Level[];
+  readonly bulk: readonly Level[];
   /** Single events, by the number of environments that take turns. */
-  readonly environments: readonly FlatLevel[];
+  readonly environments: readonly Level[];
 };
 
 const fillRows = 500_000;
 /** Rows of each made-up segment, as a service with 5000 events per second leaves them. Each segment has a marker. */
 const rowsPerSegment = 1_250;
-const warmUpSeconds = 1;
 const hourMs = 3_600_000;
 const filledAppId = '99999999';
-
-/** A level: the number of events or environments, and one run with them. */
-type Turn = { readonly of: number; readonly run: () => Promise<Run> };
 
 export async function runFlat(context: Context): Promise<FlatResult> {
   const { options, progress, deployment: own } = context;
@@ -45,58 +39,30 @@ export async function runFlat(context: Context): Promise<FlatResult> {
     await Promise.all(levels.map(({ deployment }) => mergesEnded(deployment)));
     // Otherwise the first commits would wait until the filled data is on the disk.
     await promisify(execFile)('sync');
+    const turn = (name: string, of: number, subject: Subject, appIds: () => Promise<string[]>) => ({
+      of,
+      name: `flat ${name}, ${figure(of)}`,
+      rounds: options.repeats,
+      run: async () =>
+        (await runThroughput({ ...loadOf(context, name), subject, appIds: await appIds() })).run,
+    });
     const byEvents = (name: string) =>
-      runInTurns(
-        context,
-        name,
-        levels.map(({ events: of, deployment }) => ({
-          of,
-          run: async () => {
-            const appIds = await deployment.addEnvironments(1, wayNamed(name).limits);
-            return runOne(context, name, deploymentSubject(deployment), appIds);
-          },
-        })),
+      levels.map(({ events, deployment }) =>
+        turn(name, events, deploymentSubject(deployment), () =>
+          deployment.addEnvironments(1, wayNamed(name).limits),
+        ),
       );
-    const single = await byEvents('single');
-    const bulk = await byEvents('bulk-500');
-    const spread: Turn[] = [];
+    const single = await levelsInTurns(byEvents('single'), progress);
+    const bulk = await levelsInTurns(byEvents('bulk-500'), progress);
+    const environments: ReturnType<typeof turn>[] = [];
     for (const of of options.flatEnvironments) {
       const appIds = await own.addEnvironments(of, 'default');
-      spread.push({ of, run: () => runOne(context, 'single', wholeTable(own), appIds) });
+      environments.push(turn('single', of, wholeTable(own), async () => appIds));
     }
-    return { single, bulk, environments: await runInTurns(context, 'environments', spread) };
+    return { single, bulk, environments: await levelsInTurns(environments, progress) };
   } finally {
     for (const { deployment } of levels.slice(1)) await deployment.stop();
   }
-}
-
-/** The first round only warms up: a process's first requests cost several times as much. */
-async function runInTurns(
-  { options, progress }: Context,
-  name: string,
-  turns: readonly Turn[],
-): Promise<FlatLevel[]> {
-  const levels = turns.map((turn) => ({ ...turn, runs: [] as Run[] }));
-  for (let round = 0; round <= options.repeats; round += 1) {
-    for (const { of, run, runs } of levels) {
-      const found = await run();
-      if (round > 0) runs.push(found);
-      progress.say(`flat ${name}, ${figure(of)}: ${figure(found.cpuSum)} µs per event`);
-    }
-  }
-  return levels.map(({ of, runs }) => ({ of, runs }));
-}
-
-async function runOne(
-  { options, progress }: Context,
-  name: string,
-  subject: Subject,
-  appIds: readonly string[],
-): Promise<Run> {
-  const way = wayNamed(name);
-  const { seconds, threads, connections = way.connections } = options;
-  const load = { subject, way, appIds, seconds, warmUpSeconds, connections, threads, progress };
-  return (await runThroughput(load)).run;
 }
 
 /** The deployment, all of whose events are counted together: nothing else sends any. */

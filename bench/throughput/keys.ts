@@ -4,7 +4,6 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import { Pool } from 'undici';
 import { readMetric } from '../../harness/fault-checks.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { until } from '../../harness/wait.js';
@@ -14,8 +13,11 @@ import type { Deployment, OwnProcesses } from '../deployment/deployment.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
 import { countRecords, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-import { figure } from '../figures.js';
+import { cellText, figure } from '../figures.js';
 import { bulkBodies, eventOf } from '../load/events.js';
+import { mergeSeconds, type Second } from '../load/second.js';
+import { sendLoad } from '../load/sender.js';
+import { allAnswered, json } from '../load/threads.js';
 
 export type KeysLevel = {
   /** In the index; 0: no key was ever forgotten. */
@@ -24,9 +26,9 @@ export type KeysLevel = {
   readonly newKeys: readonly number[];
   /** The same for events whose keys the index holds, sent in the order of before; empty before a key was forgotten. */
   readonly repeats: readonly number[];
-  /** And for such events from all over what was sent; absent in older results. */
-  readonly scattered?: readonly number[];
-  /** Ten seconds of new keys at a rate: how long after the last was due all were stored; absent in older results. */
+  /** And for such events from all over what was sent. */
+  readonly scattered: readonly number[];
+  /** Ten seconds of new keys at a rate: how long after the last was due all were stored. */
   readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
 
@@ -39,6 +41,7 @@ export type KeysResult = {
 
 /** What storing has to keep up with on two cores. */
 const perSecond = 30_000;
+const secondsAtRate = 10;
 
 const eventsEach = 500;
 const requests = 400;
@@ -58,30 +61,39 @@ export const keysEnv = { CLAIM_BYTES_MAX: '1048576' };
 
 export async function runKeys({ deployment, redis, options, progress }: Context): Promise<KeysResult> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
-  const pool = new Pool(deployment.url, { connections });
-  const request = {
-    method: 'POST',
-    path: '/api/track',
-    headers: { 'content-type': 'application/json' },
-  } as const;
   let sent = 0;
-  const post = async (body: Buffer) => {
-    const answer = await pool.request({ ...request, body });
-    const text = `${answer.statusCode} ${await answer.body.text()}`;
-    if (text !== '200 {}') throw new BenchError(`a request was answered ${text.slice(0, 500)}`);
-  };
-  /** Sends events; settles with the CPU per event when all are stored or dropped as repeats. */
-  const send = async (bodies: readonly Buffer[]): Promise<number> => {
-    const read = startMeter(() => deployment.cpu());
-    await Promise.all(bodies.map(post));
+  /** Sends bodies, as fast as they are answered or at a rate of requests; settles when all is stored or dropped as repeats. */
+  const send = async (bodies: readonly Buffer[], rate?: number) => {
+    const seconds: Second[] = [];
+    const rest = [...bodies].reverse();
+    const nextBody = () => rest.pop() ?? Buffer.alloc(0);
+    const load = {
+      url: deployment.url,
+      path: '/api/track',
+      headers: json,
+      answer: '{}',
+      connections,
+      nextBody,
+    };
+    const limits = { seconds: Number.POSITIVE_INFINITY, requests: bodies.length, sendsAll: true };
+    await sendLoad({ ...load, ...limits, rate }, (second) => seconds.push(second));
+    allAnswered(mergeSeconds(seconds));
     await untilStored(deployment.own.sluice);
-    return sumCpu(read().used) / events;
   };
   const assertSent = async () => {
     const stored = await countRecords(deployment, appId);
     if (stored !== sent) throw new BenchError(`${sent} events were sent, ${stored} are stored`);
   };
-  const following = (first: number) => bulkBodies(requests, eventsEach, { appId, first, keyPrefix });
+  /** Settles with the CPU per event. */
+  const costOf = async (bodies: readonly Buffer[]): Promise<number> => {
+    const read = startMeter(() => deployment.cpu());
+    await send(bodies);
+    const cost = sumCpu(read().used) / events;
+    await assertSent();
+    return cost;
+  };
+  const following = (first: number, count = requests) =>
+    bulkBodies(count, eventsEach, { appId, first, keyPrefix });
   const scattered = () =>
     Array.from({ length: requests }, (_, request) => {
       const numberOf = (event: number) => ((request * eventsEach + event) * scatteredBy) % sent;
@@ -89,67 +101,51 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
       return Buffer.from(JSON.stringify({ app_id: appId, events: list }));
     });
   const sendNew = async () => {
-    const cost = await send(following(sent));
+    const bodies = following(sent);
     sent += events;
-    await assertSent();
-    return cost;
+    return costOf(bodies);
   };
+  /** Settles with the seconds from when the last was due until all were stored. */
   const sendAtRate = async (): Promise<number> => {
-    const bodies = bulkBodies((10 * perSecond) / eventsEach, eventsEach, { appId, first: sent, keyPrefix });
+    const bodies = following(sent, (secondsAtRate * perSecond) / eventsEach);
     const startMs = performance.now();
-    const dueMs = (index: number) => startMs + (index * eventsEach * 1000) / perSecond;
-    const postWhenDue = async (body: Buffer, index: number) => {
-      await pause(dueMs(index) - performance.now());
-      await post(body);
-    };
-    await Promise.all(bodies.map(postWhenDue));
-    await untilStored(deployment.own.sluice);
-    const behindSeconds = (performance.now() - dueMs(bodies.length)) / 1000;
+    await send(bodies, perSecond / eventsEach);
+    const behindSeconds = (performance.now() - startMs) / 1_000 - secondsAtRate;
     sent += bodies.length * eventsEach;
     await assertSent();
     return behindSeconds;
   };
   const sendAgain = async (bodies: readonly Buffer[]) => {
     await forget(redis);
-    const cost = await send(bodies);
-    await assertSent();
-    return cost;
+    return costOf(bodies);
   };
   const repeated = async (run: () => Promise<number>): Promise<number[]> => {
     const costs: number[] = [];
     for (let i = 0; i < options.repeats; i += 1) costs.push(await run());
     return costs;
   };
-  try {
-    await sendNew();
-    const levels: KeysLevel[] = [{ keys: 0, newKeys: await repeated(sendNew), repeats: [] }];
-    progress.say(`keys: none forgotten, ${levels[0]?.newKeys.map(figure).join(', ')} µs per event`);
-    const read = startMeter(() => deployment.cpu());
-    const added = sent;
-    await forget(redis);
-    const addMicroseconds = sumCpu(read().used) / added;
-    progress.say(`keys: ${figure(addMicroseconds)} µs to add a key and forget it`);
-    for (const keys of options.keysEvents) {
-      await fill(deployment, keys, progress.say);
-      await restartWorker(deployment.own, sendNew);
-      const newKeys = await repeated(sendNew);
-      const repeats = await repeated(() => sendAgain(following(0)));
-      const apart = await repeated(() => sendAgain(scattered()));
-      const behindSeconds = await sendAtRate();
-      levels.push({ keys, newKeys, repeats, scattered: apart, atRate: { perSecond, behindSeconds } });
-      const [ofNew, ofRepeats, ofApart] = [newKeys, repeats, apart].map((costs) =>
-        costs.map(figure).join(', '),
-      );
-      progress.say(
-        `keys: ${figure(keys)} in the index, µs per event: new ${ofNew}, repeats ${ofRepeats}, scattered ${ofApart}; stored ${figure(behindSeconds)} s after the last at ${perSecond} a second`,
-      );
-    }
-    const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
-    const bytesPerKey = await numberOf(deployment, 'sum(bytes_on_disk) / sum(rows)', table);
-    return { levels, addMicroseconds, bytesPerKey };
-  } finally {
-    await pool.close();
+  await sendNew();
+  const levels: KeysLevel[] = [{ keys: 0, newKeys: await repeated(sendNew), repeats: [], scattered: [] }];
+  const read = startMeter(() => deployment.cpu());
+  const added = sent;
+  await forget(redis);
+  const addMicroseconds = sumCpu(read().used) / added;
+  for (const keys of options.keysEvents) {
+    await fill(deployment, keys, progress.say);
+    await restartWorker(deployment.own, sendNew);
+    const newKeys = await repeated(sendNew);
+    const repeats = await repeated(() => sendAgain(following(0)));
+    const apart = await repeated(() => sendAgain(scattered()));
+    const behindSeconds = await sendAtRate();
+    levels.push({ keys, newKeys, repeats, scattered: apart, atRate: { perSecond, behindSeconds } });
+    const words = Object.entries({ new: newKeys, repeats, scattered: apart }).map(
+      ([name, costs]) => `${name} ${cellText(costs)}`,
+    );
+    progress.say(`keys: ${figure(keys)} in the index, µs per event: ${words.join(', ')}`);
   }
+  const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
+  const bytesPerKey = await numberOf(deployment, 'sum(bytes_on_disk) / sum(rows)', table);
+  return { levels, addMicroseconds, bytesPerKey };
 }
 
 /** Advances the clock of claims until Redis has forgotten all keys that it held. */

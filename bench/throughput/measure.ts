@@ -25,10 +25,11 @@ export type Subject = Store & {
 export type Commits = { readonly count: number; readonly records: number };
 
 /**
- * What kept a run from being faster: a process of the service used up its core, or the generator did; all cores were busy;
- * the requested rate; or none of these, because both waited for each other or for the disk.
+ * What kept a run from being faster: the generator used up its core, or had no free connection; the requested rate, which was
+ * reached; a process of the service used up its core; all cores were busy; or none of these, because both waited for each
+ * other or for the disk.
  */
-export type Limit = 'service' | 'generator' | 'machine' | 'rate' | 'waiting';
+export type Limit = 'generator' | 'connections' | 'rate' | 'service' | 'machine' | 'waiting';
 
 export type Run = {
   /** Acknowledged and stored. */
@@ -86,8 +87,8 @@ export type MeasureOptions<Result extends Loaded> = {
   readonly load: () => Promise<Result>;
 };
 
-/** From this share of its core on a process limits the run; from this share of all cores the machine does. */
-const busy = { core: 0.8, cores: 0.95 };
+/** From these shares on a process, the machine or the requested rate limits a run. */
+const busy = { core: 0.8, cores: 0.95, rate: 0.95 };
 
 /** Settles with the figures and the result of `load`; rejects if a record was lost, doubled or refused. */
 export async function measure<Result extends Loaded>(
@@ -128,7 +129,12 @@ export async function measure<Result extends Loaded>(
     ...(systemUsed && { systemCpu: perRecord(systemUsed, records) }),
     generatorCpu: generatorCpu / records,
     generator: generator ?? 'bench',
-    limit: limitOf({ rate, busiest, machine: meanwhile.machineShare, generator: generatorShare }),
+    limit: limitOf({
+      ofRate: rate && requests / seconds / rate,
+      busiest,
+      machine: meanwhile.machineShare,
+      generator: generatorShare,
+    }),
     othersShare: othersShare(generator === undefined ? 0 : generatorCpu),
     storedAfterMs,
     ...(commitsBefore && commitsAfter && { commits: difference(commitsBefore, commitsAfter) }),
@@ -137,17 +143,24 @@ export async function measure<Result extends Loaded>(
   return { run, loaded };
 }
 
-/** From the share of one core that the busiest process and each generator thread used, and the share of all cores. */
+/** What is not known from outside the deployment is left out. */
 export function limitOf(share: {
-  readonly rate?: number | undefined;
-  readonly busiest: number;
+  /** Of one core, each thread of the generator. */
   readonly generator: number;
-  readonly machine: number;
+  /** Of one core, the busiest process; and of all cores, everybody. */
+  readonly busiest?: number;
+  readonly machine?: number;
+  /** Of the requested rate. */
+  readonly ofRate?: number | undefined;
+  /** Requests that found no free connection. */
+  readonly unsent?: number;
 }): Limit {
-  if (share.generator >= busy.core && share.generator > share.busiest) return 'generator';
-  if (share.rate !== undefined) return 'rate';
-  if (share.busiest >= busy.core) return 'service';
-  return share.machine >= busy.cores ? 'machine' : 'waiting';
+  const { generator, busiest = 0, machine = 0, ofRate = 0, unsent = 0 } = share;
+  if (generator >= busy.core && generator > busiest) return 'generator';
+  if (unsent > 0) return 'connections';
+  if (ofRate >= busy.rate) return 'rate';
+  if (busiest >= busy.core) return 'service';
+  return machine >= busy.cores ? 'machine' : 'waiting';
 }
 
 function difference(before: Commits, after: Commits): Commits {

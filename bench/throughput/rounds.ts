@@ -1,19 +1,20 @@
-// Runs the service's ways, the floors and the peers, round after round, so that a slow minute of the machine affects all of
-// them. A way that fails is not retried; the others go on.
+// Runs the service's ways, the floors and the peers in turns. A way that fails is not retried; the others go on.
 
 import type { Context } from '../context.js';
 import { numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { describeFailure, messageOf } from '../failure.js';
+import { runEngine } from '../peers/engine.js';
 import type { Peers } from '../peers/start.js';
-import type { Results, WayRuns } from '../results.js';
-import { floorSteps, type StepResult } from './floors.js';
-import { describeRun, runThroughput, type ThroughputRun } from './throughput.js';
-import { peerWays, sluiceWays, type Way } from './ways.js';
-
-type Open = { -readonly [Key in keyof WayRuns]: WayRuns[Key] } & { runs: ThroughputRun[] };
+import type { Failure, Results } from '../results.js';
+import type { Subject } from './measure.js';
+import { loadOf, runThroughput, type ThroughputRun } from './throughput.js';
+import { inTurns } from './turns.js';
+import { engineFloor, peerWays, sluiceWays, type Way } from './ways.js';
 
 const warmUpSeconds = { first: 2, later: 0.5 };
+/** For sessions without a run of bulk-500 to copy. */
+const standardRowsPerInsert = 15_000;
 
 /** Runs the ways with the wanted names; failures are part of the result. */
 export async function runRounds(
@@ -21,74 +22,72 @@ export async function runRounds(
   peers: Peers,
   wanted: ReadonlySet<string>,
 ): Promise<Pick<Results, 'ways' | 'failures'>> {
-  const { options, progress } = context;
-  const steps = [
-    ...[...sluiceWays, ...peerWays].map((way) => ({
-      ...way,
-      connections: options.connections ?? way.connections,
-      run: (round: number) => runWay(context, peers, way, round),
-    })),
-    ...floorSteps(context, peers).map((floor) => ({ ...floor, once: false, connections: undefined })),
-  ].filter(({ name }) => wanted.has(name));
-  steps.sort((a, b) => place(a.name) - place(b.name));
-  const ways = new Map<string, Open>();
-  const failures: { scenario: string; message: string }[] = [];
+  const { deployment, redis, options, progress, wrk } = context;
+  let rowsPerInsert = standardRowsPerInsert;
 
-  for (let round = 1; round <= options.repeats; round += 1) {
-    for (const { name, what, subject, connections, once, run } of steps) {
-      if ((once && round > 1) || failures.some(({ scenario }) => scenario === name)) continue;
-      try {
-        const result = await run(round, ways);
-        const way: Open = ways.get(name) ?? {
-          name,
-          what,
-          subject,
-          ...(connections && { connections }),
-          runs: [],
-        };
-        ways.set(name, way);
-        way.runs.push(result.run);
-        if (result.rowsPerInsert !== undefined) way.rowsPerInsert = result.rowsPerInsert;
-        progress.say(`${name} ${round}/${once ? 1 : options.repeats}: ${describeRun(result.run)}`);
-      } catch (error) {
-        failures.push({ scenario: name, message: messageOf(error) });
-        progress.say(`${name} FAILED: ${describeFailure(error)}`);
+  const runWay = async (way: Way, round: number): Promise<ThroughputRun> => {
+    const isOurs = way.subject === 'sluice';
+    const { run } = await runThroughput({
+      ...loadOf(context, way.name, options.rate),
+      subject: way.subject === 'sluice' ? deploymentSubject(deployment) : await peers.subject(way.subject),
+      redis: isOurs ? redis : undefined,
+      // A peer accepts any app_id.
+      appIds: isOurs ? await deployment.addEnvironments(1, way.limits) : [`${way.name}-${round}`],
+      warmUpSeconds: round === 1 ? warmUpSeconds.first : warmUpSeconds.later,
+      wrk: way.cheap && options.rate === undefined ? wrk : undefined,
+    });
+    return run;
+  };
+  const ways = [...sluiceWays, ...peerWays].map((way) => ({
+    ...way,
+    connections: options.connections ?? way.connections,
+    run: async (round: number) => {
+      const run = await runWay(way, round);
+      if (way.name === 'bulk-500') {
+        const last =
+          "stored_events WHERE app_id = (SELECT app_id FROM stored_events WHERE app_id != '' ORDER BY segment DESC LIMIT 1)";
+        rowsPerInsert = Math.round(await numberOf(deployment, 'count() / uniqExact(segment)', last));
       }
-    }
-  }
-  return { ways: [...ways.values()], failures };
+      return run;
+    },
+  }));
+  // Only ClickHouse works: the other processes do not count.
+  const { systemCpu: _system, commits: _commits, ...all } = deploymentSubject(deployment);
+  const subject: Subject = { ...all, cpu: () => ({ clickhouse: all.cpu().clickhouse ?? 0 }) };
+  const engine = {
+    ...engineFloor,
+    run: (round: number) =>
+      runEngine({ deployment, subject, appId: `engine-${round}`, rowsPerBlock: rowsPerInsert, ...options }),
+  };
+  const turns = [...ways, { ...engine, once: false, connections: undefined }]
+    .filter(({ name }) => wanted.has(name))
+    .sort((a, b) => place(a.name) - place(b.name))
+    .map((way) => ({ ...way, rounds: way.once ? 1 : options.repeats }));
+  const failures: Failure[] = [];
+  const found = await inTurns<(typeof turns)[number]>(turns, progress, {
+    failed: (scenario, error) => {
+      failures.push({ scenario, message: messageOf(error) });
+      progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
+    },
+  });
+  return {
+    ways: found
+      .filter(({ runs }) => runs.length > 0)
+      .map(({ name, what, subject: of, connections, runs }) => ({
+        ...{ name, what, subject: of, runs },
+        ...(connections && { connections }),
+      })),
+    failures,
+  };
 }
 
 /** The two sides of a target run close together; all other ways follow. */
 const order = [
-  ...['uws', 'single', 'redis-single', 'single-keys', 'uws-64', 'single-keys-64'],
-  ...['bulk-500', 'bulk-500-keys', 'engine', 'redis-bulk'],
+  ...['uws', 'single', 'single-keys', 'uws-64', 'single-keys-64'],
+  ...['bulk-500', 'bulk-500-keys', 'engine', 'fastify-single', 'fastify-bulk-500'],
 ];
 
 function place(name: string): number {
   const index = order.indexOf(name);
   return index === -1 ? order.length : index;
-}
-
-async function runWay(context: Context, peers: Peers, way: Way, round: number): Promise<StepResult> {
-  const { deployment, redis, options, progress, wrk } = context;
-  const isOurs = way.subject === 'sluice';
-  // A peer accepts any app_id.
-  const appIds = isOurs ? await deployment.addEnvironments(1, way.limits) : [`${way.name}-${round}`];
-  const { run } = await runThroughput({
-    subject: way.subject === 'sluice' ? deploymentSubject(deployment) : await peers.subject(way.subject),
-    redis: isOurs ? redis : undefined,
-    way,
-    appIds,
-    seconds: options.seconds,
-    warmUpSeconds: round === 1 ? warmUpSeconds.first : warmUpSeconds.later,
-    connections: options.connections ?? way.connections,
-    threads: options.threads,
-    wrk: way.cheap && options.rate === undefined ? wrk : undefined,
-    rate: options.rate,
-    progress,
-  });
-  if (!isOurs || way.path !== '/api/track') return { run };
-  const rows = `stored_events WHERE app_id = '${appIds[0]}'`;
-  return { run, rowsPerInsert: Math.round(await numberOf(deployment, 'count() / uniqExact(segment)', rows)) };
 }

@@ -1,15 +1,15 @@
 // Does an event cost the same with one, two and three Redis masters and ClickHouse servers? Three deployments stand side by
 // side and take turns at the same rates. All else is the same: shards, API process, worker, environments, and that
-// everybody reaches everybody by ports.
+// everybody reaches everybody by ports. What the processes use while nothing is sent is measured apart.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
-import type { CpuTimes } from '../deployment/deployment.js';
-import { type Deployment, startDeployment } from '../deployment/deployment.js';
+import { type CpuTimes, type Deployment, startDeployment } from '../deployment/deployment.js';
 import { perRecord, startMeter } from '../deployment/meter.js';
-import { type FlatLevel, wholeTable } from './flat.js';
-import { describeRun, runThroughput } from './throughput.js';
-import { wayNamed } from './ways.js';
+import { describeMachine, type Machine } from '../machine.js';
+import { wholeTable } from './flat.js';
+import { loadOf, runThroughput } from './throughput.js';
+import { type Level, levelsInTurns } from './turns.js';
 
 export type ServersResult = {
   readonly shards: number;
@@ -22,62 +22,49 @@ export type ServersResult = {
 export type ServersWay = {
   readonly name: string;
   readonly eventsPerSecond: number;
-  readonly levels: readonly FlatLevel[];
+  readonly levels: readonly Level[];
 };
 
 const numbers = [1, 2, 3];
 /** As many on each master of two, and nearly so of three. */
 const shards = 12;
 const environments = 60;
-const idleSeconds = 5;
-const warmUpSeconds = 1;
-/** Requests a second that two cores carry beside the generator, with a good part of them left free. */
-const rates = { single: 5_000, 'bulk-500': 60 } as const;
+const idleSeconds = 20;
+/** So many runs that the outermost do not decide. */
+const moreRounds = 3;
+/** Requests a second that two cores carry beside the generator and three deployments, with a good part of them left free. */
+const rates = { single: 1_500, 'bulk-500': 30 } as const;
 
-export async function runServers({ options, progress }: Omit<Context, 'deployment' | 'redis'>) {
-  const deployments: Deployment[] = [];
+export async function runServers(context: Omit<Context, 'deployment' | 'redis'>) {
+  const { options, progress } = context;
+  const found: { of: number; deployment: Deployment; appIds: string[] }[] = [];
   const env = { SHARDS: String(shards), ...options.env };
   try {
-    for (const servers of numbers) deployments.push(await startDeployment({ ...options, servers, env }));
-    const of = (index: number) => numbers[index] ?? 0;
-    const readers = deployments.map((deployment) => startMeter(() => deployment.cpu()));
-    await pause(idleSeconds * 1000);
-    const idle = readers.map((read, index) => {
+    for (const of of numbers) {
+      const deployment = await startDeployment({ ...options, servers: of, env });
+      found.push({ of, deployment, appIds: await deployment.addEnvironments(environments, 'none') });
+    }
+    const machine: Machine = await describeMachine(found[0]?.deployment);
+    const readers = found.map(({ of, deployment }) => ({ of, read: startMeter(() => deployment.cpu()) }));
+    await pause(idleSeconds * 1_000);
+    const idle = readers.map(({ of, read }) => {
       const { used, seconds } = read();
-      return { of: of(index), cpu: perRecord(used, seconds * 1000) };
+      return { of, cpu: perRecord(used, seconds * 1_000) };
     });
-    const appIds: string[][] = [];
-    for (const deployment of deployments) appIds.push(await deployment.addEnvironments(environments, 'none'));
     const ways: ServersWay[] = [];
     for (const [name, requests] of Object.entries(rates)) {
-      const way = wayNamed(name);
-      const rate = options.rate ?? requests;
-      const levels = deployments.map((_, index) => ({
-        of: of(index),
-        runs: [] as FlatLevel['runs'][number][],
+      const load = loadOf(context, name, options.rate ?? requests);
+      const turns = found.map(({ of, deployment, appIds }) => ({
+        of,
+        name: `servers ${name}, ${of} of each`,
+        rounds: moreRounds * options.repeats,
+        run: async () => (await runThroughput({ ...load, subject: wholeTable(deployment), appIds })).run,
       }));
-      // The first round only warms up.
-      for (let round = 0; round <= options.repeats; round += 1) {
-        for (const [index, deployment] of deployments.entries()) {
-          const { run } = await runThroughput({
-            subject: wholeTable(deployment),
-            way,
-            appIds: appIds[index] ?? [],
-            seconds: options.seconds,
-            warmUpSeconds,
-            connections: way.connections,
-            threads: options.threads,
-            rate,
-            progress,
-          });
-          if (round > 0) levels[index]?.runs.push(run);
-          progress.say(`servers ${name}, ${of(index)} of each: ${describeRun(run)}`);
-        }
-      }
-      ways.push({ name, eventsPerSecond: rate * (way.records.events ?? 0), levels });
+      const eventsPerSecond = (load.rate ?? 0) * (load.way.records.events ?? 0);
+      ways.push({ name, eventsPerSecond, levels: await levelsInTurns(turns, progress) });
     }
-    return { shards, ways, idle } satisfies ServersResult;
+    return { machine, servers: { shards, ways, idle } };
   } finally {
-    for (const deployment of deployments) await deployment.stop();
+    for (const { deployment } of found) await deployment.stop();
   }
 }

@@ -2,16 +2,17 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
+import type { Context } from '../context.js';
 import { plus, type Records, recordTables, sumOf, untilCounted } from '../deployment/stored.js';
 import { figure } from '../figures.js';
 import { bodySource } from '../load/bodies.js';
 import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
-import type { MergedSecond } from '../load/second.js';
+import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import { prepareWrk, type Wrk } from '../load/wrk.js';
 import type { Progress } from '../progress.js';
 import { type Loaded, measure, type Run, type Subject } from './measure.js';
-import type { Way } from './ways.js';
+import { type Way, wayNamed } from './ways.js';
 
 /** `latency`: of a run at a fixed rate, since each request was due. */
 export type ThroughputRun = Run & { readonly latency?: LatencyFigures };
@@ -36,6 +37,7 @@ export type ThroughputOptions = {
   readonly beside?: () => () => Promise<unknown>;
 };
 
+/** At a rate, so that slow answers do not keep requests from being sent when they are due. */
 const openConnections = 256;
 /** Before a run, wrk tries for this long how fast it is answered. */
 const trialSeconds = 0.2;
@@ -45,6 +47,18 @@ const slowestSeconds = { times: 4, more: 60 };
 const aheadTimes = 1.2;
 /** wrk repeats bodies after this many. */
 const wrkBodiesMax = 128_000;
+
+/** A load of a way by the options of the session. */
+export function loadOf(
+  { options, progress }: Pick<Context, 'options' | 'progress'>,
+  name: string,
+  rate?: number,
+) {
+  const way = wayNamed(name);
+  const { seconds, threads } = options;
+  const connections = options.connections ?? (rate === undefined ? way.connections : openConnections);
+  return { way, rate, seconds, warmUpSeconds: 1, connections, threads, progress };
+}
 
 /**
  * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if stored
@@ -81,7 +95,7 @@ export async function runThroughput(
       return sent;
     };
     const { run, loaded } = await measure({ ...options, appId, before, load });
-    const latency = rate === undefined ? {} : { latency: latencyFigures(loaded.series) };
+    const latency = rate === undefined ? {} : { latency: latencyFigures(latenciesOf(loaded.series)) };
     return { run: { ...run, ...latency }, seconds: loaded.series };
   } finally {
     watch.end();
@@ -107,7 +121,7 @@ async function prepareHere(
       url: subject.url,
       way: way.name,
       appIds,
-      connections: rate === undefined ? connections : openConnections,
+      connections,
       rate,
       seconds,
       threads,
@@ -115,7 +129,7 @@ async function prepareHere(
       ahead,
     },
     ({ endings }) => {
-      for (const count of Object.values(endings)) answers += count;
+      for (const { totalCount } of Object.values(endings)) answers += totalCount;
     },
   );
   return {

@@ -3,11 +3,11 @@
 
 import type { Limits } from '../deployment/deployment.js';
 import type { Records } from '../deployment/stored.js';
-import { bulkBodies, type EventOptions, singleBodies } from '../load/events.js';
-import { collectBodies, collected, identifyBodies, userPropertyBodies } from '../load/records.js';
+import { bulkBodies, type EventOptions, singleBodies, userOf } from '../load/events.js';
+import { collectBodies, collected, identifyBodies, newUserOf, userPropertyBodies } from '../load/records.js';
 
 /** The receiver: Sluice, a floor of HTTP, or a peer. */
-export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
+export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify';
 
 export type Way = {
   readonly name: string;
@@ -28,12 +28,25 @@ export type Way = {
   /** The request costs so little that the bench would use as much CPU as the service; wrk sends it where installed. */
   readonly cheap: boolean;
   readonly bodies: (count: number, options: EventOptions) => Buffer[];
+  /** Whom the record of this number is about. */
+  readonly user: (
+    number: number,
+    keyPrefix: string,
+  ) => { readonly identity: string; readonly userId?: string };
 };
 
 /** A limit that is checked but never reached; the default limits of an environment would refuse most of a load. */
 const farAway = 1_000_000_000;
 
-const common = { subject: 'sluice', path: '/api/track', answer: '{}', different: false, once: true } as const;
+const user = (number: number) => ({ identity: userOf(number) });
+const common = {
+  subject: 'sluice',
+  path: '/api/track',
+  answer: '{}',
+  different: false,
+  once: true,
+  user,
+} as const;
 const single = {
   ...common,
   limits: 'default',
@@ -76,20 +89,14 @@ export const sluiceWays: readonly Way[] = [
   way('single', 'one event per request', single, always),
   way('single-keys', 'one event per request, with keys', singleKeys, always),
   // With fewer connections fewer events share a commit.
-  way('single-64', 'one event per request, 64 connections', single, { connections: 64 }),
   way('single-keys-64', 'one event per request, with keys, 64 connections', singleKeys, {
     ...always,
     connections: 64,
   }),
-  way('single-16', 'one event per request, 16 connections', single, { connections: 16 }),
-  way('single-keys-16', 'one event per request, with keys, 16 connections', singleKeys, { connections: 16 }),
   way('bulk-10', 'bulk of 10', bulk(10)),
   way('bulk-100', 'bulk of 100', bulk(100)),
   way('bulk-500', 'bulk of 500', bulk(500), always),
   way('bulk-500-keys', 'bulk of 500, with keys', bulkKeys(500), always),
-  way('bulk-500-limits', 'bulk of 500, limits checked', bulk(500), {
-    limits: { bulk_app: farAway, bulk_identity: farAway },
-  }),
   way('bulk-1000', 'bulk of 1000', bulk(1000)),
   way('user-properties', 'properties of one user per request', single, {
     path: '/api/add_user_properties',
@@ -101,6 +108,7 @@ export const sluiceWays: readonly Way[] = [
     records: { user_identities: 1 },
     different: true,
     bodies: identifyBodies,
+    user: newUserOf,
   }),
   way('collect', 'client library, 20 messages per request', single, {
     path: '/api/collect',
@@ -111,26 +119,22 @@ export const sluiceWays: readonly Way[] = [
     answer: null,
     cheap: false,
     bodies: collectBodies,
+    user: newUserOf,
   }),
 ];
 
+/** ClickHouse alone gets the rows of bulk-500. */
+export const engineFloor = { name: 'engine', what: 'ClickHouse alone', subject: 'engine' } as const;
+
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
-const nodeHttp = { subject: 'node-http' } as const;
 
 /** What floors and peers are sent: the very same bodies. */
 export const peerWays: readonly Way[] = [
   way('uws', 'uWebSockets.js alone', uws, always),
   way('uws-64', 'uWebSockets.js alone, 64 connections', uws, { ...always, connections: 64 }),
-  way('uws-16', 'uWebSockets.js alone, 16 connections', uws, { connections: 16 }),
-  way('uws-synced', 'uWebSockets.js and a synced file', single, { subject: 'uws-synced' }),
   way('fastify-single', 'Fastify + BullMQ: one event per request', single, { ...fastify, ...always }),
-  way('fastify-single-keys', 'Fastify + BullMQ: one event per request, with keys', singleKeys, fastify),
   way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), { ...fastify, ...always }),
-  way('fastify-bulk-500-keys', 'Fastify + BullMQ: bulk of 500, with keys', bulkKeys(500), fastify),
-  way('node-http-single', 'node:http: one event per request', single, nodeHttp),
-  // ClickHouse collects rows for a fifth of a second, so a few connections would mostly wait.
-  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), { ...nodeHttp, connections: 64 }),
 ];
 
 /** Throws if there is none. */

@@ -117,7 +117,7 @@ function onStop(reason: string): void {
   });
 }
 
-/** npm passes some signals only to its shell, and cannot pass SIGKILL on. So its end counts as a signal. */
+/** npm passes some signals only to its shell, and cannot pass on SIGKILL. So this process stops when npm ends. */
 function stopWithParent(): void {
   const parent = process.ppid;
   const timer = setInterval(() => {

@@ -80,7 +80,7 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
   return loaded;
 }
 
-/** What outlives an emptied Redis. A replica that lags must not be taken for all that there is. */
+/** Data that survives the loss of Redis. Replicas are synced first: one that lags would return only a part of it. */
 const secondCopies = [
   'registry',
   'deletion_requests',

@@ -146,6 +146,8 @@ function byHash(
   return found;
 }
 
+const limitNames = Object.keys(rateLimits) as readonly LimitName[];
+
 function toLiveEnvironment(environment: Environment, shards: number): LiveEnvironment {
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
@@ -160,14 +162,7 @@ function toLiveEnvironment(environment: Environment, shards: number): LiveEnviro
     origins: environment.origins === undefined ? undefined : new Set(environment.origins),
     shard: shardOf(environment.app_id, shards),
     allowedIdentities: new Set(environment.allowed_identities ?? []),
-    limits: {
-      track: limit('track'),
-      user_properties: limit('user_properties'),
-      bulk_identity: limit('bulk_identity'),
-      bulk_app: limit('bulk_app'),
-      collect_user: limit('collect_user'),
-      collect_app: limit('collect_app'),
-    },
+    limits: Object.fromEntries(limitNames.map((name) => [name, limit(name)])) as LiveEnvironment['limits'],
   };
   const { import_until: until, import_token_hash: hash } = environment;
   if (until === undefined || hash === undefined) return live;

@@ -3,7 +3,7 @@
 // until they are moved.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { lookAtAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
+import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
@@ -69,7 +69,7 @@ export async function refreshShardTable(redis: Redis, servers: Servers): Promise
 
 /** Rejects with AdministrationError unless CLICKHOUSE_URL names the servers that answer, in their order, and all that have shards. */
 export async function checkServers(servers: Servers): Promise<void> {
-  if (!servers.isOne || servers.table() !== undefined) await lookAtAll(servers);
+  if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
   const [misfit] = servers.misfits();
   if (misfit !== undefined) throw new AdministrationError(misfit);
 }
@@ -87,13 +87,13 @@ export async function followShardTable(
   log: Log,
 ): Promise<() => void> {
   const servers = serversOf(clickhouse);
-  const look = () =>
+  const refresh = () =>
     refreshShardTable(redis, servers).catch((error: unknown) =>
       log.warn({ error: describeError(error) }, 'the servers of the shards cannot be read'),
     );
-  await look();
+  await refresh();
   await checkServers(servers);
-  const timer = setInterval(() => void look(), pollEveryMs);
+  const timer = setInterval(() => void refresh(), pollEveryMs);
   return () => clearInterval(timer);
 }
 
@@ -112,7 +112,7 @@ export function byServer(
   const { all } = serversOf(clickhouse);
   const divided = new Map(all.map((client) => [client, [] as string[]]));
   for (const appId of appIds) divided.get(clickhouseOf(clickhouse, appId))?.push(appId);
-  return [...divided].filter(([, its]) => its.length > 0);
+  return [...divided].filter(([, here]) => here.length > 0);
 }
 
 /**
@@ -126,14 +126,14 @@ export async function readUnmoved<T>(
   read: () => Promise<T>,
 ): Promise<T | 'moved'> {
   const servers = serversOf(clickhouse);
-  const its = [...shards];
-  const places = () => JSON.stringify(its.map(servers.numberOf));
+  const asked = [...shards];
+  const places = () => JSON.stringify(asked.map(servers.numberOf));
   await refreshShardTable(redis, servers);
-  if (its.some(servers.isMoving)) return 'moved';
+  if (asked.some(servers.isMoving)) return 'moved';
   const before = places();
   const result = await read();
   await refreshShardTable(redis, servers);
-  return its.some(servers.isMoving) || places() !== before ? 'moved' : result;
+  return asked.some(servers.isMoving) || places() !== before ? 'moved' : result;
 }
 
 /** For the start of a process: says in one line that CLICKHOUSE_URL does not fit, and ends the process. */

@@ -35,9 +35,9 @@ export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient)
   const found = await find(redis);
   if (found !== undefined) return found;
   await makeSigningKey(redis, clickhouse);
-  const made = await find(redis);
-  if (made === undefined) throw new Error('the signing key was not kept');
-  return made;
+  const kept = await find(redis);
+  if (kept === undefined) throw new Error('the signing key was not kept');
+  return kept;
 }
 
 /** Undefined if there is none, or if ClickHouse lacks it. */

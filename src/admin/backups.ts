@@ -73,9 +73,9 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     if ((await movesEnded(redis)) !== (backup.moved ?? 0))
       throw new BackupFailed('a shard was moved meanwhile');
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
-    const made = { ...backup, ended_at: new Date().toISOString(), bytes };
-    await noteBackup(redis, made);
-    return { ...made, status: 'complete' };
+    const complete = { ...backup, ended_at: new Date().toISOString(), bytes };
+    await noteBackup(redis, complete);
+    return { ...complete, status: 'complete' };
   } catch (error) {
     if (!(error instanceof BackupFailed)) throw error;
     await forgetBackup(redis, backup);
@@ -130,9 +130,9 @@ export async function listBackups({ redis, clickhouse }: AdminContext): Promise<
     ...servers.all.map((client, server) => (there.has(server) ? backupStates(client) : undefined)),
   ]);
   return noted.map((backup) => {
-    const its = states.map((known, server) => known?.get(backupOf(backup.name, server)));
-    const isComplete = backup.ended_at !== undefined || its.every((state) => state === 'BACKUP_CREATED');
-    const isRunning = its.includes('CREATING_BACKUP');
+    const parts = states.map((known, server) => known?.get(backupOf(backup.name, server)));
+    const isComplete = backup.ended_at !== undefined || parts.every((state) => state === 'BACKUP_CREATED');
+    const isRunning = parts.includes('CREATING_BACKUP');
     return { ...backup, status: isComplete ? 'complete' : isRunning ? 'running' : 'unknown' };
   });
 }

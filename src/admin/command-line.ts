@@ -50,12 +50,12 @@ export const usage = `npm run admin -- COMMAND
   deletions end DELETION_REQUEST_ID    ends one that can never be carried out: its targets are lost
   certificate verify FILE [--key FILE]  whether the certificate of a deletion is genuine; with a public key in FILE without the service
   shards list                          which ClickHouse server has which shard, how large it is, and what waits for it
-  shards move SHARD… --to SERVER       moves shards to another server, or goes on with that; servers count from 0
-  shards balance                       moves shards until the servers have equally many
+  shards move SHARD… --to SERVER       moves shards to another server; again: continues; servers count from 0
+  shards balance                       moves shards until each server has equally many
   backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it
-  backup list                          those that are kept still, the newest first
-  backup restore NAME --yes            replaces what ClickHouse has, and deletes again whom others deleted since
-  audit list [--limit NUMBER]          who did what, the newest first
+  backup list                          backups that have not expired, newest first
+  backup restore NAME --yes            replaces the data in ClickHouse, then repeats the deletions since the backup
+  audit list [--limit NUMBER]          who did what, newest first
   restore                              loads the state into an emptied Redis
   bootstrap                            what a start does: load or create the state`;
 

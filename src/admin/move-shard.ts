@@ -1,8 +1,8 @@
 // Moving a shard to another ClickHouse server. Its records wait in Redis while its rows are copied and compared; then the
-// registry names the other server, its records are stored there, and the former server's rows are removed. Whatever is cut
-// off is gone on with by the same command: the registry says how far the move is. Until the other server has the shard, the move
-// can be taken back. Nobody sees rows twice: the local views of
-// a server hide the rows of a shard that is stored elsewhere. Deletions of the shard's accounts wait until the end.
+// registry names the other server, its records are stored there, and the old server's rows are removed. If a move is
+// interrupted, run the same command again: the registry records how far it got. Until the other server has the shard, the
+// move can be reverted. Nobody sees rows twice: the local views of a server hide the rows of a shard that is stored
+// elsewhere. Deletions of the shard's accounts wait until the end.
 
 import { randomBytes } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
@@ -56,8 +56,8 @@ type Moving = {
 };
 
 /**
- * Moves a shard to a server, given by its place from 0, goes on with its move, or takes the move back if that is where it comes
- * from. Settles when nothing is left to do.
+ * Moves a shard to the server with this index. If a move is under way, continues it, or reverts it when the target is its
+ * source. Settles when nothing is left to do.
  */
 export async function moveShard(
   context: AdminContext,
@@ -81,7 +81,7 @@ export async function moveShard(
   const moving: Moving = { context, move, owned, source, target, crash, say };
   const work = move.stage === 'back' ? takeBack(moving) : carryOver(moving);
   await work.catch(async (error: unknown) => {
-    // Whoever takes a move over lets ClickHouse refuse the statements of the one before.
+    // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
     throw (await isOwner(context, owned).catch(() => true)) ? error : new MoveTakenOver(shard);
   });
   crash('move_ended');
@@ -158,7 +158,7 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
     const isTakenBack = begun?.stage === 'copy' && begun.from === to;
     if (begun !== undefined && goalOf(begun) !== to && !isTakenBack)
       throw new AdministrationError(
-        `shard ${shard} is on its way to server ${goalOf(begun)}: let that be done first, by "shards move ${shard} --to ${goalOf(begun)}"`,
+        `shard ${shard} is already moving to server ${goalOf(begun)}; finish that first: "shards move ${shard} --to ${goalOf(begun)}"`,
       );
     if (begun === undefined && from === to) return { changes: [], result: undefined };
     const began_at = new Date().toISOString();
@@ -330,7 +330,7 @@ async function removeAll(
   for (const client of [source, target]) await endOwnership(client, move.shard);
 }
 
-/** First nobody sees the rows that are hidden from now on, then those that are shown: so none twice. */
+/** Hides the rows on the old server before it shows them on the new one, so no query sees a row twice. */
 async function showWhereTheyAre({ context, move, source, target }: Moving): Promise<void> {
   await showWhereTheyAreOn(context, source, move.from);
   await showWhereTheyAreOn(context, target, move.to);

@@ -90,12 +90,12 @@ export async function readTrafficOf(
   checkSpan(span);
   const { accounts, environments } = await readRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const its = [...environments.values()]
+  const appIds = [...environments.values()]
     .filter(({ account_id, app_id }) => account_id === accountId && (appId ?? app_id) === app_id)
     .map(({ app_id }) => app_id);
-  if (appId !== undefined && its.length === 0)
+  if (appId !== undefined && appIds.length === 0)
     throw new AdministrationError(`there is no environment ${appId}`);
-  return readTraffic(clickhouse, its, span, Date.now());
+  return readTraffic(clickhouse, appIds, span, Date.now());
 }
 
 /** Why records of an environment were rejected. */

@@ -388,7 +388,7 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
   if (deployment === undefined) throw new StateNotLoaded();
   const [home] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const backup = await readOwnNote(home, name);
-  // If Redis was emptied since, or the backup is a stranger, times have to tell which requests it lacks.
+  // If Redis was emptied since, or the backup came from elsewhere, timestamps show which requests it lacks.
   const doneInBackup = await readCompleteIds(home);
   const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
   const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
@@ -425,7 +425,7 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
   };
 }
 
-/** How a backup was noted when it began, as its own copy of the registry says: a later note may be of another one. */
+/** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */
 async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
   const text = (await readMirror(home)).documents[backupsKey];
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
@@ -459,8 +459,8 @@ async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<Delet
 const idsPerCall = 1_000;
 
 /**
- * Has the pending requests begin anew: the restored tables lack what they had found out, and have rows that they had
- * deleted. What was found before any was deleted stays, as the evidence.
+ * Restarts the pending requests: the restored tables lack their progress, and still have rows that they had deleted. What was
+ * found before any row was deleted stays, as the evidence.
  */
 async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readRegistry(redis);

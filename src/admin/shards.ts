@@ -90,10 +90,11 @@ export function nextMove(
 ): { readonly shard: number; readonly to: number } | undefined {
   const counts = Array.from({ length: servers }, (_, index) => ({
     server: index,
-    its: shards.filter(({ server }) => server === index),
-  })).sort((a, b) => a.its.length - b.its.length || a.server - b.server);
+    held: shards.filter(({ server }) => server === index),
+  })).sort((a, b) => a.held.length - b.held.length || a.server - b.server);
   const [fewest, most] = [counts[0], counts.at(-1)];
-  if (fewest === undefined || most === undefined || most.its.length - fewest.its.length < 2) return undefined;
-  const [smallest] = [...most.its].sort((a, b) => (a.rows ?? 0) - (b.rows ?? 0) || a.shard - b.shard);
+  if (fewest === undefined || most === undefined || most.held.length - fewest.held.length < 2)
+    return undefined;
+  const [smallest] = [...most.held].sort((a, b) => (a.rows ?? 0) - (b.rows ?? 0) || a.shard - b.shard);
   return smallest === undefined ? undefined : { shard: smallest.shard, to: fewest.server };
 }

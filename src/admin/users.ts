@@ -3,7 +3,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
-import { codeOfFault } from '../clickhouse/client.js';
+import { codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { createCrashPoint } from '../crash-point.js';
 import { TooManyNames } from '../suppression/change.js';
 import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
@@ -95,12 +95,9 @@ export async function environmentOf({ redis }: AdminContext, appId: string) {
   const environment = environments.get(appId);
   if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
   const accountId = environment.account_id;
-  const its = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-  return { accountId, appIds: its.map(({ app_id }) => app_id), secret: deployment.secret };
+  const ofAccount = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+  return { accountId, appIds: ofAccount.map(({ app_id }) => app_id), secret: deployment.secret };
 }
-
-/** ClickHouse's code for a query that took longer than it may. */
-const timeoutExceeded = 159;
 
 /** Says what to do when a query takes longer than it may. */
 export async function inTime<Result>(
@@ -108,7 +105,7 @@ export async function inTime<Result>(
   remedy = 'ask for an export instead',
 ): Promise<Result> {
   return work.catch((error: unknown) => {
-    if (codeOfFault(error) !== timeoutExceeded) throw error;
+    if (codeOfFault(error) !== faultCodes.timeoutExceeded) throw error;
     throw new AdministrationError(`ClickHouse takes too long: ${remedy}`);
   });
 }

@@ -10,44 +10,18 @@ import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import type { Actor, AuditLine, AuditOutcome, Subjects } from './line.js';
 import { insertLines } from './mirror.js';
 
-export type Actor = {
-  /** The kind of access: ADMIN_TOKEN, a shell on the machine, an API key, or a person's session of the console. */
-  readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'person';
-  /** Whose access it is: the first digits of the token's hash, the user of the machine, the key, or the e-mail address. Never a secret. */
-  readonly name: string;
-  /** The address of the caller, or the name of the machine. */
-  readonly address: string;
-};
-
-/** What an action is about, as far as it is known. */
-export type Subjects = Partial<
-  Readonly<Record<'account_id' | 'app_id' | 'key_id' | 'deletion_request_id', string>>
->;
+export type { Actor, Subjects } from './line.js';
 
 export type Action = Subjects & {
   readonly action: string;
   readonly details: Readonly<Record<string, unknown>>;
 };
 
-/** `begun`: nobody knows how it ended. `refused`: nothing was changed. `unknown`: it failed, perhaps after a change. */
-export type AuditOutcome = 'begun' | 'done' | 'refused' | 'unknown';
-
 /** What is known only at the end. */
 export type Ending = Subjects & { readonly outcome: AuditOutcome; readonly details?: Action['details'] };
-
-export type AuditLine = Required<Subjects> & {
-  readonly at: string;
-  readonly id: string;
-  readonly stage: 0 | 1;
-  readonly actor: Actor['kind'];
-  readonly actor_name: string;
-  readonly address: string;
-  readonly action: string;
-  readonly details: string;
-  readonly outcome: AuditOutcome;
-};
 
 /** More lines wait for ClickHouse than may: nothing was done. */
 export class AuditLogFull extends Error {

@@ -4,7 +4,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { auditLinesPerInsert } from '../tuning.js';
-import type { AuditLine } from './audit.js';
+import type { AuditLine } from './line.js';
 
 /**
  * Moves the waiting lines. A process that copies changes to ClickHouse calls this after it has read them and before it writes

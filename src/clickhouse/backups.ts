@@ -2,7 +2,7 @@
 // BACKUP and RESTORE run in the server, whatever becomes of whoever asked for them.
 
 import { randomUUID } from 'node:crypto';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, faultCodes } from './client.js';
 import { commandLong } from './long-statement.js';
 
 const pollMs = 100;
@@ -109,14 +109,12 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      const Failed = row.error.startsWith(`Code: ${backupNotFound}.`) ? BaseMissing : BackupFailed;
+      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`) ? BaseMissing : BackupFailed;
       throw new Failed(row.error.split('\n')[0] || row.status);
     }
     await pause();
   }
 }
-
-const backupNotFound = 599;
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
   const result = await client.query({

@@ -171,6 +171,22 @@ export function classifyFault(error: unknown): FaultKind {
   return error instanceof ClickHouseError && poisonCodes.has(error.code) ? 'poison' : 'retry';
 }
 
+/** The codes by which the service decides something, besides the kind of a fault. */
+export const faultCodes = {
+  badArguments: 36,
+  unknownTable: 60,
+  unknownDatabase: 81,
+  tooManyRows: 158,
+  timeoutExceeded: 159,
+  violatedConstraint: 469,
+  backupNotFound: 599,
+} as const;
+
+/** Whether ClickHouse gave no answer: an error of the connection has a code of its own, such as ECONNREFUSED. */
+export function isConnectionFault(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && !(error instanceof ClickHouseError);
+}
+
 /** ClickHouse's code of an error, or 0 if the error is not ClickHouse's. */
 export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;

@@ -18,14 +18,14 @@ import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
 import { shardNumberSpacing } from './store.js';
-import { storedTable } from './tables.js';
+import { eventIdInRow, storedTable } from './tables.js';
 
 /** The tables whose rows have keys. */
 const sources = [...tables.map(storedTable), 'failed_events'] as const;
 export type KeySource = (typeof sources)[number];
 
 /** Of a row that ClickHouse refused: the id in its text, or the one that was kept without its text. */
-const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '^\\\\["[0-9]+","([0-9a-f]{32})"')))`;
+const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
 
 /** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
 function keysOf(source: KeySource, condition: string, database?: string): string {

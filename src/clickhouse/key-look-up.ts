@@ -5,7 +5,7 @@
 
 import type { TableName } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
-import { type ClickHouseClient, codeOfFault } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
 import { keyBytes, type RowKeys } from './row-keys.js';
 import { storedTable } from './tables.js';
 
@@ -59,12 +59,10 @@ async function readRowsOfOwners(client: ClickHouseClient, table: TableName, keys
     );
   } catch (error) {
     // Their rows are among too many others.
-    if (codeOfFault(error) === tooManyRows) return none;
+    if (codeOfFault(error) === faultCodes.tooManyRows) return none;
     throw error;
   }
 }
-
-const tooManyRows = 158;
 
 function chosen(keys: RowKeys, isChosen: (index: number) => boolean): RowKeys {
   const rows: number[] = [];

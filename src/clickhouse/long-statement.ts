@@ -23,19 +23,19 @@ type Statement = Pick<
 
 /** Carries a statement out. Rejects with StandsStill. */
 export async function commandLong(client: ClickHouseClient, statement: Statement): Promise<void> {
-  await whileItProgresses(client, (patient, its) => patient.command({ ...statement, ...its }));
+  await whileItProgresses(client, (patient, handles) => patient.command({ ...statement, ...handles }));
 }
 
 /** Settles with the rows of a query. Rejects with StandsStill. */
 export async function readLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row[]> {
-  return whileItProgresses(client, async (patient, its) => {
-    const result = await patient.query({ ...statement, ...its, format: 'JSONEachRow' });
+  return whileItProgresses(client, async (patient, handles) => {
+    const result = await patient.query({ ...statement, ...handles, format: 'JSONEachRow' });
     return result.json<Row>();
   });
 }
 
 /** What a statement has to be sent with. */
-type Its = { readonly query_id: string; readonly abort_signal: AbortSignal };
+type Handles = { readonly query_id: string; readonly abort_signal: AbortSignal };
 
 const idPrefix = 'long-';
 /** Most statements are done by the first look. */
@@ -46,14 +46,14 @@ const answerMsMax = 5_000;
 /** Settles as `run` does, which sends one statement. Rejects with StandsStill when the statement was ended. */
 export async function whileItProgresses<Result>(
   client: ClickHouseClient,
-  run: (patient: ClickHouseClient, its: Its) => Promise<Result>,
+  run: (patient: ClickHouseClient, handles: Handles) => Promise<Result>,
   time: Time = realTime,
 ): Promise<Result> {
   const queryId = `${idPrefix}${randomUUID()}`;
   const [done, givenUp] = [new AbortController(), new AbortController()];
-  const its = { query_id: queryId, abort_signal: givenUp.signal };
+  const handles = { query_id: queryId, abort_signal: givenUp.signal };
   const [result] = await Promise.all([
-    run(patientOf(client), its).finally(() => done.abort()),
+    run(patientOf(client), handles).finally(() => done.abort()),
     watch(client, queryId, done.signal, time).catch((error: unknown) => {
       givenUp.abort();
       throw error;

@@ -72,14 +72,14 @@ export async function readProgress(
   table: string,
   mutationId: string,
 ): Promise<string> {
-  const its = (what: string) => `(SELECT ${what} FROM ${onAllReplicas(client, 'system.mutations')}
+  const ofMutation = (what: string) => `(SELECT ${what} FROM ${onAllReplicas(client, 'system.mutations')}
     WHERE database = ${databaseIn(client)} AND table = {table:String} AND mutation_id = {mutationId:String})`;
   const result = await client.query({
-    query: `SELECT toString((${its('sum(parts_to_do)')},
+    query: `SELECT toString((${ofMutation('sum(parts_to_do)')},
         arraySort(groupArray((result_part_name, progress, rows_read, rows_written))))) AS sign
       FROM ${onAllReplicas(client, 'system.merges')}
       WHERE database = ${databaseIn(client)} AND table = {table:String}
-        AND hasAny(source_part_names, ${its('groupUniqArrayArray(parts_to_do_names)')})`,
+        AND hasAny(source_part_names, ${ofMutation('groupUniqArrayArray(parts_to_do_names)')})`,
     query_params: { table, mutationId },
     format: 'JSONEachRow',
   });

@@ -131,8 +131,8 @@ export function databaseIn(client: ClickHouseClient): string {
 }
 
 /**
- * Whether a table has a row that meets a condition. If the replica that is asked lacks it, all are asked. One that is away is
- * left out, since a majority has what was stored; `isCertain` rejects then.
+ * Whether a table has a row that meets a condition. If the first replica has none, all are asked. Replicas that are away are
+ * skipped, because a majority has every stored row. With `isCertain` the call rejects instead.
  */
 export async function hasRow(
   client: ClickHouseClient,

@@ -2,7 +2,7 @@
 // another one than before, and an address may come to lead to another server. A statement is sent only if its server was
 // compared in the last seconds, and no connection to it has failed since. Otherwise the server is compared first.
 
-import { type ClickHouseClient, codeOfFault, guardStatements } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
 import { misfitOf, readServerNumber, type ServerNumber } from './server-numbers.js';
 
 /** A URL leads to another server than the one of its place. */
@@ -22,7 +22,6 @@ export type RightServers = {
 
 const comparedMsMax = 10_000;
 const homeMsMax = 5_000;
-const unknownDatabase = 81;
 
 type Compared = {
   /** As it is without the guard. */
@@ -55,7 +54,7 @@ export function guardServers(all: readonly ClickHouseClient[], isOn: () => boole
       noted = await readServerNumber(server, signal);
     } catch (error) {
       server.atMs = never;
-      if (codeOfFault(error) !== unknownDatabase) throw error;
+      if (codeOfFault(error) !== faultCodes.unknownDatabase) throw error;
       server.misfit = undefined;
       return 'empty';
     }

@@ -2,7 +2,7 @@
 // another place than before, twice, or by mistake, is noticed before anything is stored on it or counted there.
 
 import { randomBytes } from 'node:crypto';
-import { type ClickHouseClient, codeOfFault } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
 import { MigrationError } from './migration-error.js';
 
 export type ServerNumber = { readonly number: number; readonly deployment: string };
@@ -56,12 +56,10 @@ export async function readServerNumber(
     const [row] = await result.json<ServerNumber>();
     return row;
   } catch (error) {
-    if (codeOfFault(error) === unknownTable) return undefined;
+    if (codeOfFault(error) === faultCodes.unknownTable) return undefined;
     throw error;
   }
 }
-
-const unknownTable = 60;
 
 async function note(client: ClickHouseClient, number: ServerNumber): Promise<void> {
   await client.insert({

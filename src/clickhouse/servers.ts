@@ -1,7 +1,7 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
-// with their targets and evidence, suppressed names, the audit log, counts of minutes). Who has the connection to the home
-// has those to all others: `serversOf` finds them. With one server there is no table, unless this process has a CLICKHOUSE_URL of
+// with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
+// `serversOf` finds those of all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
 // before there were several: then it refuses what needs the others.
 
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
@@ -10,9 +10,9 @@ import { guardServers, type RightServers, WrongServer } from './right-servers.js
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
   readonly servers: readonly number[];
-  /** Shards whose rows are on their way to another server: nothing of them is stored. */
+  /** Shards whose rows are being copied to another server. Nothing is stored in them. */
   readonly moving: readonly number[];
-  /** These, and shards of which the former server still has rows: of them nothing is deleted. */
+  /** Shards that are being moved, and shards whose old server still has rows. Nothing in them is deleted. */
   readonly unsettled: readonly number[];
 };
 
@@ -31,7 +31,7 @@ export type Servers = {
   isNamed(shard: number): boolean;
   isMoving(shard: number): boolean;
   isUnsettled(shard: number): boolean;
-  /** Why CLICKHOUSE_URL of this process does not fit, by the last looks; empty if it does. */
+  /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
   misfits(): readonly string[];
   readonly compare: RightServers['compare'];
 };
@@ -56,7 +56,7 @@ export class ShardIsMoving extends Error {
 
 const known = new WeakMap<ClickHouseClient, Servers>();
 
-/** Connects to all servers; settles nothing. Closing the home, which it returns, closes the others. */
+/** Makes a client for each server, without waiting for connections. Closing the home, which it returns, closes the others. */
 export function connectServers(
   urls: readonly string[],
   database: string,
@@ -128,81 +128,81 @@ export function notNamed(named: number, shard: number, number: number): string {
   return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
-/** One that takes longer counts as away: whatever needs it waits and looks again. */
+/** A server that takes longer counts as away; whatever needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**
- * The places of the servers that answer now, and did at the last look, and are those of their places. With one server nobody is
- * asked: what needs it finds out. `mayBeEmpty`: one without the database counts as well.
+ * Indexes of the servers that answer now and answered at the last check, and are those of their places. A single server is not
+ * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
   if (servers.isOne) return new Set([0]);
-  const seen = await lookAtAll(servers);
+  const seen = await checkAll(servers);
   return new Set(
     seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
   );
 }
 
 /** What each server is found to be. */
-export function lookAtAll(servers: Servers): Promise<State[]> {
-  return Promise.all(servers.all.map((client, place) => lookOrRemember(servers, client, place)));
+export function checkAll(servers: Servers): Promise<State[]> {
+  return Promise.all(servers.all.map((client, place) => checkOrRemember(servers, client, place)));
 }
 
 export type ServersWatch = {
-  /** The places of the servers that did not answer the last time. */
+  /** Indexes of the servers that did not answer the last time. */
   readonly away: () => readonly number[];
   readonly close: () => void;
 };
 
 const watchEveryMs = 2_000;
 
-/** Looks again and again which of several servers answer. A single one is not watched. */
+/** Checks every two seconds which of several servers answer. A single server is not watched. */
 export function watchServers(home: ClickHouseClient): ServersWatch {
   const servers = serversOf(home);
   if (servers.isOne) return { away: () => [], close: () => undefined };
   let away: readonly number[] = [];
-  let isLooking = false;
-  const look = async () => {
-    if (isLooking) return;
-    isLooking = true;
-    const seen = await lookAtAll(servers);
+  let isChecking = false;
+  const check = async () => {
+    if (isChecking) return;
+    isChecking = true;
+    const seen = await checkAll(servers);
     away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
-    isLooking = false;
+    isChecking = false;
   };
-  const timer = setInterval(() => void look(), watchEveryMs);
+  const timer = setInterval(() => void check(), watchEveryMs);
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
 /** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */
 type State = 'there' | 'empty' | 'away' | 'wrong';
-/** What the last look at a server has shown, and when; and the look that runs. */
-type Seen = { state: State; lookedAtMs: number; look: Promise<State> | undefined };
+/** What the last check of a server showed, and when; and the check that is running. */
+type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
 
-/** A server that was away is asked again this long after the last look. Nobody waits for that. */
-const awayLookEveryMs = 1_000;
-/** An older look says nothing: whoever asks waits for a new one. */
+/** A server that was away is checked again this long after the last check. Nobody waits for that. */
+const awayCheckedEveryMs = 1_000;
+/** An older check says nothing: the caller waits for a new one. */
 const awayKnownMs = 2 * answerMsMax;
 
 /**
- * A server that hangs would hold up every step of a round of deletions, by the time that it is given to answer. So one that was away
- * at the last look stays so for whoever asks, and is asked behind their back.
+ * A hanging server would delay every step of a deletion round by its timeout. So a server that was away at the last check counts
+ * as away, and is checked again in the background.
  */
-async function lookOrRemember(servers: Servers, client: ClickHouseClient, place: number): Promise<State> {
+async function checkOrRemember(servers: Servers, client: ClickHouseClient, place: number): Promise<State> {
   const seen = seenOf.get(client) ?? {
     state: 'there',
-    lookedAtMs: Number.NEGATIVE_INFINITY,
-    look: undefined,
+    checkedAtMs: Number.NEGATIVE_INFINITY,
+    check: undefined,
   };
   seenOf.set(client, seen);
-  const agoMs = performance.now() - seen.lookedAtMs;
+  const agoMs = performance.now() - seen.checkedAtMs;
   const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
-  if (isKnownAway && agoMs < awayLookEveryMs) return 'away';
-  seen.look ??= ask(servers, place).then((state) => {
-    Object.assign(seen, { state, lookedAtMs: performance.now(), look: undefined });
+  if (isKnownAway && agoMs < awayCheckedEveryMs) return 'away';
+  seen.check ??= ask(servers, place).then((state) => {
+    Object.assign(seen, { state, checkedAtMs: performance.now(), check: undefined });
     return state;
   });
-  return isKnownAway ? 'away' : seen.look;
+  return isKnownAway ? 'away' : seen.check;
 }
 
 /** By a statement, not by /ping: the latter says nothing of passwords. */

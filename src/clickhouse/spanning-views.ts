@@ -4,7 +4,6 @@
 
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
-import type { Migration } from './migrate.js';
 import { shardNumberSpacing } from './store.js';
 
 /** The views that span all servers: of each kind of record, and those that join them. */
@@ -24,15 +23,17 @@ const localViews: readonly string[] = [
  * whose rows are here but do not count, since they are on their way from one server to another.
  */
 export function localViewStatements(
-  migrations: readonly Pick<Migration, 'sql'>[],
+  migrations: readonly { readonly sql: string }[],
   hidden: readonly number[] = [],
 ): string[] {
   return localViews.map((view) => {
-    const made = new RegExp(
+    const creation = new RegExp(
       `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} [^]*? AS\\n([^]*)$`,
       'm',
     );
-    const select = migrations.map(({ sql }) => made.exec(sql)?.[1]).findLast((text) => text !== undefined);
+    const select = migrations
+      .map(({ sql }) => creation.exec(sql)?.[1])
+      .findLast((text) => text !== undefined);
     if (select === undefined) throw new Error(`no migration makes the view ${view}`);
     const here = select
       .trim()
@@ -49,7 +50,7 @@ function isShown(hidden: readonly number[]): string {
 /** Makes the local views of a server, or makes them anew. Without `hidden` what they hide stays. */
 export async function makeLocalViews(
   client: ClickHouseClient,
-  migrations: readonly Pick<Migration, 'sql'>[],
+  migrations: readonly { readonly sql: string }[],
   hidden?: readonly number[],
 ): Promise<void> {
   const statements = localViewStatements(migrations, hidden ?? (await readHidden(client)));

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { type TableVersion, tableOf, tables } from '../contract/records.js';
-import { type ClickHouseClient, codeOfFault, drain } from './client.js';
+import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
 import { databaseIn, hasRow, onAllReplicas } from './replication.js';
 import { columnsOf, storedTable } from './tables.js';
 
@@ -189,10 +189,8 @@ export async function insertFailedRow(
 
 /** Whether a failed row was not stored because it is gone: its place in the statement is null. */
 export function isRowGone(error: unknown): boolean {
-  return codeOfFault(error) === badArguments;
+  return codeOfFault(error) === faultCodes.badArguments;
 }
-
-const badArguments = 36;
 
 export type FailedRow = {
   readonly table_name: TableVersion;
@@ -239,10 +237,8 @@ export async function refuseSegments(client: ClickHouseClient, shard: number, nu
 
 /** Whether an insert was refused because Redis was emptied since its segment was read. */
 export function isRefusedSegment(error: unknown): boolean {
-  return codeOfFault(error) === violatedConstraint;
+  return codeOfFault(error) === faultCodes.violatedConstraint;
 }
-
-const violatedConstraint = 469;
 
 /** Numbers of shards differ by their remainder; see commit-3.lua. */
 export const shardNumberSpacing = 64;

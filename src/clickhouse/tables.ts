@@ -76,3 +76,6 @@ function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType
   const entries = tables.map((table) => [table, make(recordColumns[table])]);
   return Object.fromEntries(entries) as Record<TableName, Value>;
 }
+
+/** Finds the event_id in the text of a row: every table has it behind the app_id. For RE2 as well. */
+export const eventIdInRow = '^\\["[0-9]+","([0-9a-f]{32})"';

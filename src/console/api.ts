@@ -2,6 +2,8 @@
 
 import { sessionHasEnded } from './session.js';
 
+export type { Account, EnvironmentOfList, Person } from './person.js';
+
 /** A refusal in the service's words, or no answer at all. */
 export class ApiError extends Error {
   /** 0: nobody answered. */
@@ -45,19 +47,6 @@ export function part(text: string): string {
   return encodeURIComponent(text);
 }
 
-export type Person = {
-  readonly person_id: string;
-  readonly email: string;
-  readonly role: 'operator' | 'administrator' | 'privacy' | 'viewer';
-  readonly account_id: string | null;
-  readonly created_at: string;
-  readonly state: 'invited' | 'active';
-  /** Whether the provider of single sign-on vouches for them, instead of a password. */
-  readonly signs_on: boolean;
-  readonly second_factor: boolean;
-  readonly invited_until: string | null;
-};
-
 export type Deletion = {
   readonly deletion_request_id: string;
   readonly submitted_at: string;
@@ -73,13 +62,3 @@ export type Deletion = {
 };
 
 export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
-
-export type EnvironmentOfList = { readonly app_id: string; readonly name: string; readonly main: boolean };
-
-export type Account = {
-  readonly account_id: string;
-  readonly name: string;
-  readonly environments: readonly EnvironmentOfList[];
-  /** Whether the demo is about it. */
-  readonly demo?: boolean;
-};

@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from '@preact/signals';
 import { mayDo, type Right } from '../contract/roles.js';
-import type { Account, Person } from './api.js';
+import type { Account, Person } from './person.js';
 
 /** `undefined` until the service was asked; `null`: nobody is signed in. */
 export const person = signal<Person | null | undefined>(undefined);

@@ -207,6 +207,20 @@ export const deletionStatusSchema = Type.Object({
   ),
 });
 
+const calledAccount = Type.String({ description: 'The account that is called.' });
+const { callback: _, state: __, message: ___, ...statusWhenComplete } = deletionStatusSchema.properties;
+
+/** What an account is told: that a deletion is complete, or that somebody tries the callback out. */
+export const callSchemas = {
+  complete: Type.Object({
+    type: Type.Literal('deletion.complete'),
+    account_id: calledAccount,
+    ...statusWhenComplete,
+    status: Type.Literal('complete'),
+  }),
+  test: Type.Object({ type: Type.Literal('test'), account_id: calledAccount }),
+} as const;
+
 /** The answer to a submission of suppressed users, once it holds. */
 export const suppressedSchema = Type.Object({
   users: Type.Integer({ description: 'Distinct users of the request.' }),

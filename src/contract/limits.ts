@@ -504,7 +504,7 @@ export const limitedRetrySeconds = {
 /** Events of one user in a request to `/api/collect` that are limited together: more of them cost less, and waste more room. */
 export const collectEventsTogetherMax = 20;
 
-/** Each counts under a name of its own (`ingest/request-limits.ts`), since what it counts has one window. */
+/** Each limit counts under a name of its own (`ingest/request-limits.ts`): two with one name would share a window. */
 export type LimitName =
   | 'track'
   | 'user_properties'
@@ -656,7 +656,7 @@ function assertRelations(): void {
   );
   relation(
     visualizer.unpairedPerAddressMax < visualizer.unpairedMax && visualizer.unpairedMax < visualizer.pagesMax,
-    'who says nothing leaves room for other addresses, and for whoever has a token and a code',
+    'pages that say nothing leave room for other addresses, and for those with a token and a code',
   );
   relation(
     visualizer.pagesMax < connections.adminMax * connections.busyFrom,

@@ -223,3 +223,12 @@ export function tableOf(version: TableVersion): TableName {
 
 /** Index in this list is the table's number in a packed commit. */
 export const tables = Object.keys(recordColumns) as readonly TableName[];
+
+/** The columns that begin every row: its key is found by its text (`clickhouse/tables.ts`), and plain events are written so. */
+const firstColumns = ['app_id', 'event_id'] as const;
+
+for (const table of tables) {
+  const first = Object.keys(recordColumns[table]).slice(0, firstColumns.length);
+  if (first.join() !== firstColumns.join())
+    throw new Error(`the columns of ${table} do not begin with ${firstColumns.join()}`);
+}

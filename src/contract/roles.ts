@@ -91,8 +91,8 @@ export type Right = keyof typeof rights;
 /** Whether a role may give a command, people of an account in their own account only. A command without a row is for operators. */
 export function mayDo(role: Role, command: string): boolean {
   if (role === 'operator') return true;
-  const its: readonly AccountRole[] = Object.hasOwn(rights, command)
+  const allowed: readonly AccountRole[] = Object.hasOwn(rights, command)
     ? rights[command as Right]
     : operatorsOnly;
-  return its.includes(role);
+  return allowed.includes(role);
 }

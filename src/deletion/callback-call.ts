@@ -27,6 +27,16 @@ export type CallError =
 /** The status that was answered, or why there was no answer. */
 export type CallResult = { readonly answer: number } | { readonly error: CallError };
 
+/** What is known of the callback of a complete request. */
+export type CallbackProgress = {
+  /** `failed`: it was tried for a day, or the account wants none any more. */
+  readonly state: 'pending' | 'delivered' | 'failed';
+  /** The latest, the oldest first. */
+  readonly tries: readonly CallbackTry[];
+};
+
+export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
+
 /** Whether the other side has taken the call. */
 export function isTaken(result: CallResult): boolean {
   return 'answer' in result && result.answer >= 200 && result.answer < 300;

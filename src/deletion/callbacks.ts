@@ -15,16 +15,6 @@ import { type CallOptions, type CallResult, call, isTaken } from './callback-cal
 import type { DeletionRequest } from './request.js';
 import { statusOf } from './view.js';
 
-/** What is known of the callback of a complete request. */
-export type CallbackProgress = {
-  /** `failed`: it was tried for a day, or the account wants none any more. */
-  readonly state: 'pending' | 'delivered' | 'failed';
-  /** The latest, the oldest first. */
-  readonly tries: readonly CallbackTry[];
-};
-
-export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
-
 /** The requests whose callbacks are due, some of them if there are many. */
 export async function readDueCallbacks(redis: Redis): Promise<string[]> {
   return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);

@@ -39,7 +39,7 @@ export type Previews = {
    * What a deletion of these users would find now. `busy`: as many previews run as may. `too_long`: it did not end within
    * its time. Rejects when ClickHouse or Redis fails, and with StateNotLoaded.
    */
-  look(
+  preview(
     options: PreviewOptions,
     accountId: string,
     targets: readonly Target[],
@@ -54,7 +54,7 @@ export function createPreviews(
 ): Previews {
   let running = 0;
   return {
-    look: async (options, accountId, targets) => {
+    preview: async (options, accountId, targets) => {
       if (running >= previews.atOnceMax) return 'busy';
       running += 1;
       const giveUpAt = performance.now() + msMax;
@@ -92,10 +92,10 @@ async function lookUp(
   const reached = [...environments.values()]
     .filter(({ account_id }) => account_id === accountId)
     .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));
-  const its = new Set(reached.map(({ shard }) => shard));
+  const ownShards = new Set(reached.map(({ shard }) => shard));
   const isStored = async () => {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
-    return [...its].every((shard) => {
+    return [...ownShards].every((shard) => {
       const number = oldest[shard];
       return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
     });
@@ -105,7 +105,7 @@ async function lookUp(
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
   const count = () => countAll({ clickhouse, database }, accountId, fences, reached, targets, isOver);
-  const found = await readUnmoved(redis, clickhouse, its, count);
+  const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;
 }
 

@@ -7,7 +7,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
-import type { CallbackProgress } from './callbacks.js';
+import type { CallbackProgress } from './callback-call.js';
 import type { Target, TargetList } from './targets.js';
 
 export type DeletionRequest = {
@@ -149,7 +149,7 @@ export function targetsOfText(request: DeletionRequest, text: string): PlacedTar
 
 export type PlacedTarget = { readonly target: Target; readonly place: number };
 
-/** Since a request was read, somebody else has written its progress or ended it. */
+/** Another process has changed or ended the request since it was read. */
 export class Overtaken extends Error {}
 
 /** Writes progress. Settles with the changed document, or throws Overtaken and has written nothing. */

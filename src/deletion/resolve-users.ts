@@ -4,8 +4,8 @@
 //
 // A later request does not see what an earlier one takes, whether or not that one has been carried out. Otherwise whom the
 // later one reaches would depend on the time between them. Between rounds the rows are gone. Within a round, requests are
-// resolved in passes: of those that may look at one identification, the earliest comes first, then the others without what
-// it takes.
+// resolved in passes: in each, of the requests that may need the same identification, the earliest is resolved. The others
+// then do not see what it takes.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
@@ -14,7 +14,7 @@ import { targetTable } from './places.js';
 import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
 import { noteSizes, type RoundTables } from './round-tables.js';
 
-/** How many requests that may look at one identification a round resolves; the others wait for the next round. */
+/** The most requests that may need the same identification and are resolved in one round; the others wait for the next. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');

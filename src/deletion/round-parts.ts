@@ -38,8 +38,8 @@ export async function createParts(
 ): Promise<RoundParts> {
   const environmentOf = new Map(environments.map((environment) => [environment.appId, environment]));
   const part = async (client: ClickHouseClient, appIds: readonly string[]): Promise<RoundPart> => {
-    const its = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
-    const tables = await createRoundTables(client, database, round, requests, its, prefix);
+    const here = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
+    const tables = await createRoundTables(client, database, round, requests, here, prefix);
     return { client, tables, appIds: new Set(appIds) };
   };
   const divided = byServer(home, [...environmentOf.keys()]);

@@ -53,15 +53,17 @@ export async function* readUsersRecords(
   try {
     const { deployment, environments } = await readRegistry(redis);
     if (deployment === undefined) throw new StateNotLoaded();
-    const its = [...environments.values()].filter(({ account_id }) => account_id === request.account_id);
+    const ofAccount = [...environments.values()].filter(
+      ({ account_id }) => account_id === request.account_id,
+    );
     const servers = serversOf(clickhouse);
     await refreshShardTable(redis, servers);
     const divided = byServer(
       clickhouse,
-      its.map(({ app_id }) => app_id),
+      ofAccount.map(({ app_id }) => app_id),
     );
     const table = servers.table();
-    if (its.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
+    if (ofAccount.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
       throw new Error('rows are on their way to another ClickHouse server');
     const parts: Part[] = [];
     for (const [client, appIds] of divided) {
@@ -71,10 +73,10 @@ export async function* readUsersRecords(
     // A deletion that ends the export drops its tables after it has removed the request.
     if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
     // Of all servers first the users, then each kind of record.
-    const kindCount = statements('').length;
+    const kindCount = statements('', '').length;
     for (let kind = 0; kind < kindCount; kind++) {
       for (const { client, tables, reached } of parts) {
-        const { query, hasRecords } = statements(reached)[kind] as Statement;
+        const { query, hasRecords } = statements(reached, tables.users)[kind] as Statement;
         for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
           yield { ...lines, records: hasRecords ? lines.count : 0 };
         }
@@ -162,14 +164,13 @@ async function* readLines(
 
 type Statement = { readonly query: string; readonly hasRecords: boolean };
 
-/** The statements of an export, whose predicate is that of a deletion's mutations. */
-function statements(reached: string): readonly Statement[] {
-  const identities = storedTable('user_identities');
-  const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupArray(user_id))) AS user_ids
-    FROM (
-      SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
-      FROM ${identities} WHERE ${reached} GROUP BY app_id, user_id
-    ) GROUP BY app_id, merged_identity`;
+/**
+ * The statements of an export, whose predicate is that of a deletion's mutations. `users`: those who were found. A row may be
+ * reached by its identity although its user_id is merged with another one, so the rows do not say who is merged with whom.
+ */
+function statements(reached: string, users: string): readonly Statement[] {
+  const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
+    FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
   const ofTables = recordTables.map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];

@@ -64,10 +64,10 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   function map(row: Row): Mapped {
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
     const key = String(row.value[rejectColumns.key] ?? keyOf(row.place));
-    const made = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
-    if (typeof made === 'string') return { fault: `The row ${made}.` };
+    const records = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
+    if (typeof records === 'string') return { fault: `The row ${records}.` };
     const sent: Outgoing[] = [];
-    for (const one of made) {
+    for (const one of records) {
       const result = one.kind === 'event' ? checkEvent(one.event, row) : checkMessage(one, row);
       if ('code' in result) return { fault: result.message };
       sent.push(result);
@@ -133,10 +133,10 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return properties;
   }
 
-  function checkEvent(made: Fields, row: Row): Outgoing | Rejection {
+  function checkEvent(fields: Fields, row: Row): Outgoing | Rejection {
     const event: Record<string, unknown> = {};
-    for (const name in made) {
-      const field = made[name];
+    for (const name in fields) {
+      const field = fields[name];
       if (field === undefined) continue;
       if (name !== 'anonymousId') event[name] = field;
       else event.user_id = userIdOfAnonymousId(field as string);

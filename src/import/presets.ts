@@ -92,14 +92,14 @@ function createAmplitude(): Preset {
       session_id: session,
       properties,
     };
-    const made: Made[] = [{ kind: 'event', event }];
+    const records: Made[] = [{ kind: 'event', event }];
     const traits = objectOf(user_properties);
     const state = JSON.stringify([device, traits]);
     const user = `${user_id ?? ''}\0${device ?? ''}`;
     const isNews = isUser
       ? sent.get(user) !== state
       : Object.keys(traits).length > 0 && sent.get(user) !== state;
-    if (!isNews) return made;
+    if (!isNews) return records;
     if (sent.size >= imports.rememberedUsersMax) sent.clear();
     sent.set(user, state);
     const message = {
@@ -108,7 +108,7 @@ function createAmplitude(): Preset {
       traits,
       messageId: `${id}:user`,
     };
-    return [...made, { kind: 'message', type: 'identify', message }];
+    return [...records, { kind: 'message', type: 'identify', message }];
   };
 }
 

@@ -13,9 +13,9 @@ import { readRows } from './rows.js';
 import { createSender, type Refused, type Sender, type Sent, Stopped } from './sender.js';
 import { type Counts, type FileState, fileState, isDone, openState, totalsOf, writeState } from './state.js';
 
-/** Chunks on their way. 16 of them were no faster in turns with 4 (47 and 45 s for 3 million flights), and a kill repeats more. */
+/** Chunks in flight. 16 were no faster than 4 (47 and 45 s for 3 million flights, in turns), and a kill repeats more of them. */
 const chunksAtOnce = 4;
-/** Characters on their way, of rows that are large. */
+/** Characters in flight, of rows that are large. */
 const charactersAtOnce = 1 << 24;
 const stateEveryMs = 250;
 

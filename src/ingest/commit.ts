@@ -48,7 +48,7 @@ export type OverloadReason =
 
 export type Committer = {
   /**
-   * Takes a request, whose groups go in one commit, in their order: either all of them are overloaded or unknown, or none
+   * Queues a request. All of its groups go into one commit, in order, so either all are overloaded or unknown, or none
    * is. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
    * `commits.deadlineMs` from now.
    */
@@ -126,9 +126,9 @@ export function createCommitter(options: CommitterOptions): Committer {
       let index = 0;
       crash('commit_answered');
       for (const { submission, settle } of batch) {
-        const its = submission.groups().map(() => results(index++));
+        const answers = submission.groups().map(() => results(index++));
         try {
-          settle(its);
+          settle(answers);
         } catch (error) {
           // Only this group's answer is lost.
           log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
@@ -298,7 +298,7 @@ export function createCommitter(options: CommitterOptions): Committer {
 
 const suppressionsUnread: CommitResult = { kind: 'overloaded', reason: 'suppressions_unread' };
 
-/** The joins of submissions that are not in `known` yet, to which they are added. */
+/** The joins of the submissions that are not in `known` yet; adds them to it. */
 function newJoins(batch: readonly Waiting[], known: Set<string>): Join[] {
   const joins: Join[] = [];
   for (const { submission } of batch) {

@@ -48,9 +48,8 @@ const tooManyNames = rejection(
 );
 
 /**
- * Reads a whole body, which must not change meanwhile. `list`: the records that a request of this endpoint may have. Of
- * more records than there may be it reads one too many, by which the request is refused. `fields` have properties below
- * them.
+ * Reads a whole body, which must not change meanwhile. `list`: the records that a request of this endpoint may have. If
+ * there are too many, it reads one more than allowed, so that the request is refused. `fields` have properties below them.
  */
 export function* readLargeDocument(
   body: Buffer,

@@ -145,11 +145,11 @@ export function packGroups(groups: readonly Group[]): Packed {
       const end = hasClaim ? first + 1 : endOfRun(records, first);
       argumentOf[table] ??= rows.push(newRows(table, bytesMax)) - 1;
       const argument = argumentOf[table];
-      const its = rows[argument] as (typeof rows)[number];
-      const start = its.end;
-      its.end = records.write(its.into, start, first, end, rowNumber);
+      const written = rows[argument] as (typeof rows)[number];
+      const start = written.end;
+      written.end = records.write(written.into, start, first, end, rowNumber);
       if (hasClaim) {
-        const print = records.printOf?.(first) ?? printOfRow(its.view, start, its.end);
+        const print = records.printOf?.(first) ?? printOfRow(written.view, start, written.end);
         packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ print;
         claimAt += claimBytes;
       }
@@ -157,7 +157,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       runs += 1;
       at = packed.writeUInt8(hasClaim ? argument + 128 : argument, at);
       at = packed.writeUInt16BE(end - first, at);
-      at = packed.writeUInt32BE(its.end - start, at);
+      at = packed.writeUInt32BE(written.end - start, at);
       first = end;
     }
     packed.writeUInt16BE(runs, runsAt);

@@ -193,7 +193,7 @@ export async function changePassword(
   );
 }
 
-/** Sets, replaces or removes a person's second factor; `expected` is the one that the decision rests on. */
+/** Sets, replaces or removes a person's second factor. `expected`: the one that the caller read before deciding. */
 export async function changeSecondFactor(
   redis: Redis,
   personId: string,

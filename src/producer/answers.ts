@@ -1,6 +1,7 @@
 // What an answer means for the records of a request. Only the service's own word settles a record: what a proxy or a
 // wrong address answers is tried again.
 
+import type { LimitName } from '../contract/limits.js';
 import { aboutSending, type OutcomeCode, outcomes } from '../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
 import type { Answer } from './transport.js';
@@ -22,13 +23,16 @@ export type Verdict =
   /** To be sent again, after at least as long as the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
 
+/** The limit of one user in a bulk request: the other users of the request may go on. */
+const limitOfUser: LimitName = 'bulk_identity';
+
 export function judge(answer: Answer): Verdict {
   const body = parseObject(answer.text);
   if (answer.status === 200 && body !== undefined) return { kind: 'settled', refusals: readErrors(body) };
   const error = errorOf(body);
   if (error === undefined) return later(answer, codeOfFault(answer), faultOf(answer));
   const { code, message, field } = error;
-  if (code === 'rate_limited' && headerOf(answer, 'ratelimit-policy').includes('"bulk_identity"')) {
+  if (code === 'rate_limited' && headerOf(answer, 'ratelimit-policy').includes(`"${limitOfUser}"`)) {
     return { kind: 'users_limited', ms: retryAfterMs(answer) };
   }
   if (aboutSending.has(code) || isForLater(code, answer.status)) return later(answer, code, message);

@@ -157,7 +157,7 @@ async function* runDeletion(
   }
 
   /** Whether the request became complete, or was submitted once more because its list was lost. */
-  async function look(request: Watched): Promise<boolean> {
+  async function checkRequest(request: Watched): Promise<boolean> {
     const answer = await askWithToken('GET', `${base}/deletion_status/${request.id}`);
     const { status, state } = (parseObject(answer.text) ?? {}) as { status?: unknown; state?: unknown };
     if (answer.status !== 200) throw fail(answer);
@@ -191,7 +191,7 @@ async function* runDeletion(
     // Requests complete nearly in their order, so the others are not asked for before the first.
     let changed = 0;
     for (const request of open) {
-      if (!(await look(request))) break;
+      if (!(await checkRequest(request))) break;
       changed++;
       if (changed < open.length) yield progress();
     }

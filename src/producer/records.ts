@@ -116,7 +116,7 @@ export function createRecorder(nowMs: () => number): Recorder {
     return new Date(ms).toISOString();
   }
 
-  const made: Recorder = {
+  const recorder: Recorder = {
     track(given) {
       const { event, identity, userId, sessionId, properties, timestamp, idempotencyKey } = given ?? {};
       const user = userOf(identity, userId);
@@ -148,9 +148,9 @@ export function createRecorder(nowMs: () => number): Recorder {
     },
   };
   return {
-    track: (given) => guarded('track', () => made.track(given)),
-    identify: (given) => guarded('identify', () => made.identify(given)),
-    addUserProperties: (given) => guarded('addUserProperties', () => made.addUserProperties(given)),
+    track: (given) => guarded('track', () => recorder.track(given)),
+    identify: (given) => guarded('identify', () => recorder.identify(given)),
+    addUserProperties: (given) => guarded('addUserProperties', () => recorder.addUserProperties(given)),
   };
 }
 

@@ -195,7 +195,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       if (lines.push(line) === 1) taken.set(file, lines);
     }
     marks = [];
-    // A user's records are in ascending files: whoever reads the marks of half of them sees the earlier ones settled.
+    // A user's records are spread over files in ascending order, so a reader of only some of the marks sees the earlier ones.
     for (const file of [...files.values()]) {
       const lines = taken.get(file.number) ?? [];
       try {

@@ -21,15 +21,15 @@
 --   "e"  this Redis is not that deployment's    "x"  the commit is older than the last one and not repeated
 --   "o"  the backlog is full                    "v<version>"  the suppressions have this newer version; nothing is stored,
 --                                                             now or by a copy of this commit that comes later
---                                               else one answer a group, joined by commas:
---   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter a record: "s" stored, "r" repeat,
+--                                               else one answer per group, joined by commas:
+--   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter per record: "s" stored, "r" repeat,
 --                                                             "d" repeat that says something else
--- Cost in commands: 3, + 3 or 4 a table, + 2 where a segment is full, + 3; with limits + 4 (a window's
+-- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3; with limits + 4 (a window's
 -- length), with claims + 3, however many they are (up to a thousand).
 -- A repeat passes the limits of its group only where the group says so.
 --
--- A segment is blocks, one a commit: a line of stamps, which begins with a comma, and the rows that it ends.
--- The rows are appended as they came: Lua hashes all bytes of every string it makes, 1.7 ns a byte, which was
+-- A segment consists of blocks, one per commit: a line of stamps that begins with a comma, then the rows that get them.
+-- The rows are appended as they came: Lua hashes all bytes of every string it makes, 1.7 ns per byte, which was
 -- 44 % of what bulk loads cost Redis when the script joined rows and stamps.
 
 local state_key, segments_key, answers_key = KEYS[1], KEYS[2], KEYS[3]

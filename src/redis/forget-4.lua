@@ -2,7 +2,7 @@
 -- and its burnt tokens. One step, so that the size of the backlog stays exact and nothing of the segment is left.
 -- May be called again.
 --
--- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
+-- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows per segment (hash)
 --       4  the segment
 -- ARGV  1  its member, "<table>:<number>"
 -- Returns 1 when it was outstanding, else 0. Cost in commands: 8.

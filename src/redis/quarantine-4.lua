@@ -3,7 +3,7 @@
 -- already stored those rows elsewhere. May be called again: it acts only on the bytes that it is meant for.
 -- Allowed when Redis is full, since it makes room.
 --
--- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows a segment (hash)
+-- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows per segment (hash)
 --       4  the segment, perhaps compressed
 -- ARGV  1  its member   2  length in bytes of its rows as the caller read it   3  the bytes that remain
 --       4  how many rows were removed

@@ -7,7 +7,7 @@
 // move, a restored backup) undoes it. That is always right, since the next run removes again what is over.
 //
 // A run that stood still may send statements long after it was undone. Each of them names a table of the run, and is refused when
-// that is gone. So the copy counts only from the moment when it is renamed, which comes after the lock was asked.
+// that is gone. So the copy takes effect only when it is renamed, after the run has checked that it still holds the lock.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -103,7 +103,7 @@ export async function undoRuns(client: ClickHouseClient): Promise<void> {
   // Without its table a mutation is stuck for ever.
   await killMutations(client, namePrefix);
   for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
-  // Of a mutation that began in between; another cannot begin without its table.
+  // A mutation may have begun meanwhile. No further one can begin without its table.
   await killMutations(client, namePrefix);
   await untilNothingIsRewritten(client);
   for (const name of names.filter((each) => each.endsWith(removedEnd))) {

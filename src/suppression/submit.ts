@@ -71,8 +71,8 @@ export async function suppressUsers(
     await untilStored(options, fences, shards);
     const found = await readUnmoved(redis, clickhouse, shards, async () => {
       const all: Suppressed[] = [];
-      for (const [client, its] of byServer(clickhouse, appIds))
-        all.push(...(await findMergedNames(client, its, users, hasher)));
+      for (const [client, ofServer] of byServer(clickhouse, appIds))
+        all.push(...(await findMergedNames(client, ofServer, users, hasher)));
       return all;
     });
     if (found === 'moved') throw new NotStoredYet();
@@ -124,13 +124,13 @@ export async function appIdsOf(
 async function untilStored(
   { redis, epoch, shards }: ChangeOptions,
   fences: readonly string[],
-  its: ReadonlySet<number>,
+  ownShards: ReadonlySet<number>,
 ): Promise<void> {
   const giveUpAt = performance.now() + suppressions.storedMsMax;
   for (;;) {
     const oldest = await readOldestOutstanding(redis, epoch, shards);
     const isStored = (number: string | undefined, shard: number) =>
-      !its.has(shard) ||
+      !ownShards.has(shard) ||
       number === 'none' ||
       (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
     if (oldest.every(isStored)) return;

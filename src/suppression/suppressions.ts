@@ -35,7 +35,7 @@ export type Suppressions = {
   of(environment: LiveEnvironment): SuppressedUsers | undefined;
   /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
   reach(version: number): Promise<void>;
-  /** Suppresses anonymous users for the sake of identities; settles when it holds everywhere and is known here. */
+  /** Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes. */
   join(joins: readonly Join[]): Promise<void>;
   close(): void;
 };
@@ -146,7 +146,7 @@ export async function followSuppressions(
   async function reach(wanted: number): Promise<void> {
     if (version >= wanted) return;
     await readOnce();
-    // What had begun before may have read too little.
+    // A read that began earlier may have missed the newest changes.
     if (version < wanted) await readOnce();
     const known = deployment();
     if (version >= wanted || known === undefined) return;

@@ -23,9 +23,9 @@ export async function findMergedUser(
 ): Promise<MergedUser> {
   let { identity } = user;
   if (user.userId !== undefined) {
-    const [its] = (await readMerged(client, [appId], [], [user.userId])) ?? [];
-    if (its === undefined) return { identity: undefined, userIds: [user.userId], hasMore: false };
-    identity = its.identity;
+    const [merged] = (await readMerged(client, [appId], [], [user.userId])) ?? [];
+    if (merged === undefined) return { identity: undefined, userIds: [user.userId], hasMore: false };
+    identity = merged.identity;
   }
   if (identity === undefined) throw new Error('a user has an identity or a user_id');
   const { userIdsMax } = userLookUps;

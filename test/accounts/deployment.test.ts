@@ -1,3 +1,6 @@
+// The state of a deployment: its first start, what an emptied Redis gets back from ClickHouse, restores that are killed or
+// overtaken, the second copy, and the registry of accounts and environments.
+
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { atPort } from '../../harness/clickhouse.js';

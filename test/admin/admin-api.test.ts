@@ -1,3 +1,5 @@
+// The administration over HTTP: who may call it, what it answers, and that it does what the command line does.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { operatorsToken } from '../../harness/configured.js';
@@ -196,12 +198,20 @@ test('shows an API key at its creation only', async () => {
   assert.equal((await ask('GET', path)).body.created_at, null);
 });
 
+test('takes names that begin with two dashes, which are options only on a command line', async () => {
+  const { status, body } = await ask('POST', '/accounts', {
+    name: '--environment',
+    environments: ['--main'],
+  });
+  assert.equal(status, 200, JSON.stringify(body));
+  assert.match(JSON.stringify(body), /"name":"--main"/);
+});
+
 test('refuses an impossible command with 400 and a reason, and changes nothing', async () => {
   const before = (await ask('GET', '/accounts')).text;
   const refused: [string, string, object | undefined][] = [
     ['POST', '/accounts', {}],
     ['POST', '/accounts', { name: 'x', environments: [] }],
-    ['POST', '/accounts', { name: '--environment', environments: ['Main'] }],
     ['POST', '/accounts', { name: 'x', environments: ['Main', 'Main'] }],
     ['POST', '/accounts/9/environments', { name: 'x' }],
     ['PATCH', '/environments/9', { validation: 'lenient' }],

@@ -64,7 +64,7 @@ test('names who did what to which account, environment and key, and holds no sec
   let added = '';
   const keyIds: string[] = [];
   const secrets: string[] = ['secret@example.com', sluice.adminToken];
-  const made = await during(async () => {
+  const lines = await during(async () => {
     const created = (await sluice.admin('accounts', 'create', 'Shop', '--environment', 'Main')) as {
       account_id: string;
       environments: { app_id: string }[];
@@ -95,7 +95,7 @@ test('names who did what to which account, environment and key, and holds no sec
   });
   const done = { ...byHand, ...nothing, outcome: 'done' };
   const key = { ...done, app_id: appId, details: {} };
-  assert.deepEqual(made.map(fixed), [
+  assert.deepEqual(lines.map(fixed), [
     {
       ...done,
       action: 'create_account',
@@ -128,11 +128,11 @@ test('names who did what to which account, environment and key, and holds no sec
 });
 
 test('names the token and the address of an administrator over HTTP, and is read there too', async () => {
-  const made = await during(() =>
+  const lines = await during(() =>
     administer(sluice, 'POST', '/accounts', { name: 'Web', environments: ['Main'] }),
   );
   const fingerprint = createHash('sha256').update(sluice.adminToken).digest('hex').slice(0, 8);
-  const [entry] = made as [AuditEntry];
+  const [entry] = lines as [AuditEntry];
   assert.deepEqual(
     [entry.actor, entry.actor_name, entry.address, entry.action, entry.outcome],
     ['admin_token', fingerprint, '127.0.0.1', 'create_account', 'done'],
@@ -152,11 +152,11 @@ test('names the token and the address of an administrator over HTTP, and is read
 test('names the key and the address of the caller who deletes users, and how many, but no user', async () => {
   const token = await getToken(sluice, account);
   let requestId = '';
-  const made = await during(async () => {
+  const lines = await during(async () => {
     requestId = await submitAccepted(sluice, token, [{ identity: 'gone@example.com' }, { user_id: 7 }]);
   });
   const [key] = (await sluice.admin('keys', 'list', account.appIds[0] ?? '')) as { id: string }[];
-  assert.deepEqual(made.map(fixed), [
+  assert.deepEqual(lines.map(fixed), [
     {
       ...nothing,
       actor: 'api_key',
@@ -175,12 +175,12 @@ test('names the key and the address of the caller who deletes users, and how man
 });
 
 test('records refused and failed actions', async () => {
-  const made = await during(async () => {
+  const lines = await during(async () => {
     await assert.rejects(Promise.resolve(sluice.admin('keys', 'rotate', '1')), /there is no environment/);
     await assert.rejects(Promise.resolve(sluice.admin('deletions', 'end', 'x')), /no such deletion request/);
   });
   assert.deepEqual(
-    made.map(({ action, app_id, deletion_request_id, outcome }) => [
+    lines.map(({ action, app_id, deletion_request_id, outcome }) => [
       action,
       app_id,
       deletion_request_id,

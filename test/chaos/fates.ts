@@ -1,6 +1,6 @@
 // What deletions do to every record, from the histories alone: who was named, who was merged with whom at that time, and
-// what was acknowledged before and after. For a later deletion, what the fence of an earlier one covers does not exist. Of
-// two things that were under way at the same time, either may have come first.
+// what was acknowledged before and after. A later deletion does not see records that the fence of an earlier one
+// covers. Of two things that were under way at the same time, either may have come first.
 
 import { keyAt } from '../../harness/endpoints.js';
 import { type Fate, type Sending, sendingsOf } from '../../harness/exactly-once.js';

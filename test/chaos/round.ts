@@ -168,7 +168,7 @@ type Scene = {
   readonly evidence: () => Promise<Evidence>;
 };
 
-/** Environments are in random shards, so of so many there are some on each of three servers. */
+/** Shards are random. With this many environments each of three servers has some. */
 const spreadNames = ['Main Production', ...Array.from({ length: 15 }, (_, index) => `Environment ${index}`)];
 
 /** Two environments of the account and one of the stranger, each on another ClickHouse server at first if there are such. */

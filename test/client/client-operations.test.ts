@@ -1,3 +1,5 @@
+// The operations of the client library, called in Node: what each records, before and after the start.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clientLimits } from '../../src/client/core/limits.js';

@@ -1,3 +1,5 @@
+// What the client library takes as names, identities and properties, and what it drops with a warning.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decodeProperties, encodeProperties } from '../../src/client/core/event-properties.js';

@@ -1,3 +1,5 @@
+// How the client library sends: batches, retries, holds between tabs, full and failing storage, pages that end.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TransportAnswer } from '../../src/client/core/adapters.js';
@@ -570,7 +572,7 @@ test('a batch under way that ends with its page is sent once more when the page 
   assert.deepEqual(second, first);
 });
 
-test('a batch under way that outlives its page is not', async () => {
+test('a batch that outlives its page is not sent again', async () => {
   const world = createWorld();
   let requests = 0;
   const page = world.open({

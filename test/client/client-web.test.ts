@@ -1,3 +1,5 @@
+// The client library on pages, without a browser: page views, sessions, users over tabs and cookies, consent.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeyValueStorage } from '../../src/client/core/adapters.js';

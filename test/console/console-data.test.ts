@@ -114,7 +114,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'New deletion' }).click();
     const dialog = page.getByRole('dialog');
     const pasted = `ada@example.com\n\n  ada@example.com \r\nDoe, John\n${hostile}\nStays@example.com\n${'x'.repeat(256)}\n`;
-    await dialog.getByLabel('Users, one a line').fill(pasted);
+    await dialog.getByLabel('Users, one per line').fill(pasted);
     await dialog.getByText('4 users to delete, 1 named twice.').waitFor();
     await dialog.getByText('1 line is left out, since it names no user: 7: xxx').waitFor();
     await dialog.getByRole('button', { name: 'Preview' }).click();
@@ -159,7 +159,7 @@ describe('the console', { skip }, () => {
       what: 'the event of a suppressed user is counted and not stored',
     });
     await page.getByRole('button', { name: 'New export' }).click();
-    await dialog.getByLabel('Users, one a line').fill('stays@example.com');
+    await dialog.getByLabel('Users, one per line').fill('stays@example.com');
     await dialog.getByRole('button', { name: 'Export' }).click();
     const lines = await downloaded(page, page.getByRole('link', { name: 'Download' }));
     const records = lines

@@ -240,7 +240,7 @@ describe('the console', { skip }, () => {
     await enter(page, sluice, 'pastes@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
     await page.getByRole('button', { name: 'New deletion' }).click();
-    const list = page.getByLabel('Users, one a line');
+    const list = page.getByLabel('Users, one per line');
     await list.fill('a@example.com\nb@example.com');
     await page.getByLabel('Reference').fill('ticket 7');
     // The list of deletions is asked for every few seconds.

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import {
+  type Ask,
   administer,
   ask,
   basic,
@@ -19,11 +20,14 @@ import {
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { lookUp } from '../../harness/suppression.js';
+import { submitExport } from '../../harness/user-export.js';
 import { until } from '../../harness/wait.js';
 import { deletions } from '../../src/contract/limits.js';
 import type { Target } from '../../src/deletion/targets.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { filesWith, keysWith } from '../support/traces.js';
+import * as badInput from './bad-input.js';
 
 /** Without workers: what is submitted stays pending. */
 let sluice: SluiceHandle;
@@ -169,24 +173,6 @@ test('answers every wrong token request with the same bytes', async () => {
   assert.ok(answers.has(query.bytes), 'credentials in the query');
 });
 
-test('knows no other method of the deletion API', async () => {
-  const paths = [deletionPaths.token, deletionPaths.submit, deletionPaths.status('x'), deletionPaths.list];
-  const methods = [
-    ['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'],
-    ['GET', 'PUT', 'DELETE', 'OPTIONS'],
-    ['POST', 'PUT', 'DELETE', 'OPTIONS'],
-    ['POST', 'PUT', 'DELETE', 'OPTIONS'],
-  ];
-  for (const [at, path] of paths.entries()) {
-    for (const method of methods[at] ?? []) {
-      const headers = [['Authorization', `Bearer ${token}`]] as const;
-      const reply = await ask(sluice.baseUrl, { method, path, headers });
-      assert.equal(reply.status, 405, `${method} ${path}`);
-      assert.equal(reply.headers['access-control-allow-origin'], undefined);
-    }
-  }
-});
-
 test('answers a submission and its status exactly as documented', async () => {
   const reply = await submit(sluice, token, '{"users":[{"user_id":7},{"identity":"bob"}]}');
   assert.equal(reply.status, 201);
@@ -218,74 +204,224 @@ test('never takes the location from the Host header', async () => {
   assert.ok(!reply.text.includes('evil'), reply.text);
 });
 
-/** Bodies of submissions, and the status of each answer. */
-const bodies: readonly (readonly [what: string, body: string, status: 201 | 400])[] = [
-  ['a user_id', '{"users":[{"user_id":7}]}', 201],
-  ['the user_id 0', '{"users":[{"user_id":0}]}', 201],
-  ['the largest user_id', '{"users":[{"user_id":9007199254740991}]}', 201],
-  ['a user_id in its canonical string', '{"users":[{"user_id":"9007199254740991"}]}', 201],
-  ['a user_id as 1e3', '{"users":[{"user_id":1e3}]}', 201],
-  ['a user_id as 7.0', '{"users":[{"user_id":7.0}]}', 201],
-  ['2^53', '{"users":[{"user_id":9007199254740992}]}', 400],
-  ['2^53 as a string', '{"users":[{"user_id":"9007199254740992"}]}', 400],
-  ['a negative user_id', '{"users":[{"user_id":-1}]}', 400],
-  ['a negative zero', '{"users":[{"user_id":-0}]}', 400],
-  ['a fraction', '{"users":[{"user_id":1.5}]}', 400],
-  ['an infinite number', '{"users":[{"user_id":1e999}]}', 400],
-  ['a leading zero', '{"users":[{"user_id":"07"}]}', 400],
-  ['a blank', '{"users":[{"user_id":" 7"}]}', 400],
-  ['a hexadecimal user_id', '{"users":[{"user_id":"0x7"}]}', 400],
-  ['an empty user_id', '{"users":[{"user_id":""}]}', 400],
-  ['a boolean', '{"users":[{"user_id":true}]}', 400],
-  ['a user_id of null', '{"users":[{"user_id":null}]}', 400],
-  ['an identity', '{"users":[{"identity":"bob"}]}', 201],
-  ['an identity with NUL', '{"users":[{"identity":"n\\u0000l"}]}', 201],
-  ['255 characters', JSON.stringify({ users: [{ identity: '\u{1f600}'.repeat(255) }] }), 201],
-  ['256 characters', JSON.stringify({ users: [{ identity: '\u{1f600}'.repeat(256) }] }), 400],
-  ['an empty identity', '{"users":[{"identity":""}]}', 400],
-  ['an identity that is a number', '{"users":[{"identity":7}]}', 400],
-  ['a lone surrogate', '{"users":[{"identity":"a\\ud83d"}]}', 400],
-  ['a lone low surrogate', '{"users":[{"identity":"\\uDE00a"}]}', 400],
-  ['both', '{"users":[{"identity":"bob","user_id":7}]}', 400],
-  ['none', '{"users":[{}]}', 400],
-  ['one good and one bad', '{"users":[{"identity":"bob"},{}]}', 400],
-  ['a string in the list', '{"users":["bob"]}', 400],
-  ['null in the list', '{"users":[null]}', 400],
-  ['a list in the list', '{"users":[[]]}', 400],
-  ['an unknown field of a user', '{"users":[{"identity":"bob","name":"Bob"}]}', 201],
-  ['unknown fields', '{"users":[{"identity":"bob"}],"account_id":"1","status":"complete","fences":{}}', 201],
-  ['a user named twice', '{"users":[{"identity":"bob"},{"identity":"bob"}]}', 201],
-  ['a reference', '{"users":[{"identity":"bob"}],"reference":"r"}', 201],
-  [
-    'the longest reference',
-    JSON.stringify({ users: [{ identity: 'bob' }], reference: '\u{1f600}'.repeat(255) }),
-    201,
-  ],
-  ['a longer reference', JSON.stringify({ users: [{ identity: 'bob' }], reference: 'r'.repeat(256) }), 400],
-  ['an empty reference', '{"users":[{"identity":"bob"}],"reference":""}', 400],
-  ['a reference that is a number', '{"users":[{"identity":"bob"}],"reference":7}', 400],
-  ['a lone surrogate in a reference', '{"users":[{"identity":"bob"}],"reference":"a\\ud83d"}', 400],
-  ['no users', '{"users":[]}', 400],
-  ['users of null', '{"users":null}', 400],
-  ['users as an object', '{"users":{}}', 400],
-  ['users as a string', '{"users":"x"}', 400],
-  ['nothing', '{}', 400],
-  ['a list', '[]', 400],
-  ['null', 'null', 400],
-  ['no JSON', '{"users":[', 400],
-  ['an empty body', '', 400],
-];
+/** A request of the caller and one of the stranger's, and an export of each. All of them are pending or complete for ever. */
+type Named = Readonly<Record<'own' | 'foreign', { readonly ID: string; readonly EXPORT: string }>>;
+let named: Promise<Named> | undefined;
+function namedRequests(): Promise<Named> {
+  const of = async (its: string) => ({
+    ID: await submitAccepted(sluice, its, [{ identity: 'bob' }]),
+    EXPORT: await submitExport(sluice, its, [{ identity: 'bob' }]),
+  });
+  named ??= Promise.all([of(token), of(strangerToken)]).then(([own, foreign]) => ({ own, foreign }));
+  return named;
+}
 
-test('takes one of identity and user_id for each user, and refuses everything else as a whole', async () => {
-  const countKept = () => withRedis(sluice, (redis) => redis.hlen(registryKeys.deletions));
-  const before = await countKept();
-  for (const [what, body, status] of bodies) {
-    const reply = await submit(sluice, token, body);
-    assert.equal(reply.status, status, `${what}: ${reply.text}`);
-    if (status === 400)
-      assert.equal(typeof (parse(reply).err as { message?: unknown }).message, 'string', what);
+/** The path of an endpoint of the table. */
+function pathTo(path: string, { ID, EXPORT }: Named['own']): string {
+  return `${badInput.api}${path.replace('ID', ID).replace('EXPORT', EXPORT)}`;
+}
+
+const bearer = (its: string) => ['Authorization', `Bearer ${its}`] as const;
+const json = ['Content-Type', 'application/json'] as const;
+/** A body that is right for every endpoint that takes one. */
+const goodBody = JSON.stringify({ users: [{ identity: 'bob' }], suppress: true });
+
+/** What a row of the table sends, and how it has to be answered. */
+type Row = Partial<Ask> & { readonly path: string; readonly what: string; readonly answer: string };
+
+/** Sends the rows one after another, none of which counts towards a limit, and compares all the answers at once. */
+async function assertAnswers(rows: readonly Row[]): Promise<void> {
+  const digest = createHash('sha256').update(token).digest('hex');
+  const limits = [registryKeys.statusRequests(digest), registryKeys.suppressionRequests(digest)];
+  const answered: string[] = [];
+  await withRedis(sluice, async (redis) => {
+    for (const { what, answer: _, ...sent } of rows) {
+      await redis.del(...limits);
+      const reply = await ask(sluice.baseUrl, { method: 'POST', headers: [bearer(token), json], ...sent });
+      const { code = '', field = '' } = (parse(reply) as { err?: Record<string, string> }).err ?? {};
+      answered.push(`${what}: ${`${reply.status} ${code} ${field}`.trimEnd()}`);
+      assert.equal(reply.headers['access-control-allow-origin'], undefined, what);
+    }
+  });
+  assert.deepEqual(
+    answered,
+    rows.map(({ what, answer }) => `${what}: ${answer}`),
+  );
+}
+
+/** What requests have left: deletions, exports and suppressed users. */
+async function countKept(): Promise<object> {
+  const [deletions, exports] = await withRedis(sluice, async (redis) => [
+    await redis.hlen(registryKeys.deletions),
+    await redis.zcard(registryKeys.exports),
+  ]);
+  return { deletions, exports, suppressed: parse(await lookUp(sluice.baseUrl, token)) };
+}
+
+for (const endpoint of badInput.listEndpoints) {
+  test(`POST ${endpoint.path} refuses every list that is wrong as a whole, and says where`, async () => {
+    const { own } = await namedRequests();
+    const path = pathTo(endpoint.path, own);
+    const row = (what: string, body: string | Buffer, answer: string): Row => ({ path, what, body, answer });
+    const beside = JSON.stringify(endpoint.beside).slice(1, -1);
+    const withList = (users: string) => `{${[`"users":${users}`, beside].filter(Boolean).join()}}`;
+    const { tooMany, most, tooLarge, inflatedTooLarge } = badInput.oversized(endpoint);
+    const { accepted } = endpoint;
+    await assertAnswers([
+      ...(accepted === undefined ? [] : badInput.goodUsers).map(([what, users]) =>
+        row(what, withList(users), String(accepted)),
+      ),
+      ...(accepted === undefined ? [] : [row('as many as it takes', most, accepted)]),
+      ...endpoint.own.filter(([, , answer]) => !answer.startsWith('4')).map((each) => row(...each)),
+    ]);
+    const before = await countKept();
+    await assertAnswers([
+      ...badInput.badUsers.map(([what, users, answer]) => row(what, withList(users), answer)),
+      ...badInput.badBodies.map((each) => row(...each)),
+      ...endpoint.own.filter(([, , answer]) => answer.startsWith('4')).map((each) => row(...each)),
+      row('too many users', tooMany, '400 too_many_records users'),
+      ...tooLarge.map((body) => row('a body that is too large', body, '413 body_too_large')),
+      {
+        ...row('one that is too large once it is inflated', inflatedTooLarge, '413 body_too_large'),
+        headers: [bearer(token), json, ['Content-Encoding', 'gzip']],
+      },
+      ...badInput.badHeaders.map(([headers, answer]) => ({
+        ...row(JSON.stringify(headers), goodBody, answer),
+        headers: [bearer(token), ...Object.entries(headers)],
+      })),
+    ]);
+    assert.deepEqual(await countKept(), before, 'a refused request leaves nothing');
+  });
+}
+
+test('refuses every query that is wrong, and says where', async () => {
+  const { own } = await namedRequests();
+  const rows = Object.entries(badInput.badQueries).flatMap(([path, queries]) =>
+    queries.map(
+      ([query, answer]): Row => ({
+        method: 'GET',
+        path: `${pathTo(path, own)}${query}`,
+        what: `${path}${query}`,
+        answer,
+      }),
+    ),
+  );
+  await assertAnswers(rows);
+});
+
+test('answers 405 to every other method, with those of the path, and 404 to every other path', async () => {
+  const { own } = await namedRequests();
+  const headers = [bearer(token)];
+  for (const [path, its] of Object.entries(badInput.methods)) {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+      if (its.includes(method)) continue;
+      const reply = await ask(sluice.baseUrl, { method, path: pathTo(path, own), headers });
+      assert.deepEqual([reply.status, reply.headers.allow], [405, its.join(', ')], `${method} ${path}`);
+      assert.equal(reply.headers['access-control-allow-origin'], undefined);
+    }
   }
-  assert.equal(await countKept(), before + bodies.filter(([, , status]) => status === 201).length);
+  const unknown = [
+    '',
+    '/',
+    '/nothing',
+    '/user_deletion/',
+    '/user_deletions/x',
+    '/deletion_status',
+    '/deletion_status/',
+  ];
+  for (const path of [
+    ...unknown,
+    '/deletion_status/ID/nothing',
+    '/user_export/EXPORT/data/x',
+    '/signing_key/x',
+  ])
+    for (const method of ['GET', 'POST'])
+      assert.equal((await ask(sluice.baseUrl, { method, path: pathTo(path, own) })).status, 404, path);
+});
+
+/** Tokens that were good once, by what has ended them. */
+async function deadTokens(): Promise<Record<string, string>> {
+  const [expired, rotated, revoked, moved] = await Promise.all([1, 2, 3, 4].map(() => freshAccount()));
+  await withRedis(sluice, (redis) =>
+    redis.del(registryKeys.token(createHash('sha256').update(String(expired?.token)).digest('hex'))),
+  );
+  await administer(sluice, 'PUT', `/environments/${rotated?.main}/key`);
+  await administer(sluice, 'DELETE', `/environments/${revoked?.main}/key`);
+  await administer(sluice, 'PATCH', `/environments/${moved?.staging}`, { main: true });
+  return {
+    'an expired token': String(expired?.token),
+    'a token of a rotated key': String(rotated?.token),
+    'a token of a revoked key': String(revoked?.token),
+    'a token of an environment that is main no more': String(moved?.token),
+    'an API key': account.apiKey,
+    'the administration’s token': sluice.adminToken,
+  };
+}
+
+test('answers every call without a good token with the same bytes, whatever it asks for', async () => {
+  const { own, foreign } = await namedRequests();
+  const dead = Object.entries(await deadTokens()).map(([what, its]) => [what, [bearer(its)]] as const);
+  const answers = new Map<string, string>();
+  const check = async (what: string, sent: Ask) => {
+    const reply = await ask(sluice.baseUrl, sent);
+    assert.equal(reply.status, 401, what);
+    answers.set(reply.bytes, what);
+  };
+  const endpoints = badInput.tokenEndpoints.map(({ method, path }) => ({
+    method,
+    path,
+    body: method === 'POST' ? goodBody : '',
+  }));
+  for (const [cause, headers] of [...Object.entries(badInput.noToken(token)), ...dead]) {
+    for (const { method, path, body } of endpoints) {
+      const sent = { method, path: pathTo(path, own), headers: [...headers, json], body };
+      await check(`${method} ${path}: ${cause}`, sent);
+    }
+  }
+  const headers = [bearer(`slt_${'A'.repeat(43)}`), json];
+  for (const { method, path } of endpoints) {
+    if (method === 'POST')
+      for (const body of ['{"users":[]}', 'no JSON', '', JSON.stringify({ access_token: token })])
+        await check(`${path}: ${body}`, { method, path: pathTo(path, own), headers, body });
+    for (const ids of [foreign, { ID: '0', EXPORT: '0' }])
+      for (const query of ['', `?access_token=${token}`, '?cursor=x&state=x&user_id=x'])
+        await check(`${path} of others${query}`, { method, path: `${pathTo(path, ids)}${query}`, headers });
+  }
+  assert.equal(answers.size, 1, [...answers].join('\n'));
+});
+
+test('answers 404 with the same bytes for every request and export that is not the caller’s', async () => {
+  const { own, foreign } = await namedRequests();
+  const answers = new Map<string, string>();
+  const check = async (method: string, path: string, its: string) => {
+    const reply = await ask(sluice.baseUrl, {
+      method,
+      path,
+      headers: [bearer(its), json],
+      body: method === 'POST' ? goodBody : '',
+    });
+    assert.equal(reply.status, 404, path);
+    answers.set(reply.bytes, path);
+  };
+  for (const { method, path } of badInput.namingEndpoints) {
+    const its = path.includes('ID') ? own.ID : own.EXPORT;
+    for (const id of badInput.oddIds(its)) await check(method, pathTo(path, { ID: id, EXPORT: id }), token);
+    await check(method, pathTo(path, { ID: own.EXPORT, EXPORT: own.ID }), token);
+    await check(method, pathTo(path, foreign), token);
+    await check(method, pathTo(path, own), strangerToken);
+    assert.notEqual(
+      (
+        await ask(sluice.baseUrl, {
+          method,
+          path: pathTo(path, own),
+          headers: [bearer(token), json],
+          body: method === 'POST' ? goodBody : '',
+        })
+      ).status,
+      404,
+    );
+  }
+  assert.equal(answers.size, 1, [...answers].join('\n'));
 });
 
 /** The targets of a submission, as Redis keeps them. */
@@ -310,7 +446,7 @@ test('keeps user_ids and identities apart, and each in one form', async () => {
   ]);
 });
 
-test('takes 10,000 users of 255 escaped characters each within bounded memory, and not one more', async () => {
+test('takes 10,000 users of 255 escaped characters each within bounded memory', async () => {
   const api = sluice.api[0];
   assert.ok(api);
   const memoryKiB = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.pid}/status`, 'utf8'))?.[1]);
@@ -333,93 +469,6 @@ test('takes 10,000 users of 255 escaped characters each within bounded memory, a
   const targets = await keptTargets(String(parse(replies[0] as Reply).deletion_request_id));
   assert.equal(targets.length, 10_000);
   assert.equal(targets[1_234], `i01234${'\u{1f600}'.repeat(250)}`);
-
-  const many = (count: number) => JSON.stringify({ users: Array(count).fill({ user_id: 7 }) });
-  assert.equal((await submit(sluice, token, many(10_000))).status, 201);
-  assert.equal((await submit(sluice, token, many(10_001))).status, 400);
-  assert.equal(
-    (await submit(sluice, token, `${body}${' '.repeat(32 * 1024 * 1024 - body.length + 1)}`)).status,
-    413,
-  );
-});
-
-const noToken: Record<string, (good: string) => Sent> = {
-  'no header': () => [],
-  'an empty header': () => [['Authorization', '']],
-  'the scheme alone': () => [['Authorization', 'Bearer']],
-  'an unknown token': () => [['Authorization', `Bearer slt_${randomBytes(32).toString('base64url')}`]],
-  'a token cut short': (good) => [['Authorization', `Bearer ${good.slice(0, -1)}`]],
-  'a token in other case': (good) => [['Authorization', `Bearer ${good.toUpperCase()}`]],
-  'a key': () => [['Authorization', `Bearer ${account.apiKey}`]],
-  'the administration’s token': () => [['Authorization', `Bearer ${sluice.adminToken}`]],
-  'another scheme': (good) => [['Authorization', `Basic ${good}`]],
-  'no scheme': (good) => [['Authorization', good]],
-  'two headers': (good) => [
-    ['Authorization', `Bearer ${good}`],
-    ['Authorization', `Bearer ${good}`],
-  ],
-  'two tokens': (good) => [['Authorization', `Bearer ${good}, Bearer ${good}`]],
-  'another header': (good) => [['X-Access-Token', good]],
-  'a long token': () => [['Authorization', `Bearer ${'x'.repeat(2_000)}`]],
-};
-
-test('answers every call without a good token with the same bytes, whatever it asks for', async () => {
-  const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
-  const foreign = await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
-  const endpoints = [
-    {
-      method: 'POST',
-      paths: [deletionPaths.submit, `${deletionPaths.submit}?access_token=${token}`],
-      bodies: [
-        '{"users":[{"identity":"bob"}]}',
-        '{"users":[]}',
-        'no JSON',
-        JSON.stringify({ access_token: token }),
-      ],
-    },
-    {
-      method: 'GET',
-      paths: [
-        requestId,
-        foreign,
-        '0',
-        `${requestId}?access_token=${token}`,
-        `${requestId}?token=${token}`,
-      ].map(deletionPaths.status),
-      bodies: [''],
-    },
-    {
-      method: 'GET',
-      paths: [
-        `${deletionPaths.status(requestId)}/certificate`,
-        `${deletionPaths.status(requestId)}/users`,
-        `${deletionPaths.status(foreign)}/users`,
-        deletionPaths.list,
-        `${deletionPaths.list}?state=x`,
-        `${deletionPaths.list}?cursor=x`,
-      ],
-      bodies: [''],
-    },
-  ];
-  for (const { method, paths, bodies: sent } of endpoints) {
-    const answers = new Set<string>();
-    for (const [cause, headersOf] of Object.entries(noToken)) {
-      for (const path of paths) {
-        for (const body of sent) {
-          const headers = [...headersOf(token), ['Content-Type', 'application/json'] as const];
-          const reply = await ask(sluice.baseUrl, { method, path, headers, body });
-          assert.equal(reply.status, 401, `${method} ${path}: ${cause}`);
-          answers.add(reply.bytes);
-          const { err, error, message } = parse(reply);
-          assert.equal(typeof (err as { message?: unknown }).message, 'string');
-          assert.equal(typeof error, 'string');
-          assert.equal(typeof message, 'string');
-          assert.match(String(reply.headers['www-authenticate']), /^Bearer /);
-        }
-      }
-    }
-    assert.equal(answers.size, 1, `${method}: ${[...answers].join('\n')}`);
-  }
 });
 
 test('takes the scheme of a token in any case', async () => {
@@ -435,43 +484,14 @@ test('takes the scheme of a token in any case', async () => {
   }
 });
 
-test('answers 404 with the same bytes for every request that is not the caller’s', async () => {
-  const own = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
-  const foreign = await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
-  const random = '3d6f0a52-8f6e-4c9e-9a57-0123456789ab';
-  const ids = [
-    random,
-    foreign,
-    own.toUpperCase(),
-    own.slice(0, -1),
-    `${own}0`,
-    `${own}%00`,
-    '0',
-    '..',
-    '%2e%2e%2f',
-    '__proto__',
-    'constructor',
-    '*',
-    'x'.repeat(1_000),
-  ];
-  const answers = new Map<string, string>();
-  for (const id of ids) {
-    const reply = await readStatus(sluice, token, id);
-    assert.equal(reply.status, 404, id);
-    answers.set(reply.bytes, id);
-  }
-  assert.equal(answers.size, 1, JSON.stringify([...answers]));
-  assert.equal((await readStatus(sluice, token, own)).status, 200);
-});
-
 test('keeps accounts apart: each token opens its own account’s requests and no other’s', async () => {
   const tokens = [token, strangerToken, (await freshAccount()).token];
   const requests = await Promise.all(
-    tokens.map((its) => submitAccepted(sluice, its, [{ identity: 'shared' }])),
+    tokens.map((ownToken) => submitAccepted(sluice, ownToken, [{ identity: 'shared' }])),
   );
-  for (const [asker, its] of tokens.entries()) {
+  for (const [asker, ownToken] of tokens.entries()) {
     for (const [owner, requestId] of requests.entries()) {
-      const { status } = await readStatus(sluice, its, requestId);
+      const { status } = await readStatus(sluice, ownToken, requestId);
       assert.equal(status, asker === owner ? 200 : 404, `${asker} asks for ${owner}'s`);
     }
   }
@@ -505,14 +525,14 @@ test('means nothing in another data centre', async () => {
 });
 
 /** A token dies with the change that ends it: it opens nothing once that is answered. */
-async function assertDead(its: string): Promise<void> {
-  assert.equal((await submit(sluice, its, [{ identity: 'late' }])).status, 401);
-  assert.equal((await readStatus(sluice, its, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
+async function assertDead(ownToken: string): Promise<void> {
+  assert.equal((await submit(sluice, ownToken, [{ identity: 'late' }])).status, 401);
+  assert.equal((await readStatus(sluice, ownToken, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
 }
 
 test('ends a token when its lifetime is over, an hour after it was issued', async () => {
-  const { token: its } = await freshAccount();
-  const key = registryKeys.token(createHash('sha256').update(its).digest('hex'));
+  const { token: ownToken } = await freshAccount();
+  const key = registryKeys.token(createHash('sha256').update(ownToken).digest('hex'));
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(key);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
@@ -522,17 +542,17 @@ test('ends a token when its lifetime is over, an hour after it was issued', asyn
       what: 'the lifetime is over',
     });
   });
-  await assertDead(its);
+  await assertDead(ownToken);
 });
 
 test('ends the tokens of a key that is rotated, and takes the new key at once', async () => {
-  const { account: own, token: its, main } = await freshAccount();
+  const { account: own, token: ownToken, main } = await freshAccount();
   const { api_key: apiKey } = await administer<{ api_key: string }>(
     sluice,
     'PUT',
     `/environments/${main}/key`,
   );
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const fresh = await getToken(sluice, { ...own, apiKey });
   await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
@@ -542,7 +562,7 @@ test('refuses one live token too many, says correctly for how long, and ends non
   const { account: own, token: first, main } = await freshAccount();
   const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
   const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
-  const works = async (its: unknown) => (await readStatus(sluice, String(its), 'x')).status === 404;
+  const works = async (ownToken: unknown) => (await readStatus(sluice, String(ownToken), 'x')).status === 404;
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(live);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
@@ -584,15 +604,15 @@ test('refuses one live token too many, says correctly for how long, and ends non
 });
 
 test('counts of requests that began before the clock was set back do not last longer', async () => {
-  const { token: its, main } = await freshAccount();
+  const { token: ownToken, main } = await freshAccount();
   const address = '127.0.0.1';
   const digest = (text: string) => createHash('sha256').update(text).digest('hex');
   const failures = registryKeys.tokenFailures(digest(`${main}\0${address}`));
-  const statuses = registryKeys.statusRequests(digest(its));
+  const statuses = registryKeys.statusRequests(digest(ownToken));
   const dayMs = 24 * 3_600_000;
   await withRedis(sluice, async (redis) => {
     for (const key of [failures, statuses]) await redis.set(key, 1_000, 'PX', dayMs);
-    assert.equal((await readStatus(sluice, its, 'x')).status, 429);
+    assert.equal((await readStatus(sluice, ownToken, 'x')).status, 429);
     assert.equal((await askToken([['Authorization', basic(main, 'wrong')]])).status, 429);
     assert.ok((await redis.pttl(statuses)) <= 1_000);
     assert.ok((await redis.pttl(failures)) <= 60_000);
@@ -600,17 +620,17 @@ test('counts of requests that began before the clock was set back do not last lo
 });
 
 test('ends the tokens of a key that is revoked', async () => {
-  const { account: own, token: its, main } = await freshAccount();
+  const { account: own, token: ownToken, main } = await freshAccount();
   await administer(sluice, 'DELETE', `/environments/${main}/key`);
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
 });
 
 test('ends the tokens of an environment that stops being main, and gives the new one its own', async () => {
-  const { account: own, token: its, main, staging } = await freshAccount();
-  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  const { account: own, token: ownToken, main, staging } = await freshAccount();
+  const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   await administer(sluice, 'PATCH', `/environments/${staging}`, { main: true });
-  await assertDead(its);
+  await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const { api_key: apiKey } = await administer<{ api_key: string }>(
     sluice,
@@ -694,10 +714,12 @@ test('counts failed token requests that come at once', async () => {
 });
 
 test('takes 100 status requests a second of one token', async () => {
-  const { token: its } = await freshAccount();
-  const requestId = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+  const { token: ownToken } = await freshAccount();
+  const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   const started = performance.now();
-  const replies = await Promise.all(Array.from({ length: 250 }, () => readStatus(sluice, its, requestId)));
+  const replies = await Promise.all(
+    Array.from({ length: 250 }, () => readStatus(sluice, ownToken, requestId)),
+  );
   const windows = Math.floor((performance.now() - started) / 1_000) + 1;
   const taken = replies.filter(({ status }) => status === 200).length;
   const limited = replies.filter(({ status }) => status === 429);
@@ -709,7 +731,7 @@ test('takes 100 status requests a second of one token', async () => {
 });
 
 test('takes 2,000 pending requests of one account', async () => {
-  const { account: own, token: its } = await freshAccount();
+  const { account: own, token: ownToken } = await freshAccount();
   const { accountId } = own;
   await withRedis(sluice, async (redis) => {
     const add = (count: number, name: string) =>
@@ -718,13 +740,13 @@ test('takes 2,000 pending requests of one account', async () => {
         ...Array.from({ length: count }, (_, at) => [1, `${accountId} ${name}-${at}`]).flat(),
       );
     await add(1_999, 'pending');
-    const last = await submitAccepted(sluice, its, [{ identity: 'bob' }]);
-    const over = await submit(sluice, its, [{ identity: 'bob' }]);
+    const last = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
+    const over = await submit(sluice, ownToken, [{ identity: 'bob' }]);
     assert.equal(over.status, 429, over.text);
     assert.ok(Number(over.headers['retry-after']) >= 1);
-    assert.equal((await readStatus(sluice, its, last)).status, 200);
+    assert.equal((await readStatus(sluice, ownToken, last)).status, 200);
     await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
     await redis.zrem(registryKeys.pendingDeletions, `${accountId} pending-0`);
-    await submitAccepted(sluice, its, [{ identity: 'bob' }]);
+    await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   });
 });

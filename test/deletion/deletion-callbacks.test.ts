@@ -8,6 +8,7 @@ import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
 import { administer, getToken, readStatus, submitAccepted, untilComplete } from '../../harness/deletion.js';
+import { assertDocumentedCall } from '../../harness/documented-answers.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
@@ -343,16 +344,17 @@ describe('a complete deletion', () => {
       unknown
     >;
     assert.deepEqual(JSON.parse(body), { type: 'deletion.complete', account_id: account.accountId, ...told });
+    assertDocumentedCall(body);
     assert.ok(!body.includes('called for'));
   });
 
   test('calls no account that has no callback', async () => {
     const other = await createTestAccount(sluice, 'Uncalled');
-    const its = await getToken(sluice, other);
+    const ownToken = await getToken(sluice, other);
     await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-    const requestId = await submitAccepted(sluice, its, [{ identity: 'a' }]);
-    await untilComplete(sluice, its, requestId);
-    assert.ok(!(await readStatus(sluice, its, requestId)).text.includes('callback'));
+    const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'a' }]);
+    await untilComplete(sluice, ownToken, requestId);
+    assert.ok(!(await readStatus(sluice, ownToken, requestId)).text.includes('callback'));
     assert.equal(callsFor(requestId).length, 0);
   });
 
@@ -481,6 +483,7 @@ describe('a complete deletion', () => {
     assert.deepEqual(await sluice.admin('accounts', 'callback', accountId), shown);
     const tested = await administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
     assert.deepEqual(tested, { account_id: accountId, delivered: true, answer: 200 });
+    assertDocumentedCall(receiver.received.at(-1)?.body ?? '');
     assert.deepEqual(JSON.parse(receiver.received.at(-1)?.body ?? ''), {
       type: 'test',
       account_id: accountId,

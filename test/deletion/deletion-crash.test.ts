@@ -472,7 +472,7 @@ const looksForTargets = [
 ];
 
 for (const { isLate, when } of looksForTargets) {
-  test(`completes a deletion that was verified when Redis was emptied, though ${when}`, async () => {
+  test(`completes a verified deletion after Redis is emptied, even if ${when}`, async () => {
     const prepared = await prepare();
     const purge = 'ALTER TABLE deletion_targets DELETE';
     let isPurging = false;

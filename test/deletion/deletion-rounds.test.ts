@@ -351,9 +351,11 @@ test('a deletion of one user does not wait for another account’s long lists', 
     requestId = await submitAccepted(sluice, token, [{ identity: 'one user' }]);
   });
   // All deletions of a round are completed at the same time.
-  const completedMs = async (its: string, id: string) => {
-    await untilComplete(sluice, its, id, 120_000);
-    const { completed_at } = JSON.parse((await readStatus(sluice, its, id)).text) as { completed_at: string };
+  const completedMs = async (ownToken: string, id: string) => {
+    await untilComplete(sluice, ownToken, id, 120_000);
+    const { completed_at } = JSON.parse((await readStatus(sluice, ownToken, id)).text) as {
+      completed_at: string;
+    };
     return Date.parse(completed_at);
   };
   const ownMs = await completedMs(token, requestId);

@@ -4,11 +4,13 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { figure, median } from '../../bench/figures.js';
+import { shareOfWrk } from '../../bench/report/sections.js';
+import { costsAboveIdle, costsOf, timesOfFullLoad } from '../../bench/report/targets.js';
 import type { Results } from '../../bench/results.js';
 
 const root = new URL('../../../', import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, root), 'utf8');
-const results = JSON.parse(read('bench/results/all.json')) as Pick<Results, 'ways' | 'backlog'>;
+const results = JSON.parse(read('bench/results/all.json')) as Results;
 const processes = ['api', 'redis', 'worker', 'clickhouse'] as const;
 /** A third of each core stays free. */
 const usedShare = 2 / 3;
@@ -26,8 +28,8 @@ function runsOf(name: string) {
 }
 
 for (const [name, title] of [
-  ['single', 'one event a request, µs'],
-  ['bulk-500', 'bulk of 500, µs an event'],
+  ['single', 'one event per request, µs'],
+  ['bulk-500', 'bulk of 500, µs per event'],
 ] as const) {
   test(`the page on scale says what an event costs each process, and what a core of it carries: ${name}`, () => {
     const page = read('deploy/SCALE.md');
@@ -36,7 +38,7 @@ for (const [name, title] of [
     );
     const lines = [
       `| ${[title, ...costs.map(figure)].join(' | ')} |`,
-      `| ${['events a second a core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
+      `| ${['events per second and core', ...costs.map((cost) => roundedDown((usedShare * 1e6) / cost))].join(' | ')} |`,
     ].join('\n');
     assert.ok(page.includes(lines), `deploy/SCALE.md lacks\n${lines}`);
     const highest = roundedDown(median(runsOf(name).map(({ recordsPerSecond }) => recordsPerSecond)));
@@ -48,16 +50,41 @@ for (const [name, title] of [
 test('the page on scale says what an event costs with several servers', () => {
   const { servers } = JSON.parse(read('bench/results/servers.json')) as Pick<Results, 'servers'>;
   const titles: Readonly<Record<string, string>> = {
-    single: 'one event a request',
+    single: 'one event per request',
     'bulk-500': 'bulk of 500',
   };
   assert.equal(servers?.ways.length, 2);
   for (const { name, eventsPerSecond, levels } of servers.ways) {
-    const costs = levels.map(({ runs }) => figure(median(runs.map(({ cpuSum }) => cpuSum))));
+    const costs = levels.map((level) => figure(median(costsAboveIdle(servers, level))));
     const title = `${titles[name]}, ${eventsPerSecond.toLocaleString('en-US')} events a second`;
     const row = `| ${[title, ...costs].join(' | ')} |`;
     assert.ok(read('deploy/SCALE.md').includes(row), `deploy/SCALE.md lacks\n${row}`);
   }
+});
+
+test('the bench’s page quotes its published results', () => {
+  const page = read('bench/README.md');
+  const rows = {
+    'one event a request, µs': costsOf(runsOf('single')),
+    'with keys': costsOf(runsOf('single-keys')),
+    'with keys, 64 connections': costsOf(runsOf('single-keys-64')),
+    'bulk of 500': costsOf(runsOf('bulk-500')),
+    'bulk of 500, with keys': costsOf(runsOf('bulk-500-keys')),
+    'one event a request at half of the highest rate, times of full load': timesOfFullLoad(
+      results.curve ?? [],
+      results.curve?.find(({ share }) => share === 0.5)?.runs ?? [],
+    ),
+    'p99 of the minutes at half load, ms': results.halfLoad?.runs[0]?.p99OfMinutes ?? [],
+    'what wrk takes of the service’s CPU': shareOfWrk(results.ways),
+  };
+  const lines = Object.entries(rows).map(([title, values]) => {
+    const figures = [median(values), Math.min(...values), Math.max(...values)].map(figure);
+    return `| ${[title, ...figures].join(' | ')} |`;
+  });
+  const table = lines.join('\n');
+  assert.ok(page.includes(table), `bench/README.md lacks\n${table}`);
+  const said = Number(/(\d+) minutes on two cores/.exec(page)?.[1]);
+  assert.ok(Math.abs(results.seconds / 60 - said) <= 5, `the session took ${results.seconds / 60} min`);
 });
 
 test('the runbook says what an event takes in the backlog', () => {

@@ -28,7 +28,7 @@ export type Observation = {
  * The service's own statuses, 100, and those with which its HTTP parser answers. 503 means that Redis was slow; the whole
  * run decides how often that may happen.
  */
-const allowed = new Set([100, 200, 201, 204, 304, 400, 401, 404, 405, 413, 415, 429, 431, 503, 505]);
+const allowed = new Set([100, 200, 201, 204, 304, 400, 401, 404, 405, 409, 413, 415, 429, 431, 503, 505]);
 /** Deadline of a valid request on a connection that is in step. */
 const answerMsMax = 10_000;
 

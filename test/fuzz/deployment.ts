@@ -5,6 +5,7 @@ import { createEnvironments, createTestAccount, unlimited } from '../../harness/
 import { getToken, submitAccepted } from '../../harness/deletion.js';
 import { untilStored } from '../../harness/ingestion.js';
 import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
+import { submitExport } from '../../harness/user-export.js';
 import { startNeighbour } from './neighbour.js';
 import { quantile, residentMib } from './process-figures.js';
 import { type RunOptions, type RunResult, runFuzz, type Target } from './run.js';
@@ -39,6 +40,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
   const account = await createTestAccount(sluice, 'Nobody');
   const token = await getToken(sluice, account);
   const deletionRequestId = await submitAccepted(sluice, token, [{ user_id: 4 }]);
+  const exportId = await submitExport(sluice, token, [{ identity: 'nobody@example.com' }]);
   const { hostname: host, port } = new URL(api.baseUrl);
   let { pid } = api;
   const target: Target = {
@@ -49,6 +51,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
       basic: `Basic ${btoa(`${account.appIds[0]}:${account.apiKey}`)}`,
       bearer: `Bearer ${token}`,
       deletionRequestId,
+      exportId,
     },
     alive: () => api.running && api.pid === pid,
     restart: async () => {

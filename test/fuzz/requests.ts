@@ -9,6 +9,7 @@ export type RequestContext = {
   readonly basic: string;
   readonly bearer: string;
   readonly deletionRequestId: string;
+  readonly exportId: string;
 };
 
 export type ValidRequest = {
@@ -46,6 +47,7 @@ export function validRequests({
   basic,
   bearer,
   deletionRequestId,
+  exportId,
 }: RequestContext): readonly ValidRequest[] {
   const app_id = appId;
   const event = (id: string) => ({ event: 'Fuzzed', identity: `f-${id}@example.com` });
@@ -166,11 +168,49 @@ export function validRequests({
         json,
         authorization,
       ]),
+    'a deletion request with a reference': (id) =>
+      post(`${deletion}/user_deletion`, { users: [{ anonymous_id: `a-${id}` }], reference: `r-${id}` }, [
+        json,
+        authorization,
+      ]),
     'a deletion request without a token': () =>
       post(`${deletion}/user_deletion`, { users: [{ user_id: 4 }] }),
     'the status of a deletion': () =>
       request(`GET ${deletion}/deletion_status/${deletionRequestId}`, [authorization]),
     'the status of no deletion': () => request(`GET ${deletion}/deletion_status/nothing`, [authorization]),
+    'the users of a deletion': () =>
+      request(`GET ${deletion}/deletion_status/${deletionRequestId}/users?cursor=0`, [authorization]),
+    'a look-up in a deletion': () =>
+      post(
+        `${deletion}/deletion_status/${deletionRequestId}/lookup`,
+        { users: [{ user_id: 4 }, { identity: 'nobody@example.com' }, { anonymous_id: 'a' }] },
+        [json, authorization],
+      ),
+    'the certificate of a deletion': () =>
+      request(`GET ${deletion}/deletion_status/${deletionRequestId}/certificate`, [authorization]),
+    'a list of deletions': () =>
+      request(`GET ${deletion}/user_deletions?state=complete&reference=r%20%C3%BC&cursor=MQ`, [
+        authorization,
+      ]),
+    'the key of certificates': () => request(`GET ${deletion}/signing_key`, []),
+    'an export': () =>
+      post(`${deletion}/user_export`, { users: [{ user_id: 4 }, { identity: 'nobody@example.com' }] }, [
+        json,
+        authorization,
+      ]),
+    'the status of an export': () => request(`GET ${deletion}/user_export/${exportId}`, [authorization]),
+    // That of a real one takes as long as ClickHouse needs.
+    'the data of no export': () =>
+      request(`GET ${deletion}/user_export/nothing/data`, [authorization, 'Accept-Encoding: gzip']),
+    'a suppression': (id) =>
+      post(
+        `${deletion}/user_suppression`,
+        { users: [{ identity: `q-${id}` }, { user_id: 4 }], suppress: true },
+        [json, authorization],
+      ),
+    'a look whether a user is suppressed': () =>
+      request(`GET ${deletion}/user_suppression?identity=q%40example.com`, [authorization]),
+    'how many users are suppressed': () => request(`GET ${deletion}/user_suppression`, [authorization]),
     'a look whether it lives': () => request('GET /health/live', []),
     'a look whether it is ready': () => request('GET /health/ready', ['Connection: keep-alive']),
     'the OpenAPI document': () => request('GET /openapi.json', ['Accept: */*']),

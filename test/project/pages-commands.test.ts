@@ -1,10 +1,12 @@
-// The commands on the pages for users, executed exactly as written: the first event of the README, and the walk-through
-// of a deletion and of an export.
+// The commands on the pages for users, executed exactly as written: the first event of the README, and the walk-throughs
+// of a deletion, a suppression and an export.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { freePort } from '../../harness/free-port.js';
+import { untilStored } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
@@ -15,7 +17,7 @@ const folder = tempDir('pages');
 let sluice: SluiceHandle;
 
 before(async () => {
-  sluice = await startSluice();
+  sluice = await startSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
 });
 
 after(() => sluice?.stop());
@@ -67,13 +69,15 @@ test('deletion: the walk-through ends with a complete request, its evidence, and
   const blocks = blocksOf('src/deletion/README.md');
   assert.equal(
     blocks.length,
-    10,
-    'event, token, submission, status, list, users, dry run, certificate, evidence, look',
+    15,
+    'event, token, submission, status, list, users, dry run, receiver, callback, signature, no callback, certificate, evidence, look, retention',
   );
   // One shell, since later blocks use the variables of earlier ones.
   const commands = blocks.map((block) => block.commands).join('\necho\n');
   const said = await runBlock(sluice, { section: 'Walk-through', commands }, folder, {
     API_KEY: String(sluice.bootstrap.api_key),
+    ACCOUNT_ID: String(sluice.bootstrap.account_id),
+    HOOK: `http://127.0.0.1:${await freePort()}/`,
   });
   assert.match(said, /"deletion_request_id":"[\w-]{36}","status":"pending"/);
   assert.match(said, /"deletion_request_id":"[\w-]{36}","status":"complete"/);
@@ -102,6 +106,25 @@ test('deletion: the walk-through ends with a complete request, its evidence, and
   }
   assert.doesNotMatch(evidence, /ada@example/);
   assert.match(said, /\{"events_left":"?0"?\}/);
+  assert.match(said, /^genuine: \{"type":"test","account_id":"/m);
+  assert.match(said, /"retain_days":400/);
+});
+
+test('suppression: the walk-through keeps a user out, counts what it left out, and frees the user', async () => {
+  const blocks = blocksOf('src/suppression/README.md');
+  assert.equal(blocks.length, 6, 'token, suppression, an event, look-ups, deletion, freeing');
+  const commands = blocks.map((block) => block.commands).join('\necho\n');
+  const said = await runBlock(sluice, { section: 'Walk-through', commands }, folder, {
+    API_KEY: String(sluice.bootstrap.api_key),
+  });
+  assert.match(said, /^\{"users":2,"suppress":true\}$/m);
+  assert.match(said, /^\{"suppressed":true,"since":"20[^"]+Z"\}$/m);
+  assert.match(said, /^\{"users":2,"names":2,"records":[01]\}$/m);
+  assert.match(said, /"deletion_request_id":"[\w-]{36}","status":"pending"/);
+  assert.match(said, /^\{"users":2,"suppress":false\}$/m);
+  await untilStored(sluice);
+  const events = await sluice.rows("SELECT 1 FROM stored_events WHERE identity = 'carl@example.com'");
+  assert.deepEqual(events, []);
 });
 
 test('export: the walk-through ends with the event and the last line', async () => {

@@ -473,7 +473,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
   assert.equal(await redis.get(lock), 'round another');
   assert.deepEqual(await storedRows(), [`e ${retained} old`]);
 
-  // Of a run that was killed, a round takes the lock over, and so does the next run. Nobody else does.
+  // A round of deletions or the next run takes over the lock of a killed run; nothing else does.
   for (const [kind, expected] of [
     ['restore', 'locked'],
     ['retry', 'locked'],

@@ -372,7 +372,7 @@ test('a server that hangs holds up neither the deletions of others nor a look at
   }
 });
 
-test('a move is taken back while it copies, also after that was killed; two at once lose and double nothing; a balance follows', async () => {
+test('a move that is copying can be reverted, even after a kill; two moves at once lose and duplicate nothing; then the shards are balanced', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
   const next = sluice.clickhouses[1] as ClickHouseHandle;
@@ -515,7 +515,7 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   assert.equal(Math.max(...(await identificationsOf('fay'))), 1);
 });
 
-test('a move of a shard that is killed at every step, and gone on with, loses and doubles nothing', async () => {
+test('a move of a shard that is killed at each step and continued loses and duplicates nothing', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
   const its = `app_id = '${appId}' AND identity = 'mo'`;
@@ -664,7 +664,7 @@ test('a move of a shard that is killed at every step, and gone on with, loses an
   await assert.rejects(sluice.admin('backup', 'create', 'cut'), /a shard was moved meanwhile/);
 });
 
-test('a restore on all servers that is killed goes on, and nobody comes back who was deleted', async () => {
+test('a restore over all servers continues after a kill, and no deleted user comes back', async () => {
   const restore = ['backup', 'restore', 'all', '--yes'] as const;
   const [moved = '', ...others] = wide.appIds;
   const back = ['shards', 'move', String(shardOf(moved, shards)), '--to', '0'];
@@ -777,7 +777,7 @@ test('a process with the CLICKHOUSE_URL of before answers nothing from one serve
   const targets = ['inobody'] as const;
   await assert.rejects(
     asBefore(({ clickhouse, ...context }) =>
-      createPreviews(clickhouse, 'sluice').look(context, wide.accountId, targets),
+      createPreviews(clickhouse, 'sluice').preview(context, wide.accountId, targets),
     ),
     notNamed,
   );

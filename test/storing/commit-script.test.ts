@@ -1,3 +1,5 @@
+// redis/commit-3.lua on a real Redis: stamps, limits, claims, segments, repeats and refusals; and the kinds of faults.
+
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { withRedisClock } from '../../harness/redis-clock.js';
@@ -637,7 +639,7 @@ test('a claim takes less than 40 bytes of memory', async () => {
   }
   // The memory of this key only, since the memory of the whole server also changes with its clients' buffers.
   const bytesPerClaim = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0)) / count;
-  assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes a claim`);
+  assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes per claim`);
 });
 
 test('buckets hold six to twelve claims when the byte budget is used up, and few at a small one', () => {
@@ -680,6 +682,8 @@ test('distinguishes the faults of a real Redis', async () => {
   const kindOf = (run: Promise<unknown>) => run.then(() => 'none', classifyRedisFault);
   assert.equal(await kindOf(redis.evalsha('0'.repeat(40), 0)), 'unknown_script');
   assert.equal(await kindOf(redis.eval("return redis.call('incr', 'x', 'y')", 0)), 'broken');
+  await redis.set('text', '1');
+  assert.equal(await kindOf(redis.hget('text', 'x')), 'broken', 'WRONGTYPE is an answer');
   await redis.config('SET', 'maxmemory', '1');
   try {
     assert.equal(await kindOf(redis.set('more', '1')), 'full');

@@ -1,3 +1,5 @@
+// The histogram for hot paths gives the same output as that of prom-client.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HotHistogram, LabelledHotHistogram } from '../../src/hot-histogram.js';

@@ -317,7 +317,7 @@ test('the filter of a worker rules out new keys but none of the index, however m
   );
 });
 
-test('keys of a segment whose keys come again are found by its rows, and by the index where these are gone or among too many', async () => {
+test('finds the keys of a repeated segment by its rows, or by the index if its rows are deleted or too many', async () => {
   const worker = await createWorker();
   const count = keyIndex.sampledFrom + 400;
   const numbers = Array.from({ length: count }, (_, i) => i);
@@ -780,7 +780,7 @@ test('every row that claims a key has its id, so that the index can be rebuilt f
     assert.ok(!('code' in checked), JSON.stringify(checked));
     return 'records' in checked ? checked.records : [checked.record];
   });
-  assert.equal(records.length, 8);
+  assert.deepEqual(new Set(records.map(({ table }) => tables[table])), new Set(tables));
   for (const { row, claim } of records) assert.ok(claim && row.startsWith(`["1000000001","${claim}",`), row);
 });
 

@@ -1,3 +1,5 @@
+// Jobs of BullMQ with clocks that are wrong, workers that are killed, and answers that never come.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type RedisHandle, startRedis } from '../../harness/services.js';

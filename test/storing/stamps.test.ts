@@ -1,3 +1,5 @@
+// From the bytes of a segment to rows that end with their stamps.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { stampRows, withoutRows } from '../../src/clickhouse/stamps.js';

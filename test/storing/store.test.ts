@@ -1,3 +1,5 @@
+// From a sealed segment to its rows in ClickHouse, exactly once: markers, tokens, crashes at every step, and failed rows.
+
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
@@ -42,7 +44,7 @@ import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { commitBatches, insertTokens } from '../../src/tuning.js';
-import { LookTooOld } from '../../workers/look.js';
+import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
@@ -226,7 +228,7 @@ test('only the first try of a segment that is not overdue may skip the look befo
   assert.equal(isFreshAt(openedMs, 2), false);
 });
 
-test('ClickHouse remembers as many tokens as the age of a look rests on', () => {
+test('ClickHouse remembers enough tokens for the longest time between the marker check and the insert', () => {
   const windows = readMigrations().flatMap(({ sql }) =>
     [...sql.matchAll(/replicated_deduplication_window = (\d+)/g)].map(([, tokens]) => Number(tokens)),
   );
@@ -251,7 +253,7 @@ for (const [clock, what] of [
         t.mock.restoreAll(),
       );
     for (const point of ['segment_read', 'before_insert'] as const)
-      await assert.rejects(storeAndStopAt(point), LookTooOld);
+      await assert.rejects(storeAndStopAt(point), MarkerCheckTooOld);
     assert.deepEqual(await names(), []);
     assert.equal(await store(segment), 'stored');
     assert.deepEqual(await names(), ['a', 'b']);
@@ -636,7 +638,7 @@ test('a worker that stood still after it looked for failed rows keeps none by th
   const nowMs = Date.now.bind(Date);
   t.mock.method(Date, 'now', () => nowMs() + insertTokens.markerCheckMsMax + 1);
   gate.release();
-  await assert.rejects(result, LookTooOld);
+  await assert.rejects(result, MarkerCheckTooOld);
   t.mock.restoreAll();
   assert.deepEqual(await failedLines(), []);
   assert.equal(await store(segment), 'stored');

@@ -2,14 +2,19 @@
 // in every API process and environment, and for merged users too.
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../../harness/collect.js';
 import { getToken, submit, untilComplete } from '../../harness/deletion.js';
+import { plainEnvironment } from '../../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
 import { lookUp, setSuppressed, submitSuppression } from '../../harness/suppression.js';
+import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -26,7 +31,9 @@ let account: TestAccount;
 let other: TestAccount;
 let token: string;
 let main: string;
+/** A lenient environment. */
 let staging: string;
+let importToken: string;
 let urls: readonly string[];
 
 before(async () => {
@@ -35,7 +42,11 @@ before(async () => {
   [main = '', staging = ''] = account.appIds;
   // A test sends one user's lists as fast as they are answered. The API processes know it before the second account.
   const unlimited = ['bulk_identity', 'bulk_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
-  await sluice.admin('environments', 'set', main, ...unlimited);
+  const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
+  const imports = ['--import-until', tomorrow];
+  const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
+  importToken = String((set as { import_token: string }).import_token);
+  await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
   other = await createTestAccount(sluice, 'Another');
   token = await getToken(sluice, account);
   urls = sluice.api.map(({ baseUrl }) => baseUrl);
@@ -52,10 +63,16 @@ async function forgetSubmissions(): Promise<void> {
 beforeEach(forgetSubmissions);
 
 let users = 0;
-/** Two names of a new user. */
-function newUser(): { identity: string; userId: string } {
+/** Names of a new user. A lenient environment takes the number as an identity too. */
+function newUser(): { identity: string; userId: string; number: number; device: string } {
   users += 1;
-  return { identity: `user-${users}@example.com`, userId: String(9_000_000 + users) };
+  const identity = `user-${users}@example.com`;
+  return {
+    identity,
+    userId: String(9_000_000 + users),
+    number: 70_000 + users,
+    device: `device of ${identity}`,
+  };
 }
 
 async function send(url: string, path: string, body: object): Promise<void> {
@@ -64,7 +81,8 @@ async function send(url: string, path: string, body: object): Promise<void> {
 }
 
 /** Sends a record of a user by every endpoint that takes one; each is answered as if it was stored. */
-async function sendAllKinds(url: string, appId: string, { identity, userId }: ReturnType<typeof newUser>) {
+async function sendAllKinds(url: string, appId: string, user: ReturnType<typeof newUser>) {
+  const { identity, userId, number, device } = user;
   const app_id = appId;
   await send(url, paths.track, { app_id, event: 'Single', identity });
   await send(url, paths.track, { app_id, event: 'Single', user_id: userId });
@@ -95,19 +113,78 @@ async function sendAllKinds(url: string, appId: string, { identity, userId }: Re
   const batch = [
     { type: 'track', event: 'Segment', userId: identity, messageId: `${identity} 1` },
     { type: 'identify', userId: identity, traits: { plan: 'x' }, messageId: `${identity} 2` },
-    { type: 'track', event: 'Segment', anonymousId: `device of ${identity}`, messageId: `${identity} 3` },
+    { type: 'track', event: 'Segment', anonymousId: device, messageId: `${identity} 3` },
   ];
-  const segment = await post(url, '/v1/batch', { batch, writeKey: appId });
-  assert.deepEqual([segment.status, segment.text], [200, '{"success":true}']);
+  const single: Readonly<Record<string, object>> = {
+    track: { event: 'Single', userId: identity, anonymousId: device },
+    identify: { userId: identity, traits: { plan: 'y' } },
+    page: { name: 'Start', anonymousId: device },
+    screen: { name: 'Start', userId: identity },
+    group: { userId: identity, groupId: 'g' },
+    // The device is the user, and so must not become the friend; the other one becomes the user.
+    alias: { previousId: device, userId: `friend of ${identity}` },
+    'alias ': { previousId: `other ${device}`, userId: identity },
+  };
+  const requests: [path: string, body: object][] = [
+    ['/v1/batch', { batch }],
+    ...Object.entries(single).map(([type, message]): [string, object] => [
+      `/v1/${type.trim()}`,
+      { ...message, messageId: `${identity} ${type}` },
+    ]),
+  ];
+  for (const [path, body] of requests) {
+    const answer = await post(url, path, { ...body, writeKey: appId });
+    assert.deepEqual([answer.status, answer.text], [200, '{"success":true}'], path);
+  }
+  if (appId === main) {
+    const headers = { 'content-type': 'application/json', 'sluice-import': importToken };
+    const body = JSON.stringify({ app_id, events: [{ event: 'History', identity }] });
+    const answer = await fetch(`${url}${paths.track}`, { method: 'POST', headers, body });
+    assert.deepEqual([answer.status, await answer.text()], [200, '{}']);
+  } else {
+    await send(url, paths.track, { app_id, event: 'Number', identity: number });
+    await send(url, paths.track, { app_id, events: [{ event: 'Number', identity: number }] });
+    await send(url, paths.userProperties, { app_id, identity: number, properties: { plan: 1 } });
+    await send(url, paths.identify, { app_id, identity: number, user_id: Number(userId) });
+  }
+}
+
+/** Every name under which `sendAllKinds` may have stored a record of a user. */
+function namesOf({ identity, userId, number, device }: ReturnType<typeof newUser>): Names {
+  const devices = [device, `other ${device}`].map(userIdOfAnonymousId).map(String);
+  return { identities: [identity, String(number), `friend of ${identity}`], userIds: [userId, ...devices] };
+}
+
+/** Imports a file with a record of the user under each name, as `npm run import` does. */
+async function importAll(
+  url: string,
+  { identity, userId, device }: ReturnType<typeof newUser>,
+): Promise<object> {
+  const folder = tempDir('suppressed');
+  const file = join(folder, 'history.csv');
+  writeFileSync(file, `identity,user,device\n${identity},,\n,${userId},\n,,${device}\n`);
+  const columns = ['--identity', 'identity', '--user-id', 'user', '--anonymous-id', 'device'];
+  const where = ['--app-id', main, '--url', url, '--state', `${file}.state`, '--rejects', `${file}.rejects`];
+  const args = [file, '--event', 'Imported', ...columns, ...where];
+  return JSON.parse(
+    (await runProgram('src/import/main.js', args, plainEnvironment())).trim().split('\n').at(-1) ?? '',
+  );
 }
 
 /** Rows of a user in all tables, by identity or user_id. */
-async function rowsOf(identity: string, ...userIds: readonly string[]): Promise<number> {
+function rowsOf(identity: string, ...userIds: readonly string[]): Promise<number> {
+  return rowsNamed({ identities: [identity], userIds });
+}
+
+type Names = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
+
+async function rowsNamed({ identities, userIds }: Names): Promise<number> {
   await untilStored(sluice);
   const ids = ['-1', ...userIds].join(', ');
+  const names = identities.map((identity) => `'${identity}'`).join(', ');
   const counts = placesInOrder.map(
     (place) =>
-      `SELECT count() AS rows FROM ${place} WHERE identity = '${identity}' OR toInt64(user_id) IN (${ids})`,
+      `SELECT count() AS rows FROM ${place} WHERE identity IN (${names}) OR toInt64(user_id) IN (${ids})`,
   );
   const rows = await sluice.rows<{ rows: string }>(
     `SELECT toString(sum(rows)) AS rows FROM (${counts.join(' UNION ALL ')})`,
@@ -115,35 +192,30 @@ async function rowsOf(identity: string, ...userIds: readonly string[]): Promise<
   return Number(rows[0]?.rows);
 }
 
-test('stores nothing of a suppressed user from any endpoint, process and environment, and everything of others', async () => {
+test('stores nothing of a suppressed user from any endpoint, import, process and environment, and everything of others', async () => {
   const [user, neighbour] = [newUser(), newUser()];
-  const device = `device of ${user.identity}`;
-  await setSuppressed(
-    urls[0] as string,
-    token,
-    [{ identity: user.identity }, { user_id: Number(user.userId) }, { anonymous_id: device }],
-    true,
-  );
+  const named = [
+    { identity: user.identity },
+    { user_id: Number(user.userId) },
+    { anonymous_id: user.device },
+    { identity: String(user.number) },
+  ];
+  await setSuppressed(urls[0] as string, token, named, true);
   for (const url of urls) {
     for (const appId of [main, staging]) await sendAllKinds(url, appId, user);
+    assert.deepEqual(await importAll(url, user), { read: 3, stored: 3, repeats: 0, refused: 0 });
   }
-  await sendAllKinds(urls[1] as string, main, neighbour);
+  for (const appId of [main, staging]) await sendAllKinds(urls[1] as string, appId, neighbour);
+  await importAll(urls[1] as string, neighbour);
   for (const appId of other.appIds)
     await send(urls[1] as string, paths.track, {
       app_id: appId,
       event: 'Other account',
       identity: user.identity,
     });
-  const userIdOfDevice = userIdOfAnonymousId(device);
-  assert.equal(await rowsOf(user.identity, user.userId, userIdOfDevice), 2, 'the rows of the other account');
-  assert.equal(
-    await rowsOf(
-      neighbour.identity,
-      neighbour.userId,
-      userIdOfAnonymousId(`device of ${neighbour.identity}`),
-    ),
-    16,
-  );
+  assert.equal(await rowsNamed(namesOf(user)), 2, 'the rows of the other account');
+  // In each environment, in Main Production, in the lenient one, and by the import.
+  assert.equal(await rowsNamed(namesOf(neighbour)), 2 * 23 + 1 + 4 + 3);
 });
 
 test('begins and ends with the next request, even to another process that has not looked meanwhile', async () => {
@@ -342,66 +414,11 @@ test('tells whether a user is suppressed and since when, how many are, and how m
   assert.ok(line !== undefined && !JSON.stringify(lines).includes(identity), JSON.stringify(lines[0]));
 });
 
-test('refuses what names no user, names too many, or comes without a token', async () => {
-  const url = urls[0] as string;
-  const bad: readonly (readonly [body: object | string, code: string])[] = [
-    ['', 'invalid_json'],
-    ['{', 'invalid_json'],
-    [[], 'invalid_type'],
-    [{ suppress: true }, 'missing_field'],
-    [{ users: [], suppress: true }, 'empty'],
-    [{ users: [{ identity: 'a' }] }, 'missing_field'],
-    [{ users: [{ identity: 'a' }], suppress: 'true' }, 'invalid_type'],
-    [{ users: [{ identity: 'a' }], suppress: null }, 'invalid_type'],
-    [{ users: [{}], suppress: true }, 'missing_user'],
-    [{ users: [{ identity: 'a', user_id: 1 }], suppress: true }, 'ambiguous_user'],
-    [{ users: [{ user_id: 1.5 }], suppress: true }, 'invalid_user_id'],
-    [{ users: [{ identity: 'x'.repeat(256) }], suppress: true }, 'too_long'],
-    ['{"users": [{"identity": "\\ud800"}], "suppress": true}', 'invalid_text'],
-    [
-      {
-        users: Array.from({ length: counts.deletionTargetsMax + 1 }, (_, i) => ({ user_id: i })),
-        suppress: true,
-      },
-      'too_many_records',
-    ],
-  ];
-  // How many records were left out is counted once a second, and those of earlier tests may be still to come.
-  const known = async () => {
-    const { users: suppressed, names } = JSON.parse((await lookUp(url, token)).text);
-    return { suppressed, names };
-  };
-  const before = await known();
-  for (const [body, code] of bad) {
-    await forgetSubmissions();
-    const reply = await submitSuppression(url, token, body);
-    assert.deepEqual(
-      [reply.status, JSON.parse(reply.text).err.code],
-      [400, code],
-      JSON.stringify(body).slice(0, 80),
-    );
-  }
-  for (const [query, code] of [
-    ['?identity=', 'empty'],
-    [`?identity=${'x'.repeat(256)}`, 'too_long'],
-    ['?user_id=x', 'invalid_user_id'],
-    ['?identity=a&user_id=1', 'ambiguous_user'],
-    ['?identity=a&identity=b', 'ambiguous_user'],
-    ['?identity=j%FCrgen', 'invalid_parameter'],
-    ['?identity=%', 'invalid_parameter'],
-  ] as const) {
-    const reply = await lookUp(url, token, query);
-    assert.deepEqual([reply.status, JSON.parse(reply.text).err.code], [400, code], query);
-  }
-  assert.deepEqual(await known(), before, 'nothing was changed');
-  const [none, wrong] = [await submitSuppression(url, 'wrong', '{'), await lookUp(url, 'wrong')];
-  for (const reply of [none, wrong]) {
-    assert.equal(reply.status, 401);
-    assert.ok('message' in JSON.parse(reply.text).err && reply.headers['www-authenticate'] !== undefined);
-  }
-  const replies = [];
-  for (let i = 0; i <= suppressions.requestsPerSecondMax; i++) replies.push(lookUp(url, token));
-  for (const reply of await Promise.all(replies)) assert.equal(reply.status, 200);
+test('takes more look-ups in a second than submissions', async () => {
+  const more = Array.from({ length: suppressions.requestsPerSecondMax + 1 }, () =>
+    lookUp(sluice.baseUrl, token),
+  );
+  for (const reply of await Promise.all(more)) assert.equal(reply.status, 200);
 });
 
 test('accepts the largest list in one request, and submissions only up to the limit per second', async () => {

@@ -1,3 +1,5 @@
+// The bench: two sessions compared.
+
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,19 +10,20 @@ import { readResults } from '../../bench/results.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { halfLoadOf, resultsOf, runOf, wayOf, withCommits } from '../support/bench-results.js';
 
+const costs = 'Highest rates, and the cost of a record';
+
 function verdictOf(a: readonly number[], b: readonly number[]): string | undefined {
-  const [from, to] = [a, b].map((costs) => resultsOf({ ways: [wayOf('single', ...costs)] }));
+  const [from, to] = [a, b].map((each) => resultsOf({ ways: [wayOf('single', ...each)] }));
   assert.ok(from !== undefined && to !== undefined);
-  return compare(from, to).find(({ name }) => name === 'single, by wrk: CPU')?.verdict;
+  return compare(from, to).find(({ name }) => name === `${costs}, single, by wrk: CPU, µs`)?.verdict;
 }
 
 test('compares medians and says by how much they changed', () => {
   const a = resultsOf({ ways: [wayOf('single', 50, 40, 42)] });
   const b = resultsOf({ ways: [wayOf('single', 30, 21, 20)] });
-  const cost = compare(a, b).find(({ name }) => name === 'single, by wrk: CPU');
+  const cost = compare(a, b).find(({ name }) => name === `${costs}, single, by wrk: CPU, µs`);
   assert.deepEqual(cost, {
-    name: 'single, by wrk: CPU',
-    unit: 'µs/record',
+    name: `${costs}, single, by wrk: CPU, µs`,
     a: 42,
     b: 21,
     change: -0.5,
@@ -48,15 +51,18 @@ test('with a single run on one side, a change counts from 10 %', () => {
 test('a higher rate is better, a higher cost is worse', () => {
   const way = (rate: number) => ({ ...wayOf('single'), runs: [runOf(10, { recordsPerSecond: rate })] });
   const changes = compare(resultsOf({ ways: [way(1000)] }), resultsOf({ ways: [way(2000)] }));
-  assert.equal(changes.find(({ name }) => name === 'single, by wrk: rate')?.verdict, 'better');
+  assert.equal(changes.find(({ name }) => name === `${costs}, single, by wrk: records/s`)?.verdict, 'better');
 });
 
 test('compares the figures that both sessions have, and counts those of only one', () => {
   const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
   const b = resultsOf({ ways: [wayOf('single', 40)], halfLoad: halfLoadOf([5, 6, 7], [1]) });
-  assert.deepEqual(new Set(compare(a, b).map(({ name }) => name.split(':')[0])), new Set(['single, by wrk']));
+  assert.deepEqual(
+    new Set(compare(a, b).map(({ name }) => name.split(':')[0])),
+    new Set([`${costs}, single, by wrk`]),
+  );
   const text = compareResults(a, b);
-  assert.match(text, /Only in A: 3 figures; only in B: 5\./);
+  assert.match(text, /Only in A: 3 figures; only in B: 11\./);
   assert.doesNotMatch(text, /different machines/);
 });
 
@@ -69,9 +75,9 @@ test('compares how events share commits only for the same generator', () => {
   assert.deepEqual(
     changes.map(({ name, a, b }) => [name, a, b]),
     [
-      ['single-keys-64, by wrk: CPU', 80, 60],
-      ['single-keys-64, by wrk: CPU of api', 60, 40],
-      ['single-keys-64, by wrk: CPU of api a commit', 1500, 1000],
+      [`${costs}, single-keys-64, by wrk: CPU, µs`, 80, 60],
+      [`${costs}, single-keys-64, by wrk: api`, 60, 40],
+      [`${costs}, single-keys-64, by wrk: api a commit, µs`, 1500, 1000],
     ],
   );
   assert.deepEqual(compare(of('wrk', 80), of('bench', 60)), []);

@@ -1,3 +1,5 @@
+// The bench: the histogram of durations.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { curveOf, newHistogram, percentileMs, record } from '../../bench/load/histogram.js';

@@ -1,11 +1,14 @@
+// The bench: the generator of load sends, counts and times as it says.
+
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { bodySource } from '../../bench/load/bodies.js';
-import { percentileMs, sumOfHistograms } from '../../bench/load/histogram.js';
-import { mergeSeconds, type Second } from '../../bench/load/second.js';
+import { percentileMs } from '../../bench/load/histogram.js';
+import { latenciesOf, mergeSeconds, type Second, SecondCounter } from '../../bench/load/second.js';
 import { type SenderOptions, sendLoad } from '../../bench/load/sender.js';
 import { allAnswered, prepareLoad, runLoad } from '../../bench/load/threads.js';
 import { assertAnswered, findWrk, prepareWrk, readCounts, type WrkOptions } from '../../bench/load/wrk.js';
@@ -13,7 +16,11 @@ import { readOptions } from '../../bench/options.js';
 import { selectScenarios } from '../../bench/scenarios.js';
 import { chooseWrk } from '../../bench/session.js';
 import { measure, type Subject } from '../../bench/throughput/measure.js';
+import { loadOf } from '../../bench/throughput/throughput.js';
 import { wayNamed } from '../../bench/throughput/ways.js';
+import { plainEnvironment } from '../../harness/environment.js';
+import { freePort } from '../../harness/free-port.js';
+import { until } from '../../harness/wait.js';
 
 type Handle = (body: string, response: ServerResponse, request: IncomingMessage) => void;
 
@@ -88,7 +95,7 @@ test('a single answer with another status or body fails the run, which reports i
   const found = await send(url, { seconds: Number.POSITIVE_INFINITY, stop: stop.signal });
   assert.throws(
     () => allAnswered(found),
-    /the others: 1 × 503, 1 × partly refused|1 × partly refused, 1 × 503/,
+    /the others: 1 × 503, 1 × partly-refused|1 × partly-refused, 1 × 503/,
   );
   assert.throws(() => allAnswered([]), /0 requests were answered/);
 });
@@ -112,6 +119,63 @@ for (const threads of [1, 2]) {
     assert.ok(generatorCpu > 0 && generatorShare > 0);
   });
 }
+
+test('two threads at a fixed rate send all that is due together, and say what each sent', async () => {
+  let requests = 0;
+  const url = await serve((_body, response) => {
+    requests += 1;
+    response.end('{}');
+  });
+  const load = { url, way: 'single', appIds: ['1'], connections: 100, seconds: 0.5, threads: 2, rate: 200 };
+  const startedAt = performance.now();
+  const { seconds, sent } = await runLoad({ ...load, sendsAll: true });
+  assert.deepEqual([requests, allAnswered(seconds)], [100, 100]);
+  assert.deepEqual(
+    sent.map((part) => part.requests),
+    [50, 50],
+  );
+  assert.ok(performance.now() - startedAt >= 490);
+});
+
+test('what the bench itself does meanwhile does not delay its load', async () => {
+  const port = await freePort();
+  const program = fileURLToPath(new URL('../../bench/peers/uws.js', import.meta.url));
+  const server = spawn(process.execPath, [program], { env: { ...plainEnvironment(), PORT: String(port) } });
+  closers.push(() => server.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  await until(() => fetch(`${url}/count`).then(Boolean, () => false), {
+    deadlineMs: 60_000,
+    what: 'it listens',
+  });
+  const busyMs = 600;
+  const longestWhileBusy = async () => {
+    const load = { url, way: 'single', appIds: ['1'], connections: 50, rate: 100, threads: 1, seconds: 1 };
+    const sending = runLoad({ ...load, sendsAll: true });
+    await until(async () => Number(await (await fetch(`${url}/count`)).text()) > 0, {
+      deadlineMs: 60_000,
+      what: 'the load has begun',
+      everyMs: 5,
+    });
+    for (const endsAt = performance.now() + busyMs; performance.now() < endsAt; );
+    return percentileMs(latenciesOf((await sending).seconds), 100);
+  };
+  // A machine that stands still delays a load too, but not three times.
+  let longest = await longestWhileBusy();
+  for (let tries = 1; tries < 3 && longest > busyMs / 2; tries += 1) longest = await longestWhileBusy();
+  assert.ok(longest < busyMs / 2, `${longest} ms`);
+});
+
+test('a fast error is no fast answer, and a request that waited in vain counts with its wait', () => {
+  const given: Second[] = [];
+  const counter = new SecondCounter((second) => given.push(second));
+  for (let i = 0; i < 98; i += 1) counter.count('503', 0.1);
+  counter.count('200', 40);
+  counter.count('unsent', 900);
+  counter.flush();
+  const latencies = latenciesOf(mergeSeconds(given));
+  assert.equal(latencies.totalCount, 2);
+  assert.ok(percentileMs(latencies, 50) >= 40 && percentileMs(latencies, 100) >= 900);
+});
 
 test('stop ends a load that was never sent', async () => {
   const url = await serve((_body, response) => response.end('{}'));
@@ -294,7 +358,7 @@ test('at a fixed rate: a pause of the service counts in the latency of requests 
   });
   // There is one connection, so while its first request waits, all others that are due wait too.
   const found = await send(url, { rate: 100, seconds: 0.3, connections: 1 });
-  const latencies = sumOfHistograms(found);
+  const latencies = latenciesOf(found);
   assert.equal(latencies.totalCount, 30);
   assert.ok(percentileMs(latencies, 50) > 100, 'many were late');
 });
@@ -304,7 +368,7 @@ test('at a fixed rate: a session sends every due request, however late; an outsi
   const options = { rate: 100, seconds: 0.2, connections: 1 };
   assert.equal(allAnswered(await send(url, { ...options, sendsAll: true })), 20);
   const found = await send(url, options);
-  assert.equal(sumOfHistograms(found).totalCount, 20);
+  assert.equal(latenciesOf(found).totalCount, 20);
   assert.throws(() => allAnswered(found), /× unsent/);
 });
 
@@ -358,11 +422,19 @@ test('only a session with default options counts as standard, wherever its resul
   assert.equal(readOptions(['--only', 'single'], true).standard, false);
 });
 
+test('--connections counts with and without a rate', () => {
+  const progress = { say: () => undefined, watch: () => ({ end: () => undefined }) };
+  const load = (args: readonly string[], rate?: number) =>
+    loadOf({ options: readOptions(args, true), progress }, 'bulk-500', rate).connections;
+  assert.deepEqual([load([]), load([], 10)], [8, 256]);
+  assert.deepEqual([load(['--connections', '5']), load(['--connections', '5'], 10)], [5, 5]);
+});
+
 test('scenarios: names and groups are accepted, others are refused', () => {
   assert.deepEqual(selectScenarios(['bulk-500', 'single']), ['single', 'bulk-500']);
   assert.ok(selectScenarios(['peers']).includes('fastify-single'));
   assert.throws(() => selectScenarios(['singel']), /there is no scenario singel/);
   const all = selectScenarios(['all']);
-  assert.ok(['curve', 'half-load', 'engine', 'deletion-beside'].every((name) => all.includes(name)));
+  assert.ok(['curve', 'half-load', 'engine', 'producer'].every((name) => all.includes(name)));
   assert.ok(!all.includes('deletion-many') && selectScenarios(['deletion']).includes('deletion-many'));
 });

@@ -12,12 +12,16 @@ import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { bodySource } from '../../bench/load/bodies.js';
+import { countEndings, mergeSeconds, type Second } from '../../bench/load/second.js';
 import { sendLoad } from '../../bench/load/sender.js';
 import { mergeLogs } from '../../bench/outside/merge.js';
 import { readOutsideOptions } from '../../bench/outside/options.js';
+import { namesIn, usersOf } from '../../bench/outside/remove.js';
 import { runOutside } from '../../bench/outside/run.js';
-import { searchRate } from '../../bench/outside/search.js';
+import { resultOf, searchRate } from '../../bench/outside/search.js';
 import { createProgress } from '../../bench/progress.js';
+import { wayNamed } from '../../bench/throughput/ways.js';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { plainEnvironment } from '../../harness/environment.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -35,8 +39,7 @@ async function bench(scenario: string, ...args: readonly string[]): Promise<Ran>
     output += piece;
   };
   try {
-    const kept = await runOutside([scenario], args, createProgress(print), print);
-    return { code: kept ? 0 : 1, output };
+    return { code: await runOutside([scenario], args, createProgress(print), print), output };
   } catch (error) {
     return { code: 1, output: `${output}${(error as Error).message}` };
   }
@@ -180,6 +183,38 @@ describe('on a deployment behind a proxy that ends each connection after ten req
       'the users of the run are deleted',
     );
   });
+
+  test('devices and users of a load are removed from every account whose key is given, and nobody else', async () => {
+    const other = await createTestAccount(sluice, 'Other');
+    const [main = ''] = account.appIds;
+    const [otherMain = ''] = other.appIds;
+    const post = { app_id: main, event: 'Kept', identity: 'user-000000@example.com' };
+    const headers = { 'content-type': 'application/json' };
+    const kept = await fetch(`${url}/api/track`, { method: 'POST', headers, body: JSON.stringify(post) });
+    assert.equal(kept.status, 200);
+    const load = (...keys: readonly string[]) =>
+      bench(
+        ...['collect', '--url', url, '--app-id', `${main},${otherMain}`],
+        ...['--rate', '4', '--connections', '50', '--duration', '1', '--out', join(dir, 'removed')],
+        ...['--remove', ...keys.flatMap((key) => ['--api-key', key])],
+      );
+    const one = await load(account.apiKey);
+    assert.equal(one.code, 1, one.output);
+    assert.match(
+      one.output,
+      /80 records were acknowledged, 40 rows are deleted\. Give the --api-key of every/,
+    );
+    const both = await load(account.apiKey, `${otherMain}:${other.apiKey}`);
+    assert.equal(both.code, 0, both.output);
+    const left = await sluice.rows<{ app_id: string; event: string; n: number }>(
+      `SELECT app_id, event, toUInt32(count()) AS n FROM events
+        WHERE app_id IN ('${main}', '${otherMain}') GROUP BY app_id, event ORDER BY event`,
+    );
+    assert.deepEqual(left, [
+      { app_id: main, event: 'Kept', n: 1 },
+      { app_id: otherMain, event: 'Page View', n: 36 },
+    ]);
+  });
 });
 
 test('a load at a rate uses no more connections than it may, and begins without a burst', async () => {
@@ -210,24 +245,20 @@ test('a load at a rate uses no more connections than it may, and begins without 
 test('requests that are due while the generator stands still are sent when it goes on, also at the end', async () => {
   const stub = await startStub(() => ({ status: 200 }));
   try {
-    const counted: Record<string, number> = {};
+    const seconds: Second[] = [];
     const sent = sendLoad(
       {
         ...{ url: stub.url, path: '/', headers: {}, nextBody: () => Buffer.from('{}'), answer: null },
         ...{ connections: 100, rate: 100, seconds: 0.5 },
       },
-      ({ endings }) => {
-        for (const [ending, count] of Object.entries(endings)) {
-          counted[ending] = (counted[ending] ?? 0) + count;
-        }
-      },
+      (second) => seconds.push(second),
     );
     setTimeout(() => {
       const endsAt = performance.now() + 400;
       while (performance.now() < endsAt);
     }, 200);
     await sent;
-    assert.deepEqual(counted, { 200: 50 });
+    assert.deepEqual(countEndings(mergeSeconds(seconds)), { 200: 50 });
   } finally {
     stub.close();
   }
@@ -251,6 +282,11 @@ test('errors are counted by status, and one more than the budget allows fails th
     assert.match(
       readFileSync(`${out}.prom`, 'utf8'),
       /^sluice_bench_requests_total\{scenario="single",ending="503"\} 10$/m,
+    );
+    // A fast error is no fast answer.
+    assert.match(
+      readFileSync(`${out}.prom`, 'utf8'),
+      /^sluice_bench_latency_seconds_count\{scenario="single"\} 190$/m,
     );
     const forgiving = await bench('single', ...args, '--errors', '5%', '--out', out);
     assert.equal(forgiving.code, 0, forgiving.output);
@@ -295,6 +331,7 @@ test('a broken bound fails the run, and requests that were due but never sent co
     assert.equal(code, 1);
     assert.match(output, /MISSED: p50 \d+(\.\d+)? ms, at most 200/);
     assert.match(output, /\d+ were due but not sent, because no connection was free/);
+    assert.match(output, /limit: connections/);
   } finally {
     slow.close();
   }
@@ -312,13 +349,37 @@ test('the highest rate that keeps the bounds is found in steps, and the exit cod
     assert.match(readFileSync(`${out}-knee.svg`, 'utf8'), /^<svg/);
     const none = await bench('single', ...args, '--slo', 'p50=0.001ms', '--step', '100', '--out', out);
     assert.equal(none.code, 1, none.output);
+    assert.match(none.output, /no rate keeps the bounds/);
   } finally {
     limited.close();
   }
 });
 
+test('a search that the generator ended is told from one that the service ended', async () => {
+  const tried = (limits: readonly ('rate' | 'generator' | 'waiting')[]) =>
+    limits.map((limit, index) => {
+      const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
+      const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit, latencyMs };
+      return { rate: 100 * (index + 1), kept: limit === 'rate', outcome };
+    });
+  assert.equal(resultOf(tried(['rate', 'generator'])).endedByGenerator, true);
+  assert.equal(resultOf(tried(['generator'])).endedByGenerator, true);
+  assert.equal(resultOf(tried(['rate', 'waiting', 'generator'])).endedByGenerator, false);
+  assert.equal(resultOf(tried(['rate', 'rate'])).highest?.rate, 200);
+  const stub = await startStub(() => ({ status: 200, afterMs: 100 }));
+  try {
+    const args = ['--url', stub.url, '--app-id', '1', '--duration', '1', '--connections', '1'];
+    const far = ['--slo', 'p50=60s', '--errors', '100%', '--step', '500', '--out', join(dir, 'full')];
+    const { code, output } = await bench('single', ...args, ...far);
+    assert.equal(code, 1, output);
+    assert.match(output, /MISSED: 500\/s was not reached, by its limit: connections/);
+  } finally {
+    stub.close();
+  }
+});
+
 test('a search without a given step doubles the rate, then narrows it to a tenth', async () => {
-  const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit: 'service' } as const;
+  const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit: 'rate' } as const;
   const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
   const tried = await searchRate(undefined, async (rate) => ({
     rate,
@@ -375,8 +436,31 @@ test('records of a file are sent in turn, gzipped, with the environment of each'
   }
 });
 
-test('merge adds up what several generators found', async () => {
+test('keys of a file get a suffix whenever the file begins again, so that no record is a repeat', async () => {
   const stub = await startStub(() => ({ status: 200 }));
+  try {
+    const file = join(dir, 'keyed.ndjson');
+    writeFileSync(file, '{"event":"a","identity":"x","idempotency_key":"k"}\n');
+    const args = ['--url', stub.url, '--app-id', '1', '--rate', '20', '--duration', '1', '--payloads', file];
+    const { code, output } = await bench('single', ...args, '--out', join(dir, 'keyed'));
+    assert.equal(code, 0, output);
+    const keys = stub.bodies.map((body) => JSON.parse(body.toString()).idempotency_key as string);
+    assert.equal(new Set(keys).size, 20);
+    assert.ok(
+      keys.every((key) => /^k-/.test(key)),
+      keys[0],
+    );
+    await assert.rejects(
+      runOutside(['collect'], args, createProgress(String), String),
+      /messages of the client library/,
+    );
+  } finally {
+    stub.close();
+  }
+});
+
+test('merge adds up what several generators found, errors by their kind', async () => {
+  const stub = await startStub((n) => ({ status: n % 10 === 0 ? 503 : 200 }));
   try {
     const args = ['--url', stub.url, '--app-id', '1', '--rate', '50', '--duration', '1'];
     const outs = [join(dir, 'one'), join(dir, 'two')];
@@ -389,12 +473,38 @@ test('merge adds up what several generators found', async () => {
       });
       return printed;
     };
-    assert.match(merge(...outs.map((out) => `${out}.hlog`), '--out', merged), /2 logs, ms +100 /);
-    assert.match(merge(`${merged}.hlog`), /1 logs, ms +100 /);
+    assert.match(
+      merge(...outs.map((out) => `${out}.hlog`), '--out', merged),
+      /^2 logs, ms .*\n +100 .* 10 %$/m,
+    );
+    const prometheus = readFileSync(`${merged}.prom`, 'utf8');
+    assert.match(prometheus, /^sluice_bench_requests_total\{scenario="merged",ending="503"\} 10$/m);
+    assert.match(prometheus, /^sluice_bench_latency_seconds_count\{scenario="merged"\} 90$/m);
+    assert.match(readFileSync(`${merged}.csv`, 'utf8'), /^time,requests,200,503,/);
+    assert.match(merge(`${merged}.hlog`), /^1 logs, ms .*\n +100 .* 10 %$/m);
     assert.match((await benchProcess('merge', main)).output, /is no histogram log/);
   } finally {
     stub.close();
   }
+});
+
+test('the users of a load are those whom its bodies name, and no others', () => {
+  const sent = [{ keyPrefix: 'k', requests: 5 }];
+  for (const name of ['single', 'bulk-10', 'user-properties', 'identify', 'collect']) {
+    const way = wayNamed(name);
+    const appIds = ['1', '2'];
+    const next = bodySource({ way, appIds, keyPrefix: 'k' });
+    const named = new Set<string>();
+    for (let i = 0; i < 5; i += 1) {
+      const body = next().toString();
+      for (const [, user = ''] of body.matchAll(/"(?:identity|user_id)":"([^"]+)"/g)) named.add(user);
+    }
+    const users = usersOf(way, sent, appIds.length).map(({ identity, userId }) => String(identity ?? userId));
+    assert.deepEqual(new Set(users), named, name);
+    assert.equal(users.length, named.size);
+  }
+  const records = [{ user_id: 7 }, { user_id: '7' }, { identity: 'a', user_id: 8 }, { event: 'x' }];
+  assert.deepEqual(namesIn(records), [{ userId: '7' }, { identity: 'a' }, { userId: 8 }]);
 });
 
 test('options that are wrong are named', () => {
@@ -409,11 +519,19 @@ test('options that are wrong are named', () => {
     [[...common, '--slo', 'p99=2'], /--slo takes bounds/],
     [[...common, '--step', '5'], /--step belongs to --slo/],
     [[...common, '--remove'], /--remove and --api-key/],
+    [[...common, '--app-id', '2', '--write-key', 'w'], /--write-key is the key of one environment/],
     [[...common, '--rate', '0'], /--rate must be a whole number/],
   ] as const) {
     assert.throws(() => readOutsideOptions(args), words);
   }
   assert.equal(readOutsideOptions([...common, '--errors', '0.1%']).errorsMax, 0.001);
+  assert.deepEqual(
+    readOutsideOptions([...common, '--remove', '--api-key', 'a:b', '--api-key', '77:c']).apiKeys,
+    [
+      { appId: '1', apiKey: 'a:b' },
+      { appId: '77', apiKey: 'c' },
+    ],
+  );
   assert.deepEqual(readOutsideOptions([...common, '--slo', 'p99=20ms,max=1s']).bounds, [
     { percentile: 'p99', ms: 20 },
     { percentile: 'max', ms: 1_000 },

@@ -9,7 +9,13 @@ import { caseOf, describeFault, type Fault, runFuzz, type Target } from '../fuzz
 import { shrink } from '../fuzz/shrink.js';
 import { createTally } from '../fuzz/tally.js';
 
-const context = { appId: '1000000001', basic: 'Basic eDp5', bearer: 'Bearer x', deletionRequestId: 'x' };
+const context = {
+  appId: '1000000001',
+  basic: 'Basic eDp5',
+  bearer: 'Bearer x',
+  deletionRequestId: 'x',
+  exportId: '0',
+};
 
 type Answer = { status: number; body: string };
 /** What a server does wrong with a request; undefined: nothing. */

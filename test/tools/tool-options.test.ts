@@ -1,3 +1,5 @@
+// The tools say which options they have.
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';

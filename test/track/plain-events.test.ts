@@ -1,3 +1,5 @@
+// Plain events take the short way, with the same rows and claims as the full one; all others are left to that.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';

@@ -1,76 +1,19 @@
 // The JavaScript surface: the operations of a web page.
 
-import type { BeforeSend } from '../core/before-send.js';
 import { type Client, createClient } from '../core/client.js';
 import { createGuard, protect } from '../core/guard.js';
 import { clientLimits } from '../core/limits.js';
-import type { PropertiesInput, PropertyInput } from '../core/messages.js';
 import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
 import { createCookieStore } from './cookies.js';
 import { createLifecycle } from './lifecycle.js';
 import { createLocalStorage } from './local-storage.js';
-import { type PageViewOptions, pageViewEvent, watchPageViews } from './page-views.js';
+import { pageViewEvent, watchPageViews } from './page-views.js';
 import { type Method, methods } from './snippet.js';
+import type { LoadOptions, Operations, Sluice } from './surface.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
-/**
- * Properties of events and users: numbers, strings of fewer than 1024 characters (of users at most 255), booleans and lists of
- * these, which are joined with `||`. What is null or undefined is left out.
- */
-export type SluiceProperties = { readonly [key: string]: PropertyInput };
-
-export type LoadOptions = {
-  /** Where the Sluice of the data centre is, such as `https://events.example.com`. */
-  readonly baseUrl: string;
-  /** Record page views; default true: addresses without query and fragment. */
-  readonly pageViews?: boolean | PageViewOptions;
-  /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
-  readonly optedOut?: boolean;
-  /** Identities to take although many users might share them, such as `user`. */
-  readonly allowIdentities?: readonly string[];
-  /**
-   * Called before anything is recorded; returns what to record instead, or null for nothing. If it throws, or returns
-   * nothing, nothing is recorded. Calls that it makes itself are dropped.
-   */
-  readonly beforeSend?: BeforeSend;
-  /** A session ends after this many minutes without a call, from 1 to 1440; default 30. */
-  readonly sessionIdleMinutes?: number;
-  /** Milliseconds that messages wait for others to go with, from 50 to a day; default 3000. */
-  readonly intervalMs?: number;
-};
-
-type Operations = {
-  /** Begins to record for the environment of this app_id. Calls made before wait for it. */
-  load(appId: string, options: LoadOptions): void;
-  /** Records an event; its name has at most 255 characters. */
-  track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
-  /** Gives the user an identity: case-sensitive, fewer than 255 characters, unique to the user. */
-  identify(identity: string): void;
-  /** Begins a new anonymous user and session, for example at logout. Nothing when already anonymous. */
-  resetIdentity(): void;
-  /** Attaches properties to the user, for all past and future activity. */
-  addUserProperties<T extends PropertiesInput<T>>(properties: T): void;
-  /** Attaches properties to all events from now on, across pages and sessions. */
-  addEventProperties<T extends PropertiesInput<T>>(properties: T): void;
-  removeEventProperty(property: string): void;
-  clearEventProperties(): void;
-  /** Stops recording, forgets the user and what waits to be sent, and remembers the choice alone. */
-  optOut(): void;
-  optIn(): void;
-};
-
-/** None of these throws, whatever it is given. The console says what cannot be accepted. */
-export type Sluice = Operations & {
-  /** Sends what waits; settles when that was tried. Never rejects. */
-  flush(): Promise<void>;
-  /** The user's id, for the server-side API; undefined before the library has begun to record. */
-  readonly userId: string | undefined;
-  /** The user's identity; undefined for an anonymous user. */
-  readonly identity: string | undefined;
-  /** How many messages this page had to drop: too many waited, or the server refused them. */
-  readonly droppedCount: number;
-};
+export type { LoadOptions, Sluice, SluiceProperties } from './surface.js';
 
 /** The surface for a window. Where there is no document (on a server), it does nothing. */
 export function createSluice(window: Window): Sluice {

@@ -2,7 +2,7 @@
 // without delaying the page. If it never comes, they keep a thousand calls and nothing else happens. Their syntax works in
 // every browser, and they throw in none.
 
-import type { LoadOptions, Sluice } from './sluice.js';
+import type { LoadOptions, Sluice } from './surface.js';
 
 /** Changes with the snippet. Once the script is there, an older snippet gets the methods that it lacks. */
 export const snippetVersion = 4;

@@ -75,8 +75,8 @@ export function Callback({ account }: { readonly account: Account }) {
           submit="Set callback"
           inline
           work={async () => {
-            const made = await call<{ secret: string }>('PUT', path, { url: url.trim() });
-            setSecret(made.secret);
+            const created = await call<{ secret: string }>('PUT', path, { url: url.trim() });
+            setSecret(created.secret);
             setUrl('');
             setSaid('');
             callback.reload();

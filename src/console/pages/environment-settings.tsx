@@ -143,7 +143,7 @@ function EnvironmentForm(props: {
         </p>
       )}
       <Field
-        label="Words to allow as identities, one a line"
+        label="Words to allow as identities, one per line"
         value={allow}
         set={setAllow}
         lines={2}

@@ -116,7 +116,7 @@ function NewExport(props: { readonly path: string; readonly form: string; readon
             ['anonymous_id', 'anonymous ids of Segment’s libraries'],
           ]}
         />
-        <Field label="Users, one a line" value={text} set={setText} lines={5} required />
+        <Field label="Users, one per line" value={text} set={setText} lines={5} required />
         <p role="status">
           {users.length.toLocaleString()} {users.length === 1 ? 'user' : 'users'}
           {bad.length > 0 && `, ${bad.length.toLocaleString()} lines name nobody`}

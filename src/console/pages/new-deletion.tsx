@@ -113,7 +113,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
           ]}
         />
         <Field
-          label="Users, one a line"
+          label="Users, one per line"
           value={text}
           set={(value) => {
             setText(value);
@@ -155,7 +155,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
           label="Suppress these users, too"
           value={suppress}
           set={setSuppress}
-          hint="Before they are deleted, so that nothing that arrives of them later is stored."
+          hint="Suppressed first, so that nothing sent about them later is stored."
         />
         {submitted !== undefined && (
           <progress aria-label="Submitted" max={list.users.length} value={submitted} />

@@ -171,8 +171,8 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
           path={path}
           apiKey={rotating}
           close={() => setRotating(undefined)}
-          done={(made) => {
-            setSecret(made);
+          done={(created) => {
+            setSecret(created);
             setRotating(undefined);
             keys.reload();
           }}
@@ -192,7 +192,7 @@ function Rotate(props: {
   readonly path: string;
   readonly apiKey: ApiKey;
   readonly close: () => void;
-  readonly done: (made: string) => void;
+  readonly done: (created: string) => void;
 }) {
   const [overlap, setOverlap] = useState('24h');
   return (
@@ -318,10 +318,10 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
           submit="Create write key"
           inline
           work={async () => {
-            const made = await call<{ write_key: string }>('POST', `${path}/write-keys`, {
+            const created = await call<{ write_key: string }>('POST', `${path}/write-keys`, {
               name: newName.trim(),
             });
-            setSecret(made.write_key);
+            setSecret(created.write_key);
             setNewName('');
             keys.reload();
           }}

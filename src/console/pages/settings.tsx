@@ -161,12 +161,12 @@ function People({ account }: { readonly account: Account }) {
         submit="Invite"
         inline
         work={async () => {
-          const made = await call<{ email: string; url: string }>('POST', '/people', {
+          const invitation = await call<{ email: string; url: string }>('POST', '/people', {
             email,
             role,
             ...(role === 'operator' ? {} : { account_id: account.account_id }),
           });
-          setLink(made);
+          setLink(invitation);
           setEmail('');
           people.reload();
         }}

@@ -198,7 +198,7 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
     'get',
     '/environments/:app_id/event-properties',
     (commands, [appId = ''], { event, days }) =>
-      commands.listEventProperties({ appId, event: anyTextOf('event', event), days: daysOf(days) }),
+      commands.listEventProperties({ appId, event: textOf('event', event), days: daysOf(days) }),
   ],
   ['post', '/environments/:app_id/live', (commands, [appId = '']) => commands.watchLive({ appId })],
   [
@@ -224,7 +224,7 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
       commands.readUserEvents({
         appId,
         user,
-        ...(event === undefined ? {} : { event: anyTextOf('event', event) }),
+        ...(event === undefined ? {} : { event: textOf('event', event) }),
         ...(cursor === undefined ? {} : { cursor: textOf('cursor', cursor) }),
       }),
   ],
@@ -387,20 +387,13 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
 
 /** How far back: a week, if nothing is said. */
 function daysOf(value: unknown = '7'): number {
-  const text = anyTextOf('days', value);
+  const text = textOf('days', value);
   if (!/^[1-9]\d*$/.test(text) || Number(text) > administration.daysMax)
     throw new AdministrationError(`days must be a whole number from 1 to ${administration.daysMax}`);
   return Number(text);
 }
 
 function textOf(name: string, value: unknown): string {
-  const text = anyTextOf(name, value);
-  // The command line could not name it: it takes what begins with two dashes for an option.
-  if (text.startsWith('--')) throw new AdministrationError(`${name} must be a string`);
-  return text;
-}
-
-function anyTextOf(name: string, value: unknown): string {
   if (typeof value !== 'string') throw new AdministrationError(`${name} must be a string`);
   return value;
 }

@@ -137,12 +137,9 @@ function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): v
 const notNamed = { found: false, rows: 0, similar: 0, named: false };
 
 /** Refuses to say what was counted for single users while a request is pending, and when that is over. */
-function refuseWithoutEvidence(
-  exchange: Exchange,
-  { status: its, evidence_until }: DeletionRequest,
-): boolean {
-  if (its === 'complete' && Date.parse(evidence_until ?? '') > Date.now()) return false;
-  if (its === 'complete') refuseOver(exchange);
+function refuseWithoutEvidence(exchange: Exchange, { status, evidence_until }: DeletionRequest): boolean {
+  if (status === 'complete' && Date.parse(evidence_until ?? '') > Date.now()) return false;
+  if (status === 'complete') refuseOver(exchange);
   else refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
   return true;
 }

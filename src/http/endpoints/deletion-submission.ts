@@ -127,7 +127,7 @@ async function answerPreview(
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
-  const preview = await previews.look(submission, accountId, targets).catch((error: unknown) => {
+  const preview = await previews.preview(submission, accountId, targets).catch((error: unknown) => {
     if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
     log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
     return 'failed' as const;

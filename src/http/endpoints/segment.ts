@@ -67,13 +67,22 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
         readJsonBody(exchange, bytesMax, (body, owned) => entrance.receive(exchange, body, owned), anyType),
     };
 
-    function prepareAndSubmit(exchange: Exchange, entered: Entered, its: SegmentType | undefined): void {
+    function prepareAndSubmit(
+      exchange: Exchange,
+      entered: Entered,
+      typeOfPath: SegmentType | undefined,
+    ): void {
       const { document, environment, ingestion, receivedMs } = entered;
       const { limitKeys, suppressions } = ingestion;
-      const preparing = prepareSegment(document, its, { environment, limitKeys, suppressions, receivedMs });
-      if (!document.isLarge) return submit(exchange, entered, its, atOnce(preparing));
+      const preparing = prepareSegment(document, typeOfPath, {
+        environment,
+        limitKeys,
+        suppressions,
+        receivedMs,
+      });
+      if (!document.isLarge) return submit(exchange, entered, typeOfPath, atOnce(preparing));
       const steps = function* (): Steps<void> {
-        submit(exchange, entered, its, yield* preparing);
+        submit(exchange, entered, typeOfPath, yield* preparing);
       };
       takeTurns(exchange, steps());
     }
@@ -81,11 +90,11 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     function submit(
       exchange: Exchange,
       entered: Entered,
-      its: SegmentType | undefined,
+      typeOfPath: SegmentType | undefined,
       prepared: PreparedSegment,
     ): void {
       const { document, environment, ingestion } = entered;
-      if (prepared.errors !== undefined && prepared.errors.length > 0 && its === undefined)
+      if (prepared.errors !== undefined && prepared.errors.length > 0 && typeOfPath === undefined)
         entrance.noteElements(entered, prepared.errors, (document.value as { batch: unknown[] }).batch);
       if (prepared.kind === 'refused') {
         const { reason, errors } = prepared;

@@ -675,6 +675,6 @@ function describe({ id, summary, right, body, required = [], path, list, query =
 }
 
 function rolesText(right: Right): string {
-  const its = roles.filter((role) => mayDo(role, right));
-  return `Roles: ${its.join(', ')}.`;
+  const allowed = roles.filter((role) => mayDo(role, right));
+  return `Roles: ${allowed.join(', ')}.`;
 }

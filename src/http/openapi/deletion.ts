@@ -1,6 +1,7 @@
 // The part of the OpenAPI document about user deletion: tokens, submissions, status.
 
 import {
+  callSchemas,
   deletionCertificateSchema,
   deletionListSchema,
   deletionLookupSchema,
@@ -13,7 +14,7 @@ import {
   unauthorizedSchema,
 } from '../../contract/answers.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { deletions, evidence } from '../../contract/limits.js';
+import { callbacks, deletions, evidence } from '../../contract/limits.js';
 import { deletionSchema, lookupSchema } from '../../contract/schemas.js';
 import {
   bodyCodes,
@@ -55,6 +56,8 @@ export const deletionPart: OpenApiPart = {
     DeletionLookedUp: deletionLookupSchema,
     DeletionUsers: deletionUsersSchema,
     DeletionPreview: deletionPreviewSchema,
+    DeletionCall: callSchemas.complete,
+    TestCall: callSchemas.test,
     Token: tokenSchema,
     Unauthorized: unauthorizedSchema,
   },
@@ -266,6 +269,32 @@ export const deletionPart: OpenApiPart = {
           200: { description: 'The key.', content: json(ref('SigningKey')) },
           ...refusals(['overloaded', 'unknown']),
         },
+      },
+    },
+  },
+  webhooks: {
+    deletionComplete: {
+      post: {
+        operationId: 'deletionComplete',
+        tags: [tag],
+        summary: 'A deletion of your account is complete',
+        description: `Sent to the URL that an administrator has set for the account, or to try it out. Answer with 2xx within ${callbacks.callMsMax / 1000} seconds; else it comes again, more and more rarely, for a day, with the same body and a new signature. It may come twice: go by deletion_request_id.`,
+        security: [{}],
+        parameters: [
+          {
+            name: 'Sluice-Signature',
+            in: 'header',
+            required: true,
+            description:
+              'v1 is the HMAC-SHA-256, in hexadecimal, of `t.BODY` (the body as it came) under the secret that was shown when the URL was set. t is in seconds since 1970: refuse what is older than a few minutes.',
+            schema: { type: 'string', pattern: '^t=[0-9]+,v1=[0-9a-f]{64}$' },
+          },
+        ],
+        requestBody: {
+          required: true,
+          content: json({ anyOf: [ref('DeletionCall'), ref('TestCall')] }),
+        },
+        responses: { '2XX': { description: 'It is taken, and does not come again.' } },
       },
     },
   },

@@ -13,6 +13,8 @@ export type OpenApiPart = {
   /** The tag that all its operations carry. */
   readonly tag: { readonly name: string; readonly description: string };
   readonly paths: Readonly<Record<string, object>>;
+  /** Requests that the service sends to others, by name. */
+  readonly webhooks?: Readonly<Record<string, object>>;
   /** Components by name, to be referred to by `ref`. */
   readonly schemas?: Readonly<Record<string, object>>;
   readonly securitySchemes?: Readonly<Record<string, object>>;
@@ -76,13 +78,13 @@ export function refusals(expected: readonly OutcomeCode[], options: RefusalOptio
   const codes = [...new Set<OutcomeCode>([...expected, 'internal_error'])];
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {
-    const its = codes.filter((code) => outcomes[code].status === status);
+    const ofStatus = codes.filter((code) => outcomes[code].status === status);
     const schema = {
       allOf: [options.schemas?.[status] ?? ref('Error')],
-      properties: { err: { properties: { code: { enum: its } } } },
+      properties: { err: { properties: { code: { enum: ofStatus } } } },
     };
     responses[status] = {
-      description: its.map((code) => `- \`${code}\`: ${outcomes[code].meaning}`).join('\n'),
+      description: ofStatus.map((code) => `- \`${code}\`: ${outcomes[code].meaning}`).join('\n'),
       headers: { ...headersOf(status), ...options.headers?.[status] },
       content: json(schema, options.examples?.[status]),
     };
@@ -135,6 +137,7 @@ export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) 
     servers: [{ url: baseUrl, description: 'The data centre that served this document.' }],
     tags: [...parts.map(({ tag }) => tag), documentPart.tag],
     paths: merged([...parts, documentPart].map(({ paths }) => paths)),
+    webhooks: merged(parts.map(({ webhooks }) => webhooks ?? {})),
     components: {
       schemas: merged([sharedSchemas, ...parts.map(({ schemas }) => schemas ?? {})]),
       securitySchemes: merged(parts.map(({ securitySchemes }) => securitySchemes ?? {})),

@@ -86,11 +86,11 @@ function addRoutes(
   };
   for (const route of routes) add(route);
   for (const path of new Set(routes.map((route) => route.path))) {
-    const its = routes.filter((route) => route.path === path);
-    if (its.some(({ method }) => method === 'any')) continue;
-    const methods = its.map(({ method }) => (method === 'del' ? 'DELETE' : method.toUpperCase()));
+    const ofPath = routes.filter((route) => route.path === path);
+    if (ofPath.some(({ method }) => method === 'any')) continue;
+    const methods = ofPath.map(({ method }) => (method === 'del' ? 'DELETE' : method.toUpperCase()));
     const allow = [['Allow', methods.join(', ')]] as const;
-    const headers = its.find((route) => route.headers !== undefined)?.headers;
+    const headers = ofPath.find((route) => route.headers !== undefined)?.headers;
     const reason = rejection('method_not_allowed', outcomes.method_not_allowed.meaning);
     const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
     add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });

@@ -27,8 +27,8 @@ export function rememberUser(userId, identity) {
 }
 
 /** Calls `look` before each question. */
-export function beforeAsking(look) {
-  before.push(look);
+export function beforeAsking(listener) {
+  before.push(listener);
 }
 
 /** Asks now instead of in a second. */

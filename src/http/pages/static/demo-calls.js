@@ -74,10 +74,10 @@ export function isWaiting() {
 }
 
 function element(name, className, text) {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
+  const built = document.createElement(name);
+  built.className = className;
+  built.textContent = text;
+  return built;
 }
 
 function setChip(chip, tone, words) {

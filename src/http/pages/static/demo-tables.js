@@ -53,25 +53,25 @@ function fill(id, rows, columns, otherwise) {
 }
 
 function propertiesCell(properties) {
-  const made = document.createElement('td');
+  const built = document.createElement('td');
   for (const [key, value] of Object.entries(properties)) {
     const pair = document.createElement('span');
     pair.className = 'pair';
     pair.append(text('bdi', 'key', `${key}: `), text('bdi', '', value));
-    made.append(pair);
+    built.append(pair);
   }
-  return made;
+  return built;
 }
 
 function cell(className, value) {
-  const made = document.createElement('td');
-  made.append(text('bdi', className, value));
-  return made;
+  const built = document.createElement('td');
+  built.append(text('bdi', className, value));
+  return built;
 }
 
 function text(name, className, value) {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = value;
-  return made;
+  const built = document.createElement(name);
+  built.className = className;
+  built.textContent = value;
+  return built;
 }

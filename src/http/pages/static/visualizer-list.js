@@ -154,14 +154,14 @@ function isObject(value) {
 
 /** Text from outside: its direction must not change the text around it. */
 function outside(className, value, title = '') {
-  const made = element('bdi', className, value);
-  if (title !== '') made.title = title;
-  return made;
+  const built = element('bdi', className, value);
+  if (title !== '') built.title = title;
+  return built;
 }
 
 function element(name, className = '', content = undefined) {
-  const made = document.createElement(name);
-  if (className !== '') made.className = className;
-  if (content !== undefined) made.textContent = content;
-  return made;
+  const built = document.createElement(name);
+  if (className !== '') built.className = className;
+  if (content !== undefined) built.textContent = content;
+  return built;
 }

@@ -1,0 +1,53 @@
+// Runs things in turns, round after round, so that a slow minute of the machine affects all of them alike.
+
+import type { Progress } from '../progress.js';
+import { describeRun, type ThroughputRun } from './throughput.js';
+
+export type Turn = {
+  readonly name: string;
+  readonly rounds: number;
+  run(round: number): Promise<ThroughputRun>;
+};
+
+/** By what was varied, such as the number of stored events. */
+export type Level = { readonly of: number; readonly runs: readonly ThroughputRun[] };
+
+export type TurnsOptions = {
+  /** One more round at first, which does not count: a process's first requests cost several times as much. */
+  readonly warmUp?: boolean;
+  /** Called with a failure, after which the turn is left out. Without it the first failure ends all. */
+  readonly failed?: (name: string, error: unknown) => void;
+};
+
+/** Settles with the turns and their runs. */
+export async function inTurns<T extends Turn>(
+  turns: readonly T[],
+  { say }: Pick<Progress, 'say'>,
+  { warmUp = false, failed }: TurnsOptions = {},
+): Promise<(T & { readonly runs: readonly ThroughputRun[] })[]> {
+  const all = turns.map((turn) => ({ turn, runs: [] as ThroughputRun[], hasFailed: false }));
+  for (let round = warmUp ? 0 : 1; turns.some(({ rounds }) => round <= rounds); round += 1) {
+    for (const one of all) {
+      const { turn, runs } = one;
+      if (one.hasFailed || round > turn.rounds) continue;
+      try {
+        const run = await turn.run(round);
+        if (round > 0) runs.push(run);
+        say(`${turn.name} ${round}/${turn.rounds}: ${describeRun(run)}`);
+      } catch (error) {
+        if (failed === undefined) throw error;
+        one.hasFailed = true;
+        failed(turn.name, error);
+      }
+    }
+  }
+  return all.map(({ turn, runs }) => ({ ...turn, runs }));
+}
+
+/** Runs levels in turns after a round that warms up. */
+export async function levelsInTurns(
+  levels: readonly (Turn & Pick<Level, 'of'>)[],
+  progress: Pick<Progress, 'say'>,
+): Promise<Level[]> {
+  return (await inTurns(levels, progress, { warmUp: true })).map(({ of, runs }) => ({ of, runs }));
+}
