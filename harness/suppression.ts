@@ -45,3 +45,24 @@ export function lookUp(baseUrl: string, token: string, query = ''): Promise<Repl
   const headers = [['Authorization', `Bearer ${token}`]] as const;
   return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });
 }
+
+/** Looks users up by POST; settles with whether each is suppressed. */
+export async function lookUpAll(
+  baseUrl: string,
+  token: string,
+  users: readonly NamedUser[],
+): Promise<boolean[]> {
+  const reply = await ask(baseUrl, {
+    method: 'POST',
+    path: `${suppressionPath}/lookup`,
+    headers: [
+      ['Authorization', `Bearer ${token}`],
+      ['Content-Type', 'application/json'],
+    ],
+    body: JSON.stringify({ users }),
+  });
+  assert.equal(reply.status, 200, reply.text);
+  return (JSON.parse(reply.text) as { users: { suppressed: boolean }[] }).users.map(
+    ({ suppressed }) => suppressed,
+  );
+}

@@ -68,6 +68,7 @@ import { connect, connectForCommits, connectForMessages, untilReady } from './re
 import { observeServers } from './redis/observe-servers.js';
 import { announceProcess } from './redis/processes.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
+import { observeRetention } from './retention/due.js';
 import { stopRequested } from './stop.js';
 import type { SuppressOptions } from './suppression/submit.js';
 import { followSuppressions } from './suppression/suppressions.js';
@@ -203,6 +204,7 @@ async function readMetrics(): Promise<string> {
   const deployment = await Promise.all([
     observeBacklog(redis, shards),
     observeDeletions(redis),
+    observeRetention(redis),
     observePairings(redis),
     observeServers(redis),
     observeDisk(clickhouse),

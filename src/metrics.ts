@@ -252,6 +252,12 @@ export const deletionsOldestSeconds = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const retentionUnfinishedSeconds = new Gauge({
+  name: 'sluice_retention_unfinished_seconds',
+  help: 'Since when a run that deletes what is over has been due and is not done; 0 if none is due.',
+  registers: deploymentRegisters,
+});
+
 export const visualizerPairings = new Gauge({
   name: 'sluice_visualizer_pairings',
   help: 'Pairings with the Event Visualizer: their code waits to be entered, or they live.',

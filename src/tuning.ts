@@ -130,6 +130,8 @@ export const retentionRuns = {
   everyMs: 6 * 60 * 60 * 1000,
   /** How soon a run is tried again if something else holds the tables. */
   retryMs: 5 * 60 * 1000,
+  /** A run that is not done for so long is late: rows that expired since the run before it may stay for more than a day. */
+  lateMs: 12 * 60 * 60 * 1000,
   /** How long a run waits until everything accepted before is stored, and for inserts under way. */
   storedMsMax: 30_000,
 } as const;

@@ -1,7 +1,7 @@
 // Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
 // or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
-// off is repeated as a whole.
+// off is repeated as a whole. Accounts with pending deletion requests wait, and nobody waits for them.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
@@ -16,9 +16,11 @@ import { storedTable } from '../src/clickhouse/tables.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
+import { readDeletions, readPendingMembers } from '../src/deletion/request.js';
 import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { takeTurn } from '../src/redis/turn.js';
+import { noteDue } from '../src/retention/due.js';
 import {
   countExpired,
   dropPartition,
@@ -51,11 +53,19 @@ export const retentionCheckedEveryMs = 60_000;
 export async function expireRowsIfDue(context: RetentionContext): Promise<void> {
   const { redis } = context;
   const { environments } = await readRegistry(redis);
-  if ([...environments.values()].every(({ retain_days: days }) => days === undefined)) return;
+  if ([...environments.values()].every(({ retain_days: days }) => days === undefined)) {
+    await redis.del(registryKeys.retentionDue);
+    return;
+  }
   if (!(await takeTurn(redis, registryKeys.retentionRun, retentionRuns.everyMs))) return;
-  const done = await expireRows(context, await earliestClock(context));
-  // Something else holds the tables, so try again soon.
-  if (done === 'busy') await redis.pexpire(registryKeys.retentionRun, retentionRuns.retryMs);
+  await noteDue(redis);
+  let outcome: 'done' | 'busy' | 'failed' = 'failed';
+  try {
+    outcome = await expireRows(context, await earliestClock(context));
+  } finally {
+    if (outcome === 'done') await redis.del(registryKeys.retentionDue);
+    else await redis.pexpire(registryKeys.retentionRun, retentionRuns.retryMs);
+  }
 }
 
 /** A clock that is ahead must not delete what is not over yet, so the slower of the two clocks counts. */
@@ -83,9 +93,22 @@ async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly 
   }
 }
 
+/** Why something is left for another run. */
+type Reason =
+  | 'deletions, a retry of failed rows or a restore have the tables'
+  | 'a round of deletions took over'
+  | 'a backup is being restored'
+  | 'a ClickHouse server is away, or a shard is being moved'
+  | 'not everything that was accepted is stored'
+  | 'deletion requests are pending';
+
+function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
+  log.info({ ...more, reason }, 'some of what is over has to wait for another run');
+  return 'busy';
+}
+
 /**
- * Deletes what is over at a given time. Settles with `busy` if something is left for another run: rows are being moved or
- * deleted, not everything is stored, or deletions wait.
+ * Deletes what is over at a given time. Settles with `busy` if something is left for another run; the log says why.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
@@ -94,17 +117,19 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
   if (retaining.length === 0) return 'done';
   const done = await withFailedRowsLocked(redis, 'retention', async (isHeld) => {
-    if ((await redis.exists(registryKeys.restoringBackup)) === 1) return 'busy';
+    if ((await redis.exists(registryKeys.restoringBackup)) === 1)
+      return waits(context, 'a backup is being restored');
     const fences = await takeFences(context);
     const ofServers: ('done' | 'busy')[] = [];
     for (const part of await partsOf(context, retaining)) {
-      if (part === 'away') ofServers.push('busy');
+      if (part === 'away')
+        ofServers.push(waits(context, 'a ClickHouse server is away, or a shard is being moved'));
       else
         ofServers.push(
           await expireOn({ ...context, clickhouse: part.client, isHeld }, part, nowMs, fences).catch(
             async (error: unknown): Promise<'busy'> => {
               // A round has taken over and dropped the run's tables.
-              if (!(await isHeld())) return 'busy';
+              if (!(await isHeld())) return waits(context, 'a round of deletions took over');
               throw error;
             },
           ),
@@ -112,7 +137,8 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     }
     return ofServers.includes('busy') ? 'busy' : 'done';
   });
-  return done === 'done' ? 'done' : 'busy';
+  if (done !== 'locked') return done;
+  return waits(context, 'deletions, a retry of failed rows or a restore have the tables');
 }
 
 /** On one server, for as long as nobody else has taken over. */
@@ -154,27 +180,61 @@ async function expireOn(
   nowMs: number,
   fences: readonly string[],
 ): Promise<'done' | 'busy'> {
-  const { redis, clickhouse, crash, log, isHeld } = context;
+  const { clickhouse, crash, log, isHeld } = context;
   // An event that was accepted and is not stored yet keeps its user.
-  if (!(await isStoredUpTo(context, fences, ownShards))) return 'busy';
-  const retained = retainedOf(environments, nowMs);
-  // A request that was submitted before reaches the users who were merged by then, so their identifications have to stay.
-  const deletionsWait = (await redis.zcard(registryKeys.pendingDeletions)) > 0;
+  if (!(await isStoredUpTo(context, fences, ownShards)))
+    return waits(context, 'not everything that was accepted is stored');
   await undoRuns(clickhouse);
   await untilNoRetryRuns(clickhouse);
-  const users = await findExpiredUsers(clickhouse, retained, randomBytes(6).toString('hex'));
+  const users = await findExpiredUsers(
+    clickhouse,
+    retainedOf(environments, nowMs),
+    randomBytes(6).toString('hex'),
+  );
   crash('expired_users_found');
-  const expired = new Map<string, Record<string, number>>();
-  for (const place of deletionsWait ? [storedTable('events')] : placesInOrder) {
+  const { pending, counted } = await accountsThatDelete(context);
+  const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
+  for (const place of placesInOrder) {
+    const heldUp = place === events ? counted : pending;
+    const retained = retainedOf(
+      environments.filter(({ account_id }) => !heldUp.has(account_id)),
+      nowMs,
+    );
+    if (retained.length === 0) continue;
     const run = { place, retained, users, fences, ownShards };
     const rows = await (place === identifications ? expireIdentifications : expirePlace)(context, run);
-    for (const [appId, count] of rows) expired.set(appId, { ...expired.get(appId), [place]: count });
+    for (const [appId, count] of rows)
+      log.info(
+        { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
+        'rows are over and deleted',
+      );
   }
   await undoRuns(clickhouse);
-  const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
-  for (const [appId, rows] of expired)
-    log.info({ environment: appId, retainDays: daysOf.get(appId), rows }, 'rows are over and deleted');
-  return deletionsWait || !(await isHeld()) ? 'busy' : 'done';
+  if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+  const waiting = new Set(environments.map(({ account_id }) => account_id).filter((id) => pending.has(id)));
+  if (waiting.size === 0) return 'done';
+  return waits(context, 'deletion requests are pending', { accounts: [...waiting] });
+}
+
+/**
+ * The accounts with pending requests, and those with a request whose rows were counted. A pending request reaches the users who
+ * were merged when it was submitted, so what identifies and describes users has to stay. What is counted has to be deleted by
+ * the request itself, since its certificate says so. To be called after the users were found: a request that is submitted later
+ * reaches what was there then.
+ */
+async function accountsThatDelete({ redis, epoch }: RetentionContext) {
+  const members = await readPendingMembers(redis, epoch);
+  const requests = await readDeletions(
+    redis,
+    members.map(({ requestId }) => requestId),
+  );
+  const counted = requests.filter(
+    ({ found, verified_at }) => found !== undefined && verified_at === undefined,
+  );
+  return {
+    pending: new Set(members.map(({ accountId }) => accountId)),
+    counted: new Set(counted.map(({ account_id }) => account_id)),
+  };
 }
 
 /** What a run deletes from one table. */
@@ -186,6 +246,7 @@ type Step = {
   readonly ownShards: ReadonlySet<number>;
 };
 
+const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
 /** Deletes what is over in a table. Settles with how many rows, by environment. */
@@ -197,17 +258,28 @@ async function expirePlace(
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
-  const nothing = new Map<string, number>();
-  if (!(await isHeld())) return nothing;
+  if (!(await isHeld())) return new Map();
   if (place !== 'failed_events') await dropWholePartitions(context, place, predicate, fences);
-  if ((await countExpired(clickhouse, place, predicate)).size === 0) return rows;
+  const left = await countExpired(clickhouse, place, predicate);
+  if (left.size === 0) return rows;
   // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
   await keepKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
-  if (!(await isHeld())) return nothing;
+  if (!(await isHeld())) return without(rows, left);
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
   return rows;
+}
+
+function without(
+  rows: ReadonlyMap<string, number>,
+  left: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  return new Map(
+    [...rows]
+      .map(([appId, count]) => [appId, count - (left.get(appId) ?? 0)] as const)
+      .filter(([, n]) => n > 0),
+  );
 }
 
 /**

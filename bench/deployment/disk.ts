@@ -1,6 +1,6 @@
 // Looks at the disk: which files contain a text, and which parts of a table were rewritten.
 
-import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
+import { closeSync, type Dirent, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { numberOf, type Rows } from './stored.js';
 
@@ -21,7 +21,7 @@ export class TraceSearch {
   /** How many files contain the text. */
   count(folder: string): number {
     let found = 0;
-    for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    for (const entry of filesBelow(folder)) {
       if (entry.isFile() && this.#holds(join(entry.parentPath ?? entry.path, entry.name))) found += 1;
     }
     return found;
@@ -39,6 +39,17 @@ export class TraceSearch {
       // The file has vanished.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
       throw error;
+    }
+  }
+}
+
+/** Lists again if a folder vanishes meanwhile, as those of inserts do. */
+function filesBelow(folder: string): Dirent[] {
+  for (;;) {
+    try {
+      return readdirSync(folder, { recursive: true, withFileTypes: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
 }

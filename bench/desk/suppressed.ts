@@ -84,8 +84,9 @@ function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
       collect_app: off,
     },
   };
-  const unused = () => Promise.resolve();
-  const suppressions = { version: () => 1, of, reach: unused, join: unused, close: () => undefined };
+  const reach = () => Promise.resolve();
+  const join = () => Promise.resolve([]);
+  const suppressions = { version: () => 1, of, reach, join, close: () => undefined };
   const limitKeys = createLimitKeys('bench');
   return { environment, limitKeys, suppressions, nowMs: Date.now(), strictBulk: false };
 }

@@ -3,7 +3,7 @@
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
 import { figure, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
-import type { Section } from './sections.js';
+import type { Section } from './section.js';
 
 export function deletionSections(deletion: Results['deletion']): Section[] {
   if (deletion === undefined) return [];

@@ -2,7 +2,7 @@
 
 import { figure, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
-import type { Section } from './sections.js';
+import type { Section } from './section.js';
 import { addedBySuppressed } from './targets.js';
 
 export function deskSections(desk: Results['desk']): Section[] {

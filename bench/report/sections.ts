@@ -4,7 +4,7 @@
 import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
 import type { ProgramRun } from '../deployment/program.js';
-import { type Column, cellText, figure, median, type Table, tableOf } from '../figures.js';
+import { type Column, cellText, figure, median, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
 import type { Results, WayRuns } from '../results.js';
 import type { Run } from '../throughput/measure.js';
@@ -12,16 +12,9 @@ import type { ThroughputRun } from '../throughput/throughput.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
 import { deskSections } from './desk.js';
+import type { Section } from './section.js';
 import { costsAboveIdle, costsOf, isSaturated, timesOfFullLoad } from './targets.js';
 import { memoryFloorMib, trendOf } from './trend.js';
-
-export type Section = {
-  readonly title: string;
-  readonly note: string;
-  /** Each plot's name, and its text for readers who do not see it. */
-  readonly plots?: readonly (readonly [name: string, shows: string])[];
-  readonly tables: readonly Table[];
-};
 
 /** One section per measured scenario. */
 export function sectionsOf(results: Results): Section[] {

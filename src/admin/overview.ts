@@ -10,7 +10,9 @@ import { observePending } from '../deletion/request.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
+import { secondsOverdue } from '../retention/due.js';
 import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
+import { retentionRuns } from '../tuning.js';
 import type { AdminContext } from './context.js';
 
 /** What is not well, if anything, in sentences for people; how soon records can be queried; pending deletions. */
@@ -19,11 +21,12 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { deployment, accounts } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, { pending }] = await Promise.all([
+  const [shards, processes, servers, { pending }, overdueSeconds] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),
     askServers(context),
     observePending(redis),
+    secondsOverdue(redis),
   ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
@@ -37,6 +40,9 @@ export async function readOverview(context: AdminContext, accountId: string) {
       : []),
     ...(bytes > config.backlogBytesMax * overview.fullRatio
       ? ['The backlog is nearly full: soon records are refused.']
+      : []),
+    ...(overdueSeconds * 1000 > retentionRuns.lateMs
+      ? [`What is over should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago.`]
       : []),
   ];
   return {

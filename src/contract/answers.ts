@@ -165,8 +165,7 @@ export const deletionStatusSchema = Type.Object({
   ),
   message: Type.Optional(
     Type.String({
-      description:
-        'Only if it stays pending for ever: what to do about it, for people; the wording may change.',
+      description: 'While it is pending: the state in words, for people; the wording may change.',
     }),
   ),
   submitted_at: Type.String({ description: 'When it was submitted.' }),
@@ -246,6 +245,10 @@ export const suppressionSchemas = {
     records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
   }),
 } as const;
+
+/** Whether users are suppressed, in the order asked. */
+export const suppressionLookupSchema = Type.Object({ users: Type.Array(suppressionSchemas.ofUser) });
+
 /** What a deletion has done, signed by the deployment. */
 export const deletionCertificateSchema = Type.Object({
   certificate: Type.Object(

@@ -173,8 +173,9 @@ export const deletions = {
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
-  /** The most requests on one page of an account's list, and the most that are read to fill it. */
+  /** The most requests on one page of an account's list, that are looked at to fill it, and that are read at a time. */
   listedMax: 100,
+  listLookedAtMax: 2_000,
   listReadMax: 200,
 } as const;
 

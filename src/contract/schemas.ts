@@ -183,6 +183,15 @@ export const lookupSchema = Type.Object({
 });
 export type LookupInput = Static<typeof lookupSchema>;
 
+/** `POST /api/public/v0/user_suppression/lookup`. */
+export const suppressionUsersSchema = Type.Object({
+  users: Type.Array(namedUser, {
+    minItems: 1,
+    maxItems: counts.lookupUsersMax,
+    description: 'The users to look up, each by exactly one of identity, user_id and anonymous_id.',
+  }),
+});
+
 /** `POST /api/public/v0/user_export`. */
 export const exportSchema = Type.Object({
   users: Type.Array(namedUser, {

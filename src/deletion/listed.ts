@@ -6,7 +6,8 @@ import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
-import { type DeletionRequest, readDeletions } from './request.js';
+import { digestOfReference } from './references.js';
+import { type DeletionRequest, readDeletion, readDeletions } from './request.js';
 
 export type ListedWhat = {
   /** A status or a state; undefined for any. */
@@ -41,6 +42,30 @@ export async function listOfAccount(
   accountId: string,
   { state, reference, after }: ListedWhat,
 ): Promise<ListedPage> {
+  const isWanted = (request: DeletionRequest) =>
+    (state === undefined || request.status === state || request.state === state) &&
+    (reference === undefined || request.reference === reference);
+  // The newest request with a reference need not be looked for, however many came after it.
+  const named = reference === undefined ? undefined : await readNamed(redis, accountId, reference);
+  const requests: DeletionRequest[] = [];
+  if (named !== undefined && after === undefined && isWanted(named)) requests.push(named);
+  let last = after;
+  for (let lookedAt = 0; lookedAt < deletions.listLookedAtMax; ) {
+    const places = await readPlaces(redis, accountId, last);
+    for (const { place, request } of places) {
+      if (requests.length === deletions.listedMax) return { requests, next: last };
+      last = place;
+      const isNamed = request?.deletion_request_id === named?.deletion_request_id;
+      if (request !== undefined && !isNamed && isWanted(request)) requests.push(request);
+    }
+    if (places.length < deletions.listReadMax) return { requests, next: undefined };
+    lookedAt += places.length;
+  }
+  return { requests, next: last };
+}
+
+/** The next requests of the account, with their places in the list. Redis may lack a document. */
+async function readPlaces(redis: Redis, accountId: string, after: string | undefined) {
   const prefix = `${accountId} `;
   // '!' follows the blank.
   const from = after === undefined ? `[${accountId}!` : `(${prefix}${after}`;
@@ -57,18 +82,16 @@ export async function listOfAccount(
     places.map((place) => place.slice(15)),
   );
   const byId = new Map(found.map((request) => [request.deletion_request_id, request]));
-  const requests: DeletionRequest[] = [];
-  let last: string | undefined;
-  for (const place of places) {
-    if (requests.length === deletions.listedMax) break;
-    last = place;
-    const request = byId.get(place.slice(15));
-    if (request === undefined) continue;
-    const isWanted =
-      (state === undefined || request.status === state || request.state === state) &&
-      (reference === undefined || request.reference === reference);
-    if (isWanted) requests.push(request);
-  }
-  const isEnd = last === places.at(-1) && places.length < deletions.listReadMax;
-  return { requests, next: isEnd ? undefined : last };
+  return places.map((place) => ({ place, request: byId.get(place.slice(15)) }));
+}
+
+/** The newest request of the account with a reference, as long as that is remembered. */
+async function readNamed(
+  redis: Redis,
+  accountId: string,
+  reference: string,
+): Promise<DeletionRequest | undefined> {
+  const kept = await redis.get(registryKeys.deletionReference(digestOfReference(accountId, reference)));
+  const id = kept?.split(' ')[1];
+  return id === undefined ? undefined : readDeletion(redis, id);
 }

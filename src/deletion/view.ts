@@ -1,7 +1,7 @@
 // What a caller is told of a request: its status, what it is doing while it is pending, and what was counted once it is
 // complete. No identity.
 
-import { deletionStates, isStuck } from '../contract/deletion-states.js';
+import { deletionStates } from '../contract/deletion-states.js';
 import type { DeletionRequest } from './request.js';
 
 /** The status of a request, as `deletionStatusSchema` describes it. */
@@ -10,8 +10,7 @@ export function statusOf(request: DeletionRequest): object {
   return {
     deletion_request_id: request.deletion_request_id,
     status,
-    ...(status === 'pending' ? { state } : {}),
-    ...(isStuck(state) ? { message: deletionStates[state] } : {}),
+    ...(status === 'pending' ? { state, message: deletionStates[state] } : {}),
     submitted_at,
     ...(reference === undefined ? {} : { reference }),
     users: request.targets,

@@ -44,6 +44,7 @@ export type OverloadReason =
   | 'too_much_waiting'
   | 'state_not_loaded'
   | 'suppressions_unread'
+  | 'too_many_suppressed_users'
   | 'stopping';
 
 export type Committer = {
@@ -125,19 +126,23 @@ export function createCommitter(options: CommitterOptions): Committer {
       commitSeconds.observe((performance.now() - started) / 1000);
       let index = 0;
       crash('commit_answered');
-      for (const { submission, settle } of batch) {
-        const answers = submission.groups().map(() => results(index++));
-        try {
-          settle(answers);
-        } catch (error) {
-          // Only this group's answer is lost.
-          log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
-        }
+      for (const each of batch) {
+        tell(each, () => results(index++));
         crash('group_answered');
       }
     }
     busy = false;
     for (const resolve of idle.splice(0)) resolve();
+  }
+
+  function tell({ submission, settle }: Waiting, result: () => CommitResult): void {
+    const its = submission.groups().map(result);
+    try {
+      settle(its);
+    } catch (error) {
+      // Only this group's answer is lost.
+      log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
+    }
   }
 
   /**
@@ -179,7 +184,10 @@ export function createCommitter(options: CommitterOptions): Committer {
     return batch;
   }
 
-  /** Makes a commit, and repeats it as long as Redis says that there is a later version of the suppressions. */
+  /**
+   * Makes a commit, and repeats it as long as Redis says that there is a later version of the suppressions. Requests that can
+   * be carried out by no version are answered, and leave the batch.
+   */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
     const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
     const joined = new Set<string>();
@@ -187,13 +195,29 @@ export function createCommitter(options: CommitterOptions): Committer {
       for (const { submission } of batch) submission.renew();
       const joins = newJoins(batch, joined);
       if (joins.length > 0) {
-        if (!(await inTime(suppressions.join(joins), deadline))) return always(suppressionsUnread);
+        let withoutRoom: readonly Join[] = [];
+        const joining = suppressions.join(joins).then((those) => {
+          withoutRoom = those;
+        });
+        if (!(await inTime(joining, deadline))) return always(suppressionsUnread);
+        refuseThose(batch, withoutRoom);
         continue;
       }
+      if (batch.length === 0) return always(tooManySuppressed);
       const result = await commitOnce(batch, deadline);
       if (typeof result === 'function') return result;
       if (!(await inTime(suppressions.reach(result.version), deadline))) return always(suppressionsUnread);
     }
+  }
+
+  /** Answers the requests that have one of these joins, and takes them out of the batch. Nothing of them is stored. */
+  function refuseThose(batch: Waiting[], withoutRoom: readonly Join[]): void {
+    const names = new Set(withoutRoom.map(nameOfJoin));
+    const isRefused = ({ submission }: Waiting) =>
+      submission.joins().some((each) => names.has(nameOfJoin(each)));
+    const [refused, others] = [batch.filter(isRefused), batch.filter((each) => !isRefused(each))];
+    batch.splice(0, batch.length, ...others);
+    for (const each of refused) tell(each, () => tooManySuppressed);
   }
 
   /** Whether work is done before the deadline. Before it, work that fails is a reason to give up, too. */
@@ -297,13 +321,18 @@ export function createCommitter(options: CommitterOptions): Committer {
 }
 
 const suppressionsUnread: CommitResult = { kind: 'overloaded', reason: 'suppressions_unread' };
+const tooManySuppressed: CommitResult = { kind: 'overloaded', reason: 'too_many_suppressed_users' };
+
+function nameOfJoin({ environment, userId, identity }: Join): string {
+  return `${environment.appId} ${userId} ${identity}`;
+}
 
 /** The joins of the submissions that are not in `known` yet; adds them to it. */
 function newJoins(batch: readonly Waiting[], known: Set<string>): Join[] {
   const joins: Join[] = [];
   for (const { submission } of batch) {
     for (const join of submission.joins()) {
-      const name = `${join.environment.appId} ${join.userId} ${join.identity}`;
+      const name = nameOfJoin(join);
       if (known.has(name)) continue;
       known.add(name);
       joins.push(join);

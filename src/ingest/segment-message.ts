@@ -30,11 +30,13 @@ export type SegmentContext = CheckContext & {
 
 /** What a message leaves behind: one record, or for some identifications two. */
 export type CheckedSegmentMessage = {
+  /** Whom limits count. */
   readonly user: Checked;
-  /** The user_id that it identifies. */
-  readonly identifies?: string;
-  readonly records: readonly IngestRecord[];
+  readonly records: readonly SegmentRecord[];
 };
+
+/** A record and its user, with both names of an identification. */
+export type SegmentRecord = { readonly record: IngestRecord; readonly named: Checked };
 
 /** Checks a message of a type and encodes it. `mending` belongs to the request. */
 export function checkSegmentMessage(
@@ -107,10 +109,8 @@ function eventOf(
   if ('code' in mended) return mended;
   const checked = eventKind.check(withoutUndefined(mended.value), context);
   if ('code' in checked) return checked;
-  return {
-    user,
-    records: [eventKind.encode(context.appId, withScreen(checked as CheckedEvent, screenName))],
-  };
+  const record = eventKind.encode(context.appId, withScreen(checked as CheckedEvent, screenName));
+  return { user, records: [{ record, named: user }] };
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
@@ -133,7 +133,7 @@ function identify(input: Input): CheckedSegmentMessage | Rejection {
   // Two records cannot have one key.
   const properties = propertiesOf(input, traits, '\0traits');
   if ('code' in properties) return properties;
-  return { user, identifies: merged, records: [...identification.records, ...properties.records] };
+  return { user, records: [...identification.records, ...properties.records] };
 }
 
 function alias(input: Input): CheckedSegmentMessage | Rejection {
@@ -172,7 +172,8 @@ function identificationOf(
   if ('code' in checked) return checked;
   const key = claimOf(message.messageId, context, '');
   if ('code' in key) return key;
-  return { user: checked, records: [identifyKind.encode(context.appId, { ...checked, ...key })] };
+  const record = identifyKind.encode(context.appId, { ...checked, ...key });
+  return { user: checked, records: [{ record, named: checked }] };
 }
 
 const traitsValidator = Compile(Type.Object({ properties: userPropertiesSchema.properties.properties }));
@@ -195,7 +196,8 @@ function propertiesOf(
   if (typeof checked === 'object') return checked;
   const key = claimOf(message.messageId, context, keyEnd);
   if ('code' in key) return key;
-  return { user, records: [userPropertiesKind.encode(context.appId, { ...user, properties, ...key })] };
+  const record = userPropertiesKind.encode(context.appId, { ...user, properties, ...key });
+  return { user, records: [{ record, named: user }] };
 }
 
 const identityValidator = Compile(Type.Object({ identity: userPropertiesSchema.properties.identity }));

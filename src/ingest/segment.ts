@@ -9,11 +9,11 @@ import type { Suppressions } from '../suppression/suppressions.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
 import type { Mending } from './mend.js';
-import { encodedRecords, type IngestRecord, packedBytesMax, recordBytesMax } from './pack.js';
+import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
 import { bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
-import { checkSegmentMessage, readSegmentTime } from './segment-message.js';
+import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import type { Steps } from './steps.js';
 import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 
@@ -27,7 +27,7 @@ export type PreparedSegment =
   | {
       readonly kind: 'ready';
       readonly submission: Submission<LimitedGroup>;
-      /** The number of records of each accepted message. */
+      /** The number of records of each accepted message; the submission has them one after another. */
       readonly recordsOf: readonly number[];
       /** The bad messages, which are left out. */
       readonly errors: readonly ElementError[];
@@ -73,9 +73,10 @@ export function* prepareSegment(
     sentMs: readSegmentTime(request.sentAt),
   };
   const users: Checked[] = [];
-  /** With whom they identify. */
-  const named: Checked[] = [];
-  const records: (readonly IngestRecord[])[] = [];
+  const recordsOf: number[] = [];
+  const records: SegmentRecord[] = [];
+  /** The user of each record, by index. */
+  const userOf: number[] = [];
   const errors: ElementError[] = [];
   let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
@@ -88,11 +89,13 @@ export function* prepareSegment(
       errors.push({ index, ...checked });
       continue;
     }
-    const { user, identifies } = checked;
-    users.push(user);
-    named.push(identifies === undefined ? user : { identity: user.identity, userId: identifies });
-    records.push(checked.records);
-    for (const record of checked.records) bytes += recordBytesMax(record);
+    for (const each of checked.records) {
+      records.push(each);
+      userOf.push(users.length);
+      bytes += recordBytesMax(each.record);
+    }
+    users.push(checked.user);
+    recordsOf.push(checked.records.length);
   }
   const [first] = errors;
   if (first !== undefined && users.length === 0) {
@@ -106,13 +109,14 @@ export function* prepareSegment(
   const never = limits.find(({ cost, limit }) => cost > limit.max);
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
   const build = (kept?: readonly number[]) => {
-    const some = pickKept(users, kept);
+    // A message counts once, also if only one of its records stays.
+    const some = kept === undefined ? users : pickKept(users, [...new Set(pickKept(userOf, kept))]);
     const those = some.length === 0 ? [] : bulkLimits(counter, some.length, () => some, context);
-    const encoded = encodedRecords(pickKept(records, kept).flat());
+    const encoded = encodedRecords(pickKept(records, kept).map(({ record }) => record));
     return [{ limits: those, records: encoded, bytes: packedBytesMax(those, encoded) }];
   };
-  const submission = createSubmission(context, selectUsers(named), build);
-  return { kind: 'ready', submission, recordsOf: records.map(({ length }) => length), errors, mendings };
+  const submission = createSubmission(context, selectUsers(records.map(({ named }) => named)), build);
+  return { kind: 'ready', submission, recordsOf, errors, mendings };
 }
 
 function typeOf(message: unknown): SegmentType | Rejection {

@@ -99,6 +99,8 @@ export const registryKeys = {
   strayTargets: '{registry}:stray_targets',
   /** Present for a while after a run that deleted what is over. */
   retentionRun: '{registry}:retention_run',
+  /** Since when such a run is due, in seconds since 1970; absent when all that is over is deleted. */
+  retentionDue: '{registry}:retention_due',
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts the versions of deletion requests that were copied to ClickHouse. */
   deletionVersion: '{registry}:deletions_version',

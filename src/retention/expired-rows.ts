@@ -12,7 +12,7 @@ import { readLong } from '../clickhouse/long-statement.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { createScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
-import type { Place } from '../deletion/places.js';
+import { type Place, placesInOrder } from '../deletion/places.js';
 
 /** Environments that retain equally long, and the time of acceptance below which their rows are over. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
@@ -31,8 +31,21 @@ export type ExpiredUsers = {
 export const namePrefix = 'retention_run_';
 
 const events = storedTable('events');
-const properties = storedTable('user_properties');
 const identifications = storedTable('user_identities');
+
+/** When the rows of a place were accepted. */
+function timeIn(place: Place): string {
+  return place === 'failed_events' ? 'failed_at' : 'received_at';
+}
+
+/** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
+export function usersIn(places: readonly Place[], conditionOf: (place: Place) => string): string {
+  const namesOf = (place: Place) =>
+    place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
+  return places
+    .map((place) => `SELECT DISTINCT app_id, ${namesOf(place)} FROM ${place} WHERE ${conditionOf(place)}`)
+    .join('\n    UNION DISTINCT ');
+}
 
 /** Groups environments by how long they retain. */
 export function retainedOf(
@@ -66,20 +79,19 @@ export async function findExpiredUsers(
   const mark = `${namePrefix}${run}`;
   const users: ExpiredUsers = { mark, names: `${mark}_names`, userIds: `${mark}_user_ids` };
   for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
-  await syncReplicas(client, [events, properties, identifications, 'failed_events']);
-  const isOver = compared(retained, 'received_at', '<');
+  await syncReplicas(client, placesInOrder);
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
   const { merged, withUser, usersOf } = mergedBy(
     `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
   );
-  const isKept = compared(retained, 'received_at', '>=');
-  const recentEvents = `SELECT DISTINCT app_id, identity, user_id FROM ${events} WHERE ${isKept}`;
-  const recentRows = `${recentEvents}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM ${properties} WHERE ${isKept}
-    UNION DISTINCT SELECT app_id, '' AS identity, toNullable(user_id) AS user_id FROM ${identifications} WHERE ${isKept}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '>=')}`;
-  const candidates = `SELECT DISTINCT app_id, identity, user_id FROM ${properties} WHERE ${isOver}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${compared(retained, 'failed_at', '<')}`;
+  const isRecent = (place: Place) => compared(retained, timeIn(place), '>=');
+  const recentEvents = usersIn([events], isRecent);
+  const recentRows = usersIn(placesInOrder, isRecent);
+  // Events go by their time alone.
+  const candidates = usersIn(
+    placesInOrder.filter((place) => place !== events && place !== identifications),
+    (place) => compared(retained, timeIn(place), '<'),
+  );
   await fillScratch(
     client,
     users.names,
@@ -119,11 +131,11 @@ export function expiredPredicate(
   database: string,
 ): string {
   const isMarked = `notEmpty('${mark}')`;
+  const isOver = compared(retained, timeIn(place), '<');
   if (place === 'failed_events') {
     const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
-    return `${compared(retained, 'failed_at', '<')} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
+    return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
   }
-  const isOver = compared(retained, 'received_at', '<');
   if (place === events) return `${isOver} AND ${isMarked}`;
   if (place === identifications)
     return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${database}.${userIds} AND ${isMarked}`;

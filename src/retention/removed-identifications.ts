@@ -23,8 +23,9 @@ import {
 import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
 import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
+import { placesInOrder } from '../deletion/places.js';
 import { retentionRuns } from '../tuning.js';
-import { mergedBy, namePrefix } from './expired-rows.js';
+import { mergedBy, namePrefix, usersIn } from './expired-rows.js';
 
 const identifications = storedTable('user_identities');
 const columns = columnsOf('user_identities').join(', ');
@@ -76,12 +77,9 @@ export async function returnUsers(
   for (const each of [...appIds, segment])
     if (!/^\d+$/.test(each)) throw new Error('a number is not decimal');
   const removed = removedBy(mark);
-  await syncReplicas(client, [storedTable('events'), storedTable('user_properties'), 'failed_events']);
+  await syncReplicas(client, placesInOrder);
   const isNew = `app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')}) AND segment > ${segment}`;
-  const newRows = `SELECT DISTINCT app_id, identity, user_id FROM ${storedTable('events')} WHERE ${isNew}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM ${storedTable('user_properties')} WHERE ${isNew}
-    UNION DISTINCT SELECT app_id, '' AS identity, toNullable(user_id) AS user_id FROM ${identifications} WHERE ${isNew}
-    UNION DISTINCT SELECT app_id, identity, user_id FROM failed_events WHERE ${isNew}`;
+  const newRows = usersIn(placesInOrder, () => isNew);
   const { merged, usersOf } = mergedBy(
     `SELECT ${columns} FROM ${removed} UNION ALL SELECT ${columns} FROM ${identifications}
       WHERE app_id IN (SELECT app_id FROM ${removed})`,

@@ -9,7 +9,13 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { suppressionChanges } from '../tuning.js';
 import type { NameText } from './names.js';
 
-export type ChangeOptions = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
+export type ChangeOptions = {
+  readonly redis: Redis;
+  readonly epoch: string;
+  readonly shards: number;
+  /** Names that an account may have, if not the bound of all deployments. */
+  readonly namesPerAccountMax?: number;
+};
 
 /** A name, and the name for whose sake it is suppressed. `-`: itself. `=<name>`: whatever that name is suppressed for. */
 export type Suppressed = readonly [name: NameText, root: NameText];
@@ -83,7 +89,7 @@ async function readNames(
 }
 
 async function change(
-  { redis, epoch }: ChangeOptions,
+  { redis, epoch, namesPerAccountMax = suppressions.namesPerAccountMax }: ChangeOptions,
   accountId: string,
   action: 'suppress' | 'free',
   args: readonly string[],
@@ -98,7 +104,7 @@ async function change(
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
     ],
-    [epoch, accountId, action, suppressions.namesPerAccountMax, suppressionChanges.keptMax, ...args],
+    [epoch, accountId, action, namesPerAccountMax, suppressionChanges.keptMax, ...args],
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();

@@ -3,6 +3,7 @@
 
 import type { Deployment } from '../accounts/documents.js';
 import type { LiveEnvironment } from '../accounts/environments.js';
+import { suppressions as bounds } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -35,8 +36,11 @@ export type Suppressions = {
   of(environment: LiveEnvironment): SuppressedUsers | undefined;
   /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
   reach(version: number): Promise<void>;
-  /** Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes. */
-  join(joins: readonly Join[]): Promise<void>;
+  /**
+   * Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes, with
+   * those for whom their account has no room.
+   */
+  join(joins: readonly Join[]): Promise<readonly Join[]>;
   close(): void;
 };
 
@@ -55,6 +59,7 @@ export async function followSuppressions(
   redis: Redis,
   deployment: () => Deployment | undefined,
   log: Log,
+  namesPerAccountMax: number = bounds.namesPerAccountMax,
 ): Promise<Suppressions> {
   let version = -1;
   let accounts = new Map<string, OfAccount>();
@@ -155,11 +160,13 @@ export async function followSuppressions(
     await readOnce();
   }
 
-  async function join(joins: readonly Join[]): Promise<void> {
+  async function join(joins: readonly Join[]): Promise<readonly Join[]> {
     const known = deployment();
     if (known === undefined) throw new Error('the deployment is not known');
-    const options = { redis, epoch: known.epoch, shards: known.shards };
-    for (const { environment, userId, identity } of joins) {
+    const options = { redis, epoch: known.epoch, shards: known.shards, namesPerAccountMax };
+    const withoutRoom: Join[] = [];
+    for (const each of joins) {
+      const { environment, userId, identity } = each;
       const { accountId, appId } = environment;
       const hasher = accounts.get(accountId)?.hasher ?? createNameHasher(known.secret, accountId);
       const name = inEnvironment(hasher.textOf({ userId }), appId);
@@ -173,11 +180,16 @@ export async function followSuppressions(
         );
       } catch (error) {
         if (!(error instanceof TooManyNames)) throw error;
-        log.error('an account has too many suppressed users: an anonymous user was not added to them');
+        withoutRoom.push(each);
+        log.error(
+          { environment: appId },
+          'an account has as many suppressed users as it may have: requests that identify others as one of them are refused',
+        );
       }
     }
     const { version: raised } = await raiseShards(options);
     await reach(Number(raised));
+    return withoutRoom;
   }
 
   async function poll(): Promise<void> {

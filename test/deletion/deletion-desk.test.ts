@@ -1,10 +1,13 @@
 // What a compliance caller can ask about requests: what they are doing, whom they found, and which ones there are.
 
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
 import {
+  callWithToken,
   deleteNow,
+  deletionPaths,
   getToken,
   listDeletions,
   type Reply,
@@ -22,7 +25,9 @@ import {
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { type DeletionState, deletionStates } from '../../src/contract/deletion-states.js';
 import { deletions } from '../../src/contract/limits.js';
+import { digestOfReference } from '../../src/deletion/references.js';
 import { registryKeys } from '../../src/redis/keys.js';
 
 let sluice: SluiceHandle;
@@ -96,9 +101,9 @@ test('a status shows what a pending request does or waits for', async () => {
   const requestId = await submitAccepted(sluice, token, [{ identity: 'waits' }]);
   const look = async () => {
     const { status, state, message } = parse(await readStatus(sluice, token, requestId));
-    assert.equal(message, undefined, 'nothing is to be done about it');
     if (status === 'pending') states.add(String(state));
     else assert.equal(state, undefined);
+    assert.equal(message, deletionStates[state as DeletionState], 'the state in words');
     return status === 'complete';
   };
   await look();
@@ -130,7 +135,8 @@ test('the same reference and users answer the same request, in any order, also w
   }
   await untilComplete(sluice, token, String(id));
   const late = await submitWith(sluice, token, { users, reference: 'ticket 1' });
-  assert.deepEqual([late.status, late.text], [200, first.text]);
+  assert.equal(late.status, 200);
+  assert.deepEqual(parse(late), { ...parse(first), status: 'complete' });
   assert.equal(parse(await readStatus(sluice, token, String(id))).reference, 'ticket 1');
 });
 
@@ -210,6 +216,39 @@ test('the list takes filters for state and reference', async () => {
   assert.deepEqual((await listDeletions(sluice, strangerToken, '?reference=ticket%201')).ids, []);
   assert.ok((await listDeletions(sluice, token, '?state=complete')).ids.length > 1);
   assert.deepEqual((await listDeletions(sluice, token, '?state=targets_lost')).ids, []);
+  const all = await listDeletions(sluice, token);
+  assert.deepEqual(await listDeletions(sluice, token, '?state=&reference=&cursor='), all, 'nothing is given');
+  const users = `${deletionPaths.status(ids[0] ?? '')}/users`;
+  const [first, same] = [users, `${users}?cursor=`].map((path) => callWithToken(sluice, token, path));
+  assert.equal((await first)?.status, 200);
+  assert.equal((await same)?.text, (await first)?.text);
+});
+
+test('a request is found by its reference however many came after it, and later without many pages', async () => {
+  const body = { users: [{ identity: 'found again' }], reference: 'found-again' };
+  const ids = [parse(await submitWith(sluice, token, body)).deletion_request_id];
+  const list = (more = '') => listDeletions(sluice, token, `?reference=found-again${more}`);
+  const key = registryKeys.deletionReference(digestOfReference(account.accountId, 'found-again'));
+  // More than a page looks at. Their documents are missing, as are those that Redis has lost.
+  const tomorrowMs = Date.now() + 86_400_000;
+  const later = Array.from({ length: deletions.listLookedAtMax + 1 }, (_, n) => {
+    const at = String(tomorrowMs + n).padStart(14, '0');
+    return `${account.accountId} ${at} ${randomUUID()}`;
+  });
+  await withRedis(sluice, async (redis) => {
+    await redis.zadd(registryKeys.listedDeletions, ...later.flatMap((member) => [0, member]));
+    try {
+      const first = await list();
+      assert.deepEqual(first.ids, ids);
+      assert.deepEqual(await list(`&cursor=${first.cursor}`), { ids: [], cursor: undefined }, 'told once');
+      await redis.del(key);
+      const empty = await list();
+      assert.deepEqual(empty.ids, [], 'no longer remembered, and too far back');
+      assert.deepEqual(await list(`&cursor=${empty.cursor}`), { ids, cursor: undefined });
+    } finally {
+      await redis.zrem(registryKeys.listedDeletions, ...later);
+    }
+  });
 });
 
 test('references and lists outlive an emptied Redis, and a list with repeated users keeps its places', async () => {

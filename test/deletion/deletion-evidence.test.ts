@@ -33,6 +33,7 @@ import {
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { lookUpAll } from '../../harness/suppression.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { signingKeyKey } from '../../src/accounts/documents.js';
 import { readRegistry } from '../../src/accounts/registry.js';
@@ -270,6 +271,21 @@ test('a dry run finds what a deletion then deletes, also what is not stored yet,
   const nothing = { dry_run: true, users: 3, users_found: 0, rows: 0, found: [] };
   const unclear = [0, 1, 2].map((place) => ({ place, found: false, rows: 0, similar: 0 }));
   assert.deepEqual(await dryRun(history.users), { ...nothing, unclear });
+});
+
+test('a dry run suppresses nobody, and is in the audit log without a name', async () => {
+  const identity = 'dry and suppressed@example.com';
+  await sendEvents(sluice, main, 'stay', [{ identity }]);
+  const users = [{ identity }, { identity: 'nobody' }];
+  const reply = await submitWith(sluice, token, { users, dry_run: true, suppress: true });
+  const told = parse(reply);
+  assert.deepEqual([reply.status, told.dry_run, told.users_found], [200, true, 1], reply.text);
+  assert.deepEqual(await lookUpAll(sluice.baseUrl, token, [{ identity }]), [false]);
+  const lines = (await sluice.admin('audit', 'list', '--limit', '20')) as Record<string, unknown>[];
+  const line = lines.find(({ action }) => action === 'preview_deletion');
+  assert.deepEqual([line?.outcome, line?.account_id], ['done', account.accountId]);
+  assert.match(JSON.stringify(line?.details), /users_found\D+1/);
+  assert.ok(!JSON.stringify(lines).includes(identity));
 });
 
 test('a dry run lists the users of whom nothing is found, and those to whom others are similar', async () => {

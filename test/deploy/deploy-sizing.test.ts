@@ -1,4 +1,4 @@
-// What operators size by is what the bench published.
+// What pages say of speed and size is what the bench published.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -92,4 +92,13 @@ test('the runbook says what an event takes in the backlog', () => {
   const [least, most] = [Number(said?.[1]), Number(said?.[2])];
   const { redisBytesPerEvent = Number.NaN } = results.backlog ?? {};
   assert.ok(least <= redisBytesPerEvent && redisBytesPerEvent <= most, `${redisBytesPerEvent} bytes`);
+});
+
+test('the page on exports has the published tables', () => {
+  const results = read('bench/results/desk.md');
+  const section = /^## An export of one user$(.*?)^## /ms.exec(results)?.[1] ?? '';
+  const lines = section.split('\n').filter((line) => line.startsWith('|'));
+  assert.equal(lines.length, 8);
+  for (const line of lines)
+    assert.ok(read('src/export/README.md').includes(`${line}\n`), `src/export/README.md lacks\n${line}`);
 });

@@ -11,12 +11,16 @@ import { administer, deleteNow, getToken } from '../../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
+import { storedTable } from '../../src/clickhouse/tables.js';
 import { retention } from '../../src/contract/limits.js';
+import { tables } from '../../src/contract/records.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
 import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { secondsOverdue } from '../../src/retention/due.js';
 import { retentionRuns } from '../../src/tuning.js';
 import {
   earliestClock,
@@ -274,7 +278,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   await assert.rejects(late, isRefusedSegment);
   const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   const line = said.find(({ environment }) => environment === retained);
-  assert.deepEqual([line?.rows, line?.retainDays], [{ stored_events: 3 }, 30]);
+  assert.deepEqual([line?.table, line?.rows, line?.retainDays], ['stored_events', 3, 30]);
   assert.ok(said.some(({ partition }) => partition !== undefined));
   assert.ok(!lines.join().includes('ada'));
   // What is accepted now is stored as usual.
@@ -436,20 +440,81 @@ test('a deletion finds a user who came back before a run was killed or stood sti
   }
 });
 
-test('keeps identifications while a deletion waits, which may need them to find its users', async () => {
+test('an account with pending deletions keeps what finds their users, and other accounts do not wait', async (t) => {
   await emptyTables();
-  const [retained] = appIds;
+  lines.length = 0;
+  const account = await createTestAccount(sluice, 'Deleting', ['Main Production']);
+  const its = account.appIds[0] as string;
+  await sluice.admin('environments', 'set', its, '--retain-days', '30');
+  const [other] = appIds;
   const nowMs = Date.now();
-  const bob = { app_id: retained, identity: 'bob', name: 'old' };
-  await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', [{ ...bob, user_id: 7 }]);
-  await storeAt(nowMs - 50 * dayMs, 'stored_events', [{ ...bob, user_id: null }]);
-  // No round takes a request that does not exist.
-  await redis.zadd(registryKeys.pendingDeletions, 1, 'nobody none');
+  const bob = { identity: 'bob', name: 'old', user_id: null };
+  const ofBoth = (row: Omit<Row, 'app_id'>) => [its, other].map((app_id) => ({ ...row, app_id }));
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', ofBoth({ ...bob, user_id: 7 }));
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', ofBoth(bob));
+  await storeAt(nowMs - 50 * dayMs, 'stored_events', ofBoth(bob));
+  const kept = [`i ${its} 7 bob`, `p ${its} old`];
+  // No round takes this request.
+  const [worker] = sluice.workers;
+  t.after(() => worker?.sigcont());
+  worker?.sigstop();
+  const member = `${account.accountId} none`;
+  await redis.zadd(registryKeys.pendingDeletions, 1, member);
+  // A certificate must not say of what retention has deleted that the request did.
+  const document = (more: object) =>
+    redis.hset(registryKeys.deletions, 'none', JSON.stringify({ account_id: account.accountId, ...more }));
+  await document({ found: [] });
   assert.equal(await expireRows(context, nowMs), 'busy');
-  assert.deepEqual(await storedRows(), [`i ${retained} 7 bob`]);
-  await redis.zrem(registryKeys.pendingDeletions, 'nobody none');
+  assert.deepEqual(await storedRows(), [`e ${its} old`, ...kept], 'its rows are counted');
+  await document({});
+  assert.equal(await expireRows(context, nowMs), 'busy');
+  assert.deepEqual(await storedRows(), kept);
+  const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  const waits = said.find(({ reason }) => reason === 'deletion requests are pending');
+  assert.deepEqual(waits?.accounts, [account.accountId]);
+  await redis.zrem(registryKeys.pendingDeletions, member);
+  await redis.hdel(registryKeys.deletions, 'none');
   assert.equal(await expireRows(context, nowMs), 'done');
   assert.deepEqual(await storedRows(), []);
+});
+
+test('of every table that holds users what is over goes, and what is younger keeps its user', async () => {
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  const ofTable = async (table: Table, ms: number, identity: string) =>
+    storeAt(ms, table, [
+      { app_id: retained, identity, name: table, user_id: table === 'stored_user_identities' ? 7 : null },
+    ]);
+  const old = nowMs - 50 * dayMs;
+  for (const table of tables.map(storedTable)) {
+    await emptyTables();
+    await ofTable(table, old, 'ada');
+    assert.equal(await expireRows(context, nowMs), 'done', table);
+    assert.deepEqual(await storedRows(), [], table);
+    await storeAt(old, 'stored_user_identities', [
+      { app_id: retained, identity: 'ada', name: '', user_id: 7 },
+    ]);
+    await ofTable(table, nowMs, 'ada');
+    assert.equal(await expireRows(context, nowMs), 'done', table);
+    assert.equal((await storedRows()).length, 2, `${table}: the user is there`);
+  }
+});
+
+test('logs what it has deleted table by table, also when a later one fails', async () => {
+  await emptyTables();
+  lines.length = 0;
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  const ada = { app_id: retained, identity: 'ada', user_id: null, name: 'old' };
+  await storeAt(nowMs - 50 * dayMs, 'stored_events', [ada, ada]);
+  await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [ada]);
+  const client = clientBefore('ALTER TABLE stored_user_properties DROP PARTITION', async () => {
+    throw new Error('ClickHouse has gone');
+  });
+  await assert.rejects(expireRows({ ...context, clickhouse: client }, nowMs), /has gone/);
+  const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  const counts = said.filter(({ rows }) => rows !== undefined).map(({ table, rows }) => [table, rows]);
+  assert.deepEqual(counts, [['stored_events', 2]]);
 });
 
 test('does not begin beside a round of deletions, and gives way to one that begins', async () => {
@@ -507,6 +572,31 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
   assert.deepEqual(await storedRows(), [`e ${retained} old`], 'not yet again');
   const leftMs = await redis.pttl(registryKeys.retentionRun);
   assert.ok(leftMs > 0 && leftMs <= retentionRuns.everyMs);
+  assert.equal(await secondsOverdue(redis), 0);
+
+  // A run that fails or has to wait is tried again soon, and stays due since its first attempt.
+  const earlier = Math.floor(Date.now() / 1000) - 90_000;
+  for (const fails of [true, false]) {
+    await redis.del(registryKeys.retentionRun);
+    if (!fails) await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 60_000);
+    const crash = (name: string) => {
+      if (fails && name === 'expired_users_found') throw new Error('died');
+    };
+    const run = expireRowsIfDue({ ...context, crash });
+    if (fails) await assert.rejects(run, /died/);
+    else await run;
+    assert.ok((await redis.pttl(registryKeys.retentionRun)) <= retentionRuns.retryMs);
+    if (fails) await redis.set(registryKeys.retentionDue, String(earlier), 'XX');
+    else assert.ok((await secondsOverdue(redis)) >= 90_000);
+  }
+  const [accountId] = [...(await readRegistry(redis)).accounts.keys()];
+  const overview = await administer<{ problems: string[] }>(sluice, 'GET', `/accounts/${accountId}/overview`);
+  assert.ok(overview.problems.includes('What is over should have been deleted 25 hours ago.'));
+  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+  assert.match(metrics, /^sluice_retention_unfinished_seconds 9\d{4}$/m);
+  await redis.del(registryKeys.retentionRun, registryKeys.failedRowsLock);
+  await expireRowsIfDue(context);
+  assert.deepEqual([await storedRows(), await secondsOverdue(redis)], [[], 0]);
 
   const withClock = (ms: number) => ({
     clickhouse,

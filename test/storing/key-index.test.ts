@@ -778,7 +778,7 @@ test('every row that claims a key has its id, so that the index can be rebuilt f
   });
   const records = [...messages, ...ofSegment].flatMap((checked) => {
     assert.ok(!('code' in checked), JSON.stringify(checked));
-    return 'records' in checked ? checked.records : [checked.record];
+    return 'records' in checked ? checked.records.map(({ record }) => record) : [checked.record];
   });
   assert.deepEqual(new Set(records.map(({ table }) => tables[table])), new Set(tables));
   for (const { row, claim } of records) assert.ok(claim && row.startsWith(`["1000000001","${claim}",`), row);

@@ -50,7 +50,7 @@ export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
   reach: async () => undefined,
-  join: async () => undefined,
+  join: async () => [],
   close: () => undefined,
 };
 

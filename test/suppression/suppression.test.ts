@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../../harness/collect.js';
-import { getToken, submit, untilComplete } from '../../harness/deletion.js';
+import { getToken, listDeletions, submit, untilComplete } from '../../harness/deletion.js';
 import { plainEnvironment } from '../../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
-import { lookUp, setSuppressed, submitSuppression } from '../../harness/suppression.js';
+import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../../harness/suppression.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
@@ -348,6 +348,34 @@ test('suppresses an anonymous user who is identified as a suppressed one, from t
   }
 });
 
+test('keeps what a suppressed device says about somebody else, and leaves out that they are merged', async () => {
+  const { identity } = newUser();
+  const device = `device of ${identity}`;
+  const userId = userIdOfAnonymousId(device);
+  const said = { anonymousId: device, userId: identity, traits: { plan: 'pro' }, messageId: device };
+  const batch = [
+    { type: 'track', event: 'Anonymous', anonymousId: device },
+    { type: 'identify', ...said },
+    { type: 'track', event: 'Named', anonymousId: device, userId: identity, messageId: `${device} named` },
+  ];
+  await setSuppressed(urls[0] as string, token, [{ user_id: userId }], true);
+  /** How many of the messages are repeats. */
+  const sendBatch = async (): Promise<string | null> => {
+    const answer = await post(urls[1] as string, '/v1/batch', { batch, writeKey: main });
+    assert.deepEqual([answer.status, answer.text], [200, '{"success":true}']);
+    return answer.headers.get('sluice-repeats');
+  };
+  assert.deepEqual([await sendBatch(), await sendBatch()], [null, '2']);
+  assert.equal(await rowsOf(identity, userId), 2, 'the properties and the named event');
+  const properties = await sluice.rows<{ plan: string }>(
+    `SELECT properties['plan'] AS plan FROM stored_user_properties WHERE identity = '${identity}'`,
+  );
+  assert.deepEqual(properties, [{ plan: 'pro' }]);
+  await setSuppressed(urls[0] as string, token, [{ user_id: userId }], false);
+  assert.equal(await sendBatch(), '1', 'of the identification only its second record is a repeat');
+  assert.equal(await rowsOf(identity, userId), 4);
+});
+
 test('a deletion that suppresses leaves nothing, and nothing comes after it', async () => {
   const { identity, userId } = newUser();
   const [one, two] = urls as [string, string];
@@ -373,6 +401,32 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
   await untilComplete(sluice, token, id);
   assert.equal(await rowsOf(identity, userId), 0);
   assert.equal(JSON.parse((await lookUp(two, token, `?user_id=${userId}`)).text).suppressed, true);
+});
+
+test('a deletion that suppresses is refused, and says so, while what was accepted before is not stored', async (t) => {
+  const { identity, userId } = newUser();
+  const [worker] = sluice.workers;
+  t.after(() => worker?.sigcont());
+  worker?.sigstop();
+  await send(urls[0] as string, paths.identify, { app_id: main, user_id: userId, identity });
+  const wanted = JSON.stringify({ users: [{ identity }], suppress: true, reference: identity });
+  const reply = await submit(sluice, token, wanted);
+  const { err } = JSON.parse(reply.text) as { err: { code: string; message: string } };
+  assert.deepEqual([reply.status, err.code], [503, 'unknown']);
+  assert.match(err.message, /^No deletion was stored. The named users are suppressed/);
+  assert.deepEqual((await listDeletions(sluice, token, `?reference=${identity}`)).ids, []);
+  assert.deepEqual(await lookUpAll(urls[1] as string, token, [{ identity }, { user_id: userId }]), [
+    true,
+    false,
+  ]);
+  worker?.sigcont();
+  await untilStored(sluice);
+  const again = await submit(sluice, token, wanted);
+  assert.equal(again.status, 201, again.text);
+  assert.deepEqual(await lookUpAll(urls[1] as string, token, [{ identity }, { user_id: userId }]), [
+    true,
+    true,
+  ]);
 });
 
 test('tells whether a user is suppressed and since when, how many are, and how many records were left out', async () => {

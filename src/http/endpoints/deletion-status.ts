@@ -69,7 +69,7 @@ function list(options: StatusOptions, exchange: Exchange): void {
   const parameters = readParameters(exchange.query);
   answerForCaller(exchange, { ...options, limit: statusRequests }, async ({ accountId }) => {
     if ('code' in parameters) return exchange.refuse(parameters);
-    const state = parameters.get('state') ?? undefined;
+    const state = given(parameters, 'state');
     if (state !== undefined && state !== 'pending' && !Object.hasOwn(deletionStates, state)) {
       return refuseParameter(
         exchange,
@@ -77,13 +77,12 @@ function list(options: StatusOptions, exchange: Exchange): void {
         'must be pending, complete, or the state of a pending request',
       );
     }
-    const cursor = parameters.get('cursor') ?? undefined;
+    const cursor = given(parameters, 'cursor');
     const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString('latin1');
     if (after !== undefined && !isListCursor(after)) {
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }
-    const reference = parameters.get('reference') ?? undefined;
-    if (reference === '') return refuseParameter(exchange, 'reference', 'must not be empty');
+    const reference = given(parameters, 'reference');
     const { requests, next } = await listOfAccount(options.redis, accountId, { state, reference, after });
     const page = {
       deletions: requests.map(statusOf),
@@ -97,7 +96,7 @@ function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): vo
   const parameters = readParameters(exchange.query);
   answerForRequest(options, exchange, req, async (request) => {
     if ('code' in parameters) return exchange.refuse(parameters);
-    const cursor = parameters.get('cursor') ?? '0';
+    const cursor = given(parameters, 'cursor') ?? '0';
     if (!/^\d{1,9}$/.test(cursor)) {
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }
@@ -154,6 +153,11 @@ function certificate(options: StatusOptions, exchange: Exchange, req: HttpReques
     if (signed === undefined) return refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
     exchange.reply(200, JSON.stringify(signed));
   });
+}
+
+/** A parameter; an empty one is not given. */
+function given(parameters: URLSearchParams, name: string): string | undefined {
+  return parameters.get(name) || undefined;
 }
 
 function refuseParameter(exchange: Exchange, name: string, must: string): void {

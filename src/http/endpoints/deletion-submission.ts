@@ -8,12 +8,13 @@ import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds, previews as previewLimits } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import type { Previews } from '../../deletion/preview.js';
+import { readDeletion } from '../../deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../deletion/submit.js';
 import { readSubmission, type Submission, type TargetList, targetsOf } from '../../deletion/targets.js';
 import { rowsOf } from '../../deletion/view.js';
 import type { Document } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
-import { type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
+import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import type { Route } from '../protocol/server.js';
@@ -98,8 +99,13 @@ async function acceptSubmission(
   const submission = options.submission();
   const suppression = options.suppression();
   if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
-  if (wanted.dryRun) return answerPreview(options, exchange, submission, caller, wanted.list);
-  const submitted = await submitAudited(options, { submission, suppression }, caller, actor, wanted);
+  if (wanted.dryRun) return answerPreview(options, exchange, submission, { ...caller, actor }, wanted.list);
+  const work = submitAudited(options, { submission, suppression }, caller, actor, wanted);
+  const submitted = await work.catch((error: unknown) => {
+    if (error instanceof NotStoredYet) return 'not_suppressed' as const;
+    throw error;
+  });
+  if (submitted === 'not_suppressed') return refuse(exchange, 'unknown', notSuppressed);
   const { how, requestId: id } = submitted;
   if (how === 'reference_taken') {
     return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
@@ -109,29 +115,46 @@ async function acceptSubmission(
       ['Retry-After', String(limitedRetrySeconds.pendingDeletions)],
     ]);
   }
-  // The same for a repeat, whatever has become of the request since.
+  const known = how === 'known' ? await readDeletion(options.redis, id) : undefined;
   const body = {
     deletion_request_location: `${options.publicBaseUrl}${publicApi}/deletion_status/${id}`,
     deletion_request_id: id,
-    status: 'pending',
+    status: known?.status ?? 'pending',
   };
   exchange.reply(how === 'stored' ? 201 : 200, JSON.stringify(body));
 }
 
-/** Answers what a deletion would find. */
+const notSuppressed =
+  'No deletion was stored. The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again, or without suppress.';
+
+/** Answers what a deletion would find, under the audit log: it says which users have rows. */
 async function answerPreview(
-  { previews, log }: SubmissionOptions,
+  { audit, previews, log }: SubmissionOptions,
   exchange: Exchange,
   submission: SubmitOptions,
-  { accountId }: Caller,
+  { accountId, appId, actor }: Submitter,
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
-  const preview = await previews.preview(submission, accountId, targets).catch((error: unknown) => {
-    if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
-    log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
-    return 'failed' as const;
-  });
+  const look = () =>
+    previews.preview(submission, accountId, targets).catch((error: unknown) => {
+      if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
+      log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
+      return 'failed' as const;
+    });
+  const preview = await audited(
+    audit,
+    actor,
+    { action: 'preview_deletion', account_id: accountId, app_id: appId, details: { users: targets.length } },
+    look,
+    {
+      endingOf: (found) =>
+        typeof found === 'string'
+          ? { outcome: 'refused' }
+          : { outcome: 'done', details: { users_found: found.usersFound } },
+      outcomeOfError: () => 'refused',
+    },
+  );
   if (typeof preview === 'string') return refuse(exchange, 'overloaded', whyNoPreview[preview]);
   const { found, usersFound, unclear } = preview;
   const places = new Map(list.map((target, place) => [target, place]));

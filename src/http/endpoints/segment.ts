@@ -127,15 +127,13 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   function acknowledge(exchange: Exchange, { environment }: Entered, prepared: Ready, letters: string): void {
     const { recordsOf, submission, errors, mendings } = prepared;
     const leftOut = new Set(submission.leftOut());
-    let repeated = 0;
-    let at = 0;
-    // The records of a message are stored or repeated together: the first one tells.
-    for (const [message, records] of recordsOf.entries()) {
-      if (leftOut.has(message)) continue;
-      if (letters[at] === 'r') repeated += 1;
-      at += records;
+    let [stored, repeated, record, at] = [0, 0, 0, 0];
+    for (const count of recordsOf) {
+      let its = '';
+      for (const end = record + count; record < end; record++) if (!leftOut.has(record)) its += letters[at++];
+      if (its.includes('s')) stored += 1;
+      else if (its !== '') repeated += 1;
     }
-    const stored = recordsOf.length - repeated - leftOut.size;
     if (stored > 0) {
       recordsAccepted.inc({ endpoint }, stored);
       traffic.add(environment.appId, 'accepted', stored);

@@ -17,6 +17,7 @@ import type { Steps } from '../../ingest/steps.js';
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { TooManyNames } from '../../suppression/change.js';
+import { NotStoredYet } from '../../suppression/submit.js';
 import { readBearer } from '../protocol/authorization.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
@@ -147,6 +148,7 @@ export function answerOrFail(
     if (isAnswered?.(error)) return;
     if (error instanceof StateNotLoaded) return nothing('the state of the service is not loaded');
     if (error instanceof AuditLogFull) return nothing('the audit log is full');
+    if (error instanceof NotStoredYet) return refuse(exchange, 'unknown', notAllSuppressed);
     if (error instanceof TooManyNames) return refuse(exchange, 'not_possible', error.message);
     if (isOwnFault(error)) throw error;
     log.warn({ error: describeError(error) }, 'a request of the deletion API failed');
@@ -154,6 +156,9 @@ export function answerOrFail(
   });
   exchange.attend(answered);
 }
+
+const notAllSuppressed =
+  'The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again.';
 
 export function refuse(exchange: Exchange, code: OutcomeCode, message: string, headers: Headers = []): void {
   exchange.refuse(rejection(code, message), {}, headers);

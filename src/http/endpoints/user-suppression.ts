@@ -1,15 +1,22 @@
-// Suppressed users: a list to suppress or to free, whether one user is suppressed, and how many are. Under the access tokens
+// Suppressed users: a list to suppress or to free, whether users are suppressed, and how many are. Under the access tokens
 // of the deletion API, with its 401.
 
 import { StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts } from '../../contract/limits.js';
+import { readLookup } from '../../deletion/targets.js';
 import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
 import { readUser, readWish, type SuppressionWish } from '../../suppression/input.js';
-import { countSuppressed, lookUpUser } from '../../suppression/look-up.js';
-import { appIdsOf, freeUsers, type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
+import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../suppression/look-up.js';
+import {
+  appIdsOf,
+  freeUsers,
+  type SuppressOptions,
+  suppressUsers,
+  userOf,
+} from '../../suppression/submit.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -37,6 +44,11 @@ const path = `${publicApi}/user_suppression`;
 const wishes: WithUsers = {
   bytesMax: bodies.deletionBytesMax,
   list: { field: 'users', recordsMax: counts.deletionTargetsMax },
+};
+
+const lookups: WithUsers = {
+  bytesMax: bodies.lookupBytesMax,
+  list: { field: 'users', recordsMax: counts.lookupUsersMax },
 };
 
 export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
@@ -100,8 +112,23 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     });
   }
 
+  function lookUp(exchange: Exchange): void {
+    readFromCaller(exchange, { ...options, limit: statusRequests }, lookups, async (caller, document) => {
+      const targets = readLookup(document);
+      if ('code' in targets) return exchange.refuse(targets);
+      const known = options.suppression();
+      if (known === undefined) throw new StateNotLoaded();
+      const appIds = await appIdsOf(known, caller.accountId);
+      const users: SuppressionOfUser[] = [];
+      for (const target of targets)
+        users.push(await lookUpUser(redis, known.secret, caller.accountId, appIds, userOf(target)));
+      exchange.reply(200, JSON.stringify({ users }));
+    });
+  }
+
   return [
     { method: 'post', path, handle: submit },
+    { method: 'post', path: `${path}/lookup`, handle: lookUp },
     { method: 'get', path, handle: show },
   ];
 }

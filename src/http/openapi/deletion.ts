@@ -89,7 +89,7 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: 'Delete users',
         description:
-          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503).',
+          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored, since they may merge the users with others. With `dry_run` nobody is suppressed.',
         security: [{ accessToken: [] }],
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Deletion')) },
@@ -97,7 +97,7 @@ export const deletionPart: OpenApiPart = {
           201: { description: 'Accepted; ask for its status.', content: json(ref('DeletionSubmitted')) },
           200: {
             description:
-              'The answer of then, if you have submitted these users by this reference before. With dry_run: what would be found.',
+              'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
             content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
           },
           ...refusals(
@@ -129,14 +129,14 @@ export const deletionPart: OpenApiPart = {
         operationId: 'listDeletions',
         tags: [tag],
         summary: "The account's deletions, the newest first",
-        description: `At most ${deletions.listedMax} a page. Counts as a status request.`,
+        description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
         security: [{ accessToken: [] }],
         parameters: [
           {
             name: 'state',
             in: 'query',
             description: 'Only those with this status, or in this state.',
-            schema: { type: 'string', enum: ['pending', ...Object.keys(deletionStates)] },
+            schema: { type: 'string', enum: ['', 'pending', ...Object.keys(deletionStates)] },
           },
           {
             name: 'reference',

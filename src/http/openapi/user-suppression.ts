@@ -1,8 +1,8 @@
 // The part of the OpenAPI document about suppressed users.
 
-import { suppressedSchema, suppressionSchemas } from '../../contract/answers.js';
+import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
 import { suppressions } from '../../contract/limits.js';
-import { suppressionSchema } from '../../contract/schemas.js';
+import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
 import {
   bodyCodes,
   challengeHeader,
@@ -29,6 +29,8 @@ export const suppressionPart: OpenApiPart = {
     Suppressed: suppressedSchema,
     SuppressionOfUser: suppressionSchemas.ofUser,
     SuppressionCounts: suppressionSchemas.counts,
+    SuppressionLookup: suppressionUsersSchema,
+    SuppressionLookedUp: suppressionLookupSchema,
   },
   paths: {
     [path]: {
@@ -65,7 +67,7 @@ export const suppressionPart: OpenApiPart = {
         tags: [tag],
         summary: 'Whether a user is suppressed, or how many are',
         description:
-          'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out.',
+          'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
         security: [{ accessToken: [] }],
         parameters: [
           { name: 'identity', in: 'query', required: false, schema: { type: 'string' } },
@@ -79,6 +81,36 @@ export const suppressionPart: OpenApiPart = {
           },
           ...refusals(
             [...userCodes, 'invalid_parameter', 'unauthorized', 'rate_limited', 'overloaded', 'unknown'],
+            unauthorized,
+          ),
+        },
+      },
+    },
+    [`${path}/lookup`]: {
+      post: {
+        operationId: 'lookUpSuppressions',
+        tags: [tag],
+        summary: 'Whether users are suppressed',
+        description:
+          'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
+        security: [{ accessToken: [] }],
+        parameters: [contentEncoding],
+        requestBody: { required: true, content: json(ref('SuppressionLookup')) },
+        responses: {
+          200: { description: 'In the order asked.', content: json(ref('SuppressionLookedUp')) },
+          ...refusals(
+            [
+              ...bodyCodes,
+              'missing_field',
+              ...userCodes,
+              'invalid_text',
+              'missing_user',
+              'too_many_records',
+              'unauthorized',
+              'rate_limited',
+              'overloaded',
+              'unknown',
+            ],
             unauthorized,
           ),
         },
