@@ -1,5 +1,5 @@
-// Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
-// or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
+// Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
+// or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
 // off is repeated as a whole. Accounts with pending deletion requests wait, and nobody waits for them.
 
@@ -108,7 +108,7 @@ function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'b
 }
 
 /**
- * Deletes what is over at a given time. Settles with `busy` if something is left for another run; the log says why.
+ * Deletes what has expired at a given time. Settles with `busy` if something is left for another run; the log says why.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
@@ -173,7 +173,7 @@ async function partsOf(
   return parts;
 }
 
-/** Deletes what is over on one server, to which the context is connected. */
+/** Deletes what has expired on one server, to which the context is connected. */
 async function expireOn(
   context: Run,
   { environments, ownShards }: Part,
@@ -249,7 +249,7 @@ type Step = {
 const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
-/** Deletes what is over in a table. Settles with how many rows, by environment. */
+/** Deletes the expired rows of a table. Settles with their number by environment. */
 async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
