@@ -1,5 +1,5 @@
-// Retention: a few times a day one worker deletes what is over, in all environments together. It takes one mutation per table,
-// or drops whole partitions if everything in them is over. It does not begin beside a round of deletions, a restore or a retry of
+// Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
+// or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
 // off is repeated as a whole. Accounts with pending deletion requests wait, and nobody waits for them.
 
@@ -108,7 +108,7 @@ function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'b
 }
 
 /**
- * Deletes what is over at a given time. Settles with `busy` if something is left for another run; the log says why.
+ * Deletes what has expired at a given time. Settles with `busy` if something is left for another run; the log says why.
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
@@ -152,14 +152,13 @@ type Part = {
   readonly ownShards: ReadonlySet<number>;
 };
 
-/** The environments by the server that has their rows; `away` for those whose server is away or whose shard is being moved. */
+/** The environments by the server that has their rows; `away` for those whose server is away or not named, or whose shard moves. */
 async function partsOf(
   { redis, clickhouse, shards }: RetentionContext,
   environments: readonly Environment[],
 ): Promise<(Part | 'away')[]> {
   const servers = serversOf(clickhouse);
   const numbers = Array.from({ length: shards }, (_, shard) => shard);
-  if (servers.isOne) return [{ client: clickhouse, environments, ownShards: new Set(numbers) }];
   await refreshShardTable(redis, servers);
   const there = await serversThere(servers);
   const parts: (Part | 'away')[] = [];
@@ -170,11 +169,11 @@ async function partsOf(
     const here = environments.filter(({ app_id }) => ownShards.has(shardOf(app_id, shards)));
     if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, ownShards } : 'away');
   }
-  if (servers.table()?.moving.length !== 0) parts.push('away');
+  if (numbers.some((shard) => servers.isMoving(shard) || !servers.isNamed(shard))) parts.push('away');
   return parts;
 }
 
-/** Deletes what is over on one server, to which the context is connected. */
+/** Deletes what has expired on one server, to which the context is connected. */
 async function expireOn(
   context: Run,
   { environments, ownShards }: Part,
@@ -250,7 +249,7 @@ type Step = {
 const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
-/** Deletes what is over in a table. Settles with how many rows, by environment. */
+/** Deletes the expired rows of a table. Settles with their number by environment. */
 async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,

@@ -36,7 +36,7 @@ export async function keepsSince(redis: Redis, name: string, began: string): Pro
   return (await redis.get(registryKeys.deletedUsersSince(name))) === began;
 }
 
-/** Adds a backup, or replaces its note, and forgets backups whose time is over. */
+/** Adds a backup, or replaces its note, and forgets backups that have expired. */
 export async function noteBackup(redis: Redis, backup: Backup): Promise<void> {
   await change(redis, (backups) => [backup, ...backups.filter(({ name }) => name !== backup.name)]);
 }

@@ -18,7 +18,7 @@ export type ShardView = {
   /** What waits in Redis. */
   readonly backlog_rows: number;
   readonly backlog_bytes: number;
-  /** A move that is under way or was cut off: the same command goes on with it. */
+  /** A move that is under way or was interrupted: the same command continues it. */
   readonly moving_to: number | null;
 };
 

@@ -165,7 +165,7 @@ export async function updateDeletion(
     [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
     [request.deletion_request_id, JSON.stringify(changed), pendingMember(request), changed.revision],
   );
-  if (Number(written) === 0) throw new Overtaken('another worker has gone on with this deletion');
+  if (Number(written) === 0) throw new Overtaken('another worker continues this deletion');
   return changed;
 }
 

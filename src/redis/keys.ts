@@ -97,7 +97,7 @@ export const registryKeys = {
   failedRowsLock: '{registry}:failed_rows_lock',
   /** Held by whoever looked for stray targets last. */
   strayTargets: '{registry}:stray_targets',
-  /** Present for a while after a run that deleted what is over. */
+  /** Present for a while after a run that deleted expired rows. */
   retentionRun: '{registry}:retention_run',
   /** Since when such a run is due, in seconds since 1970; absent when all that is over is deleted. */
   retentionDue: '{registry}:retention_due',

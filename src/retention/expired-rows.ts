@@ -1,4 +1,4 @@
-// Which rows of an environment are over: events that were accepted longer ago than it retains them, and what it knows of users
+// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and what it knows of users
 // who have sent no event since. By the time of acceptance, not the time of the event, which the caller chooses: otherwise a
 // load of old history would be deleted as soon as it is stored.
 //
@@ -14,7 +14,7 @@ import { createScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { type Place, placesInOrder } from '../deletion/places.js';
 
-/** Environments that retain equally long, and the time of acceptance below which their rows are over. */
+/** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
 
 /** Sets of names in ClickHouse's memory. A restart empties them; nothing is then in them, so nothing is deleted. */
@@ -70,7 +70,7 @@ function compared(retained: readonly Retained[], column: string, comparison: '<'
   return `(${conditions.join(' OR ')})`;
 }
 
-/** Finds the users who are over. To be called before anything is deleted. */
+/** Finds the users whose data has expired. Call it before anything is deleted. */
 export async function findExpiredUsers(
   client: ClickHouseClient,
   retained: readonly Retained[],
@@ -123,7 +123,7 @@ export function mergedBy(rowsOfIdentifications: string) {
 const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
 
-/** The predicate of what is over in a table. */
+/** The predicate of the expired rows of a table. */
 export function expiredPredicate(
   place: Place,
   retained: readonly Retained[],
@@ -142,7 +142,7 @@ export function expiredPredicate(
   return `${isOver} AND ${nameOfRow} IN ${database}.${names} AND ${isMarked}`;
 }
 
-/** How many rows are over, by environment. */
+/** How many rows have expired, by environment. */
 export async function countExpired(
   client: ClickHouseClient,
   place: Place,

@@ -4,7 +4,7 @@
 // then is stored, the run puts back the identifications of all users of whom something was accepted since its fences.
 //
 // Until then the removal does not count. Whoever needs identifications before that (a round of deletions, the next run, a
-// move, a restored backup) undoes it. That is always right, since the next run removes again what is over.
+// move, a restored backup) undoes it. That is always right, since the next run removes again what has expired.
 //
 // A run that stood still may send statements long after it was undone. Each of them names a table of the run, and is refused when
 // that is gone. So the copy takes effect only when it is renamed, after the run has checked that it still holds the lock.

@@ -202,7 +202,7 @@ test('an administrator invites nobody as operator, and nobody into another accou
 });
 
 test('only operators reach what concerns the deployment', async () => {
-  const deployment = ['/failed', '/keys-index', '/deployment'];
+  const deployment = ['/failed', '/keys-index', '/shards', '/deployment'];
   for (const [role, page] of pages) {
     for (const path of deployment) {
       assert.equal((await page.ask('GET', path)).status, role === 'operator' ? 200 : 403, `${role} ${path}`);

@@ -1,4 +1,4 @@
-// Your access: the sessions, the password and the second factor of whoever is signed in.
+// Your access: the sessions, the password and the second factor of the person who is signed in.
 
 import { useState } from 'preact/hooks';
 import { call, part } from '../api.js';

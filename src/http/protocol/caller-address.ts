@@ -1,4 +1,4 @@
-// The address of whoever sent a request: that of the connection or, behind the proxies of TRUSTED_PROXIES, the one that they
+// The address of the sender of a request: that of the connection or, behind the proxies of TRUSTED_PROXIES, the one that they
 // forward. Counts of failures and limits by address use it.
 //
 // Each proxy adds the address that called it to the end of X-Forwarded-For or Forwarded. What is further left may be made up by
