@@ -1,7 +1,7 @@
 // Runs migrations and admin commands inside the process of a test. As separate programs they would spend most of their
 // time loading. The tests of `npm start` test the programs themselves.
 
-import { refreshShardTable } from '../src/accounts/shard-servers.js';
+import { checkServers, refreshShardTable } from '../src/accounts/shard-servers.js';
 import { runCommandLine } from '../src/admin/command-line.js';
 import { commandLineActor } from '../src/admin/command-line-actor.js';
 import { createAdminCommands } from '../src/admin/commands.js';
@@ -29,6 +29,7 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
   try {
     await untilReady(redis, readyMsMax);
     await refreshShardTable(redis, serversOf(clickhouse));
+    await checkServers(serversOf(clickhouse));
     const commands = createAdminCommands({ redis, clickhouse, config, log }, commandLineActor());
     return JSON.parse(JSON.stringify(await runCommandLine(commands, args)));
   } finally {

@@ -78,10 +78,11 @@ export const crashPoints = {
     'deletions_reset',
     'copies_rewritten',
   ],
-  /** `npm run admin -- shards move`; `partition_copied` once for each partition, `rows_removed` for each table. */
+  /** `npm run admin -- shards move`; `rows_passed_on` once for each piece that is copied, `partition_copied` for each partition, `rows_removed` for each table. */
   move: [
     'move_noted',
     'shard_closed',
+    'rows_passed_on',
     'partition_copied',
     'shard_switched',
     'switch_copied',

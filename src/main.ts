@@ -9,7 +9,7 @@ import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
-import { connectServers, watchServers } from './clickhouse/servers.js';
+import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -195,7 +195,8 @@ function readiness(): Readiness {
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
-  return { ready, missing: [...missing, ...away] };
+  const misfits = serversOf(clickhouse).misfits();
+  return { ready, missing: [...missing, ...away, ...misfits] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -229,7 +230,8 @@ try {
     adminPort: config.adminPort,
     account: () => findDemoAccount(redis),
     accountOf: (appId) => environments.get(appId)?.accountId,
-    readArrived: (query) => readArrived(clickhouseOf(clickhouse, query.appId), query),
+    readArrived: (query) =>
+      readArrived(clickhouseOf(clickhouse, query.appId), query, serversOf(clickhouse).table() !== undefined),
     phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
     log,
   };

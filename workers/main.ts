@@ -2,7 +2,7 @@
 
 import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
 import { tablesOf } from '../src/clickhouse/client.js';
-import { connectServers } from '../src/clickhouse/servers.js';
+import { connectServers, serversOf } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -42,7 +42,8 @@ let working = false;
 function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
-  return working ? [] : ['state: run "npm run admin -- restore" or start again'];
+  if (!working) return ['state: run "npm run admin -- restore" or start again'];
+  return [...serversOf(clickhouse).misfits()];
 }
 
 /** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */
@@ -63,7 +64,7 @@ const stopHealth = servesMetrics
 const deployment = await waitForDeployment(redis, clickhouse, () => stopping, log).catch(exitAfter);
 if (deployment === undefined) process.exit(0);
 const { epoch, secret, shards } = deployment;
-const stopFollowingShards = await followShardTable(redis, clickhouse, log);
+const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
 const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));

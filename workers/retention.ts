@@ -152,14 +152,13 @@ type Part = {
   readonly ownShards: ReadonlySet<number>;
 };
 
-/** The environments by the server that has their rows; `away` for those whose server is away or whose shard is being moved. */
+/** The environments by the server that has their rows; `away` for those whose server is away or not named, or whose shard moves. */
 async function partsOf(
   { redis, clickhouse, shards }: RetentionContext,
   environments: readonly Environment[],
 ): Promise<(Part | 'away')[]> {
   const servers = serversOf(clickhouse);
   const numbers = Array.from({ length: shards }, (_, shard) => shard);
-  if (servers.isOne) return [{ client: clickhouse, environments, ownShards: new Set(numbers) }];
   await refreshShardTable(redis, servers);
   const there = await serversThere(servers);
   const parts: (Part | 'away')[] = [];
@@ -170,7 +169,7 @@ async function partsOf(
     const here = environments.filter(({ app_id }) => ownShards.has(shardOf(app_id, shards)));
     if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, ownShards } : 'away');
   }
-  if (servers.table()?.moving.length !== 0) parts.push('away');
+  if (numbers.some((shard) => servers.isMoving(shard) || !servers.isNamed(shard))) parts.push('away');
   return parts;
 }
 

@@ -147,9 +147,10 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
       [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
       [key, JSON.stringify(document)],
     );
-  const stands = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
   const servers = serversOf(clickhouse);
-  if (!servers.isOne) await create(shardServersKey, spreadEvenly(stands.shards, servers.all.length));
+  const spread = servers.isOne ? undefined : spreadEvenly(shards, servers.all.length);
+  const stands = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
+  if (spread !== undefined) await create(shardServersKey, spread);
   return stands;
 }
 

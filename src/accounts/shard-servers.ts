@@ -3,7 +3,7 @@
 // until they are moved.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { type Servers, type ShardTable, ShardTableUnknown, serversOf } from '../clickhouse/servers.js';
+import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
@@ -11,8 +11,12 @@ import { AdministrationError } from './accounts.js';
 import { type ShardServers, shardServersKey } from './documents.js';
 import { changeRegistry } from './registry.js';
 
-/** The table of a new deployment. */
+/** The table of a new deployment. Throws AdministrationError if a server would have no shard: their number is for ever. */
 export function spreadEvenly(shards: number, servers: number): ShardServers {
+  if (shards < servers)
+    throw new AdministrationError(
+      `SHARDS is ${shards}, but CLICKHOUSE_URL names ${servers} servers, each of which needs a shard: set SHARDS to a few times as many`,
+    );
   return { servers: Array.from({ length: shards }, (_, shard) => shard % servers) };
 }
 
@@ -28,11 +32,8 @@ export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
 /** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the shards are others. */
 export function checkShardServers({ servers }: ShardServers, shards: number, serverCount: number): void {
   const lacking = servers.findIndex((number) => number >= serverCount);
-  if (lacking !== -1) {
-    throw new AdministrationError(
-      `CLICKHOUSE_URL names ${serverCount} server${serverCount === 1 ? '' : 's'}, but shard ${lacking} is stored on server ${servers[lacking]} (from 0): name all servers, in their order`,
-    );
-  }
+  if (lacking !== -1)
+    throw new AdministrationError(notNamed(serverCount, lacking, servers[lacking] as number));
   if (servers.length !== shards)
     throw new AdministrationError(
       `the servers of ${servers.length} shards are known, but there are ${shards}`,
@@ -60,23 +61,25 @@ export async function settleShardServers(
   servers.setTable(tableOf(noted));
 }
 
-/**
- * Takes over the table that Redis has; does nothing while Redis has none. Throws AdministrationError if CLICKHOUSE_URL lacks
- * servers of it.
- */
+/** Takes over the table that Redis has; does nothing while Redis has none. It may name servers that CLICKHOUSE_URL lacks. */
 export async function refreshShardTable(redis: Redis, servers: Servers): Promise<void> {
   const text = await redis.hget(registryKeys.documents, shardServersKey);
-  if (text === null) return;
-  const document = JSON.parse(text) as ShardServers;
-  checkShardServers(document, document.servers.length, servers.all.length);
-  servers.setTable(tableOf(document));
+  if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
+}
+
+/** Rejects with AdministrationError unless CLICKHOUSE_URL names the servers that answer, in their order, and all that have shards. */
+export async function checkServers(servers: Servers): Promise<void> {
+  if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
+  const [misfit] = servers.misfits();
+  if (misfit !== undefined) throw new AdministrationError(misfit);
 }
 
 const pollEveryMs = 500;
 
 /**
- * Follows the table. Settles after the first look, with a function that ends it. Rejects with AdministrationError if
- * CLICKHOUSE_URL lacks servers of it.
+ * Follows the table, since shards may be moved. A process that has one server follows it too: others may have been added since it
+ * was started. Settles after the first look, with a function that ends it. Rejects with AdministrationError if CLICKHOUSE_URL
+ * does not fit.
  */
 export async function followShardTable(
   redis: Redis,
@@ -84,14 +87,12 @@ export async function followShardTable(
   log: Log,
 ): Promise<() => void> {
   const servers = serversOf(clickhouse);
-  const noteFault = (error: unknown) =>
-    log.warn({ error: describeError(error) }, 'the servers of the shards cannot be read');
-  await refreshShardTable(redis, servers).catch((error: unknown) => {
-    if (error instanceof AdministrationError) throw error;
-    noteFault(error);
-  });
-  if (servers.isOne) return () => undefined;
-  const refresh = () => refreshShardTable(redis, servers).catch(noteFault);
+  const refresh = () =>
+    refreshShardTable(redis, servers).catch((error: unknown) =>
+      log.warn({ error: describeError(error) }, 'the servers of the shards cannot be read'),
+    );
+  await refresh();
+  await checkServers(servers);
   const timer = setInterval(() => void refresh(), pollEveryMs);
   return () => clearInterval(timer);
 }
@@ -99,28 +100,19 @@ export async function followShardTable(
 /** The server that has an environment's rows. */
 export function clickhouseOf(clickhouse: ClickHouseClient, appId: string): ClickHouseClient {
   const servers = serversOf(clickhouse);
-  return servers.isOne ? clickhouse : servers.ofShard(shardOf(appId, shardCount(servers)));
+  const count = servers.table()?.servers.length;
+  return count === undefined ? clickhouse : servers.ofShard(shardOf(appId, count));
 }
 
-/** Environments by the server that has their rows, in the order of the servers. */
+/** Environments by the server that has their rows, in the order of the servers. Throws ServerNotNamed. */
 export function byServer(
   clickhouse: ClickHouseClient,
   appIds: readonly string[],
 ): readonly (readonly [ClickHouseClient, readonly string[]])[] {
-  const servers = serversOf(clickhouse);
-  if (servers.isOne) return [[clickhouse, appIds]];
-  const count = shardCount(servers);
-  const numberOf = (appId: string) => servers.numberOf(shardOf(appId, count));
-  return servers.all.flatMap((client, number) => {
-    const here = appIds.filter((appId) => numberOf(appId) === number);
-    return here.length === 0 ? [] : [[client, here] as const];
-  });
-}
-
-function shardCount(servers: Servers): number {
-  const table = servers.table();
-  if (table === undefined) throw new ShardTableUnknown();
-  return table.servers.length;
+  const { all } = serversOf(clickhouse);
+  const divided = new Map(all.map((client) => [client, [] as string[]]));
+  for (const appId of appIds) divided.get(clickhouseOf(clickhouse, appId))?.push(appId);
+  return [...divided].filter(([, here]) => here.length > 0);
 }
 
 /**
@@ -134,7 +126,6 @@ export async function readUnmoved<T>(
   read: () => Promise<T>,
 ): Promise<T | 'moved'> {
   const servers = serversOf(clickhouse);
-  if (servers.isOne) return read();
   const asked = [...shards];
   const places = () => JSON.stringify(asked.map(servers.numberOf));
   await refreshShardTable(redis, servers);

@@ -6,9 +6,10 @@ import { claimBackup, forgetBackup, noteBackup, readBackups } from '../accounts/
 import type { Backup } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry, readTime } from '../accounts/registry.js';
-import { BackupFailed, backupOf, backupStates, makeBackup } from '../clickhouse/backups.js';
+import { BackupFailed, BaseMissing, backupOf, backupStates, makeBackup } from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
+import type { Config } from '../config.js';
 import { backups } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
@@ -30,6 +31,7 @@ export type CreateOptions = {
  */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
+  checkPlainTables(config);
   const crash = createCrashPoint(config.crashAt);
   const began = new Date(await readTime(redis));
   const { base, keepDays = backups.keepDays } = options;
@@ -54,14 +56,16 @@ export async function createBackup(context: AdminContext, options: CreateOptions
   try {
     await mirrorRegistry(redis, clickhouse);
     await mirrorDeletions(redis, clickhouse);
-    const make = (client: ClickHouseClient, server: number) =>
-      makeBackup(
-        client,
-        config.clickhouseDatabase,
-        backupOf(name, server),
-        base === undefined ? undefined : backupOf(base, server),
-        goesOn,
-      );
+    const make = async (client: ClickHouseClient, server: number) => {
+      const makeFrom = (from: string | undefined) =>
+        makeBackup(client, config.clickhouseDatabase, backupOf(name, server), from, goesOn);
+      if (base === undefined) return makeFrom(undefined);
+      return makeFrom(backupOf(base, server)).catch((error: unknown) => {
+        // It was added since the base was made, so it makes a whole one.
+        if (server > 0 && error instanceof BaseMissing) return makeFrom(undefined);
+        throw error;
+      });
+    };
     const [home, ...others] = serversOf(clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
     const sizes = [await make(home, 0)];
     crash('home_backed_up');
@@ -77,6 +81,17 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     await forgetBackup(redis, backup);
     throw new AdministrationError(`the backup failed: ${error.message}`);
   }
+}
+
+/**
+ * Throws AdministrationError where ClickHouse keeps replicas of the tables: a replica's backup may lack rows that the others have,
+ * and ClickHouse does not restore replicated tables beside those in use.
+ */
+export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'clickhouseTables'>): void {
+  if (tables === 'replicated' || tables === 'shared')
+    throw new AdministrationError(
+      `Sluice makes and restores no backups of tables that are ${tables}: use those of ClickHouse (see "ClickHouse replicas" in the runbook)`,
+    );
 }
 
 /** Rejects with AdministrationError, which names the server, if one of several does not answer. */

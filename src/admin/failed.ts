@@ -7,7 +7,7 @@ import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
-import { type Servers, serversOf } from '../clickhouse/servers.js';
+import { type Servers, serversOf, serversThere } from '../clickhouse/servers.js';
 import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { failedRows } from '../contract/limits.js';
@@ -18,9 +18,15 @@ import { describeError } from '../log.js';
 import { registryKeys } from '../redis/keys.js';
 import type { AdminContext } from './context.js';
 
-/** The oldest failed rows: where they come from and why they failed, never their values. */
+/**
+ * The oldest failed rows: where they come from and why they failed, never their values. Those of a server of several that does not
+ * answer are left out.
+ */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
-  const lists = await Promise.all(serversOf(clickhouse).all.map((client) => listFailedOn(client, countMax)));
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  const asked = servers.all.filter((_, number) => there.has(number));
+  const lists = await Promise.all(asked.map((client) => listFailedOn(client, countMax)));
   // The servers of several have them in the same order.
   const inOrder = (a: ListedRow, b: ListedRow) =>
     a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;
@@ -43,18 +49,20 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
 /**
  * Stores every failed row that has its text again, under the stamps of its acceptance, and then removes it from the list.
  * After a crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions
- * wait: the deletion decides whether they stay.
+ * wait: the deletion decides whether they stay. Of several servers those that do not answer are named: their rows stay, uncounted.
  */
-export async function retryFailed(context: AdminContext): Promise<{ retried: number; left: number }> {
+export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
   const { clickhouse, redis, log } = context;
   const result = await withFailedRowsLocked(redis, 'retry', async (isHeld) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
       throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
     const servers = serversOf(clickhouse);
+    const there = await serversThere(servers);
     const rows = (
       await Promise.all(
         servers.all.map(async (client, number) => {
+          if (!there.has(number)) return [];
           const found = await readFailed(client);
           return found.filter((row) => isHere(servers, number, row)).map((row) => ({ client, row }));
         }),
@@ -73,15 +81,21 @@ export async function retryFailed(context: AdminContext): Promise<{ retried: num
       await removeFailed(client, row);
       retried += 1;
     }
-    return { retried, left: rows.length - retried };
+    const away = [...servers.all.keys()].filter((number) => !there.has(number));
+    return { retried, left: rows.length - retried, ...(away.length > 0 && { servers_away: away }) };
   });
   if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
   return result;
 }
 
+type RetriedRows = {
+  readonly retried: number;
+  readonly left: number;
+  readonly servers_away?: readonly number[];
+};
+
 /** Whether a row counts on a server: while a shard is being moved two servers have its rows, and none is sent. */
 function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, 'segment'>): boolean {
-  if (servers.isOne) return true;
   const shard = Number(BigInt(segment) % BigInt(shardNumberSpacing));
   return servers.numberOf(shard) === number && !servers.isMoving(shard);
 }

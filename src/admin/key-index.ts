@@ -2,8 +2,9 @@
 
 import { randomUUID } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type KeyIndexSize, readKeyIndexSize, readMarkers } from '../clickhouse/key-index.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { rebuildOf, rebuildText } from '../redis/key-rebuild.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -13,16 +14,19 @@ import type { AdminContext } from './context.js';
  * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,
  * when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten. While it is not,
  * segments with keys wait. `rebuild` says how far the workers are with one that was asked for. The number of keys of a large index
- * is an estimate.
+ * is an estimate. Of several servers those that do not answer are left out, and `complete` is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
   const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  const ofThose = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
+    Promise.all(servers.all.map((client, number) => (there.has(number) ? read(client) : undefined)));
   const [sizes, markersOf] = await Promise.all([
-    Promise.all(servers.all.map(readKeyIndexSize)),
-    Promise.all(servers.all.map((client) => readMarkers(client))),
+    ofThose(readKeyIndexSize),
+    ofThose((client) => readMarkers(client)),
   ]);
-  const size = sumOf(sizes);
+  const size = sumOf(sizes.filter((each) => each !== undefined));
   let neededSince: number | undefined;
   const states = [];
   for (let shard = 0; shard < shards; shard++) {
@@ -32,14 +36,15 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
       'keys_forgotten_s',
       'keys_rebuild',
     );
-    const indexedTo = markersOf[servers.numberOf(shard)]?.get(shard)?.indexedTo ?? '0';
+    const markers = markersOf[servers.numberOf(shard)];
+    const indexedTo = markers?.get(shard)?.indexedTo ?? '0';
     const rebuild = rebuildOf(asked);
     if (forgottenS) neededSince = Math.min(neededSince ?? Number(forgottenS), Number(forgottenS));
     states.push({
       shard,
-      indexed_to: timeOf(indexedTo),
+      indexed_to: markers === undefined ? null : timeOf(indexedTo),
       forgotten_to: timeOf(forgottenTo ?? '0'),
-      complete: BigInt(indexedTo) >= BigInt(forgottenTo ?? '0'),
+      complete: markers === undefined ? null : BigInt(indexedTo) >= BigInt(forgottenTo ?? '0'),
       rebuild: rebuild === undefined ? null : { done_to: timeOf(rebuild.doneTo), to: timeOf(rebuild.to) },
     });
   }
@@ -73,7 +78,8 @@ export async function rebuildKeyIndex(context: AdminContext) {
 }
 
 function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
-  return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }));
+  const none = { keys: 0, bytes: 0 };
+  return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }), none);
 }
 
 async function countShards(redis: AdminContext['redis']): Promise<number> {

@@ -2,7 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
-import { refreshShardTable } from '../accounts/shard-servers.js';
+import { checkServers, refreshShardTable } from '../accounts/shard-servers.js';
 import { AuditLogFull } from '../audit/audit.js';
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
@@ -40,6 +40,7 @@ async function runWithService(): Promise<void> {
       throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');
     });
     await refreshShardTable(redis, serversOf(clickhouse));
+    await checkServers(serversOf(clickhouse));
     const commands = createAdminCommands(
       { redis, clickhouse, config, log },
       commandLineActor(config.sudoUser),

@@ -284,7 +284,9 @@ async function copyAll(moving: Moving): Promise<void> {
     const total = [...here.values()].reduce((sum, rows) => sum + rows, 0);
     let done = 0;
     for (const [partition, rows] of here) {
-      await copyPartition(moving, table, partition);
+      await copyPartition(moving, table, partition, (arrived) =>
+        say(`shard ${move.shard}: ${table} ${partition}, ${done + arrived} of ${total} rows`),
+      );
       crash('partition_copied');
       done += rows;
       say(`shard ${move.shard}: ${table} ${partition}, ${done} of ${total} rows`);
@@ -293,16 +295,18 @@ async function copyAll(moving: Moving): Promise<void> {
 }
 
 async function copyPartition(
-  { move, owned, source, target }: Moving,
+  { move, owned, source, target, crash }: Moving,
   table: MovedTable,
   partition: string,
+  arrived: (rows: number) => void,
 ): Promise<void> {
+  const progress = { passed: () => crash('rows_passed_on'), arrived };
   const read = (client: ClickHouseClient) => readFingerprint(client, table, move.shard, partition);
   for (let attempt = 0; attempt < moves.attemptsMax; attempt++) {
     const [here, there] = [await read(source), await read(target)];
     if (here === there) return;
     if (!there.startsWith('0 ')) await removeRows(target, table, owned, partition);
-    await copyRows(source, target, table, owned, partition);
+    await copyRows(source, target, table, owned, partition, progress);
   }
   const [here, there] = [await read(source), await read(target)];
   if (here !== there)

@@ -49,7 +49,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
-import { checkAllThere, checkName, checkNoMove } from './backups.js';
+import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
 
 export type RestoredBackup = {
@@ -83,6 +83,7 @@ export async function restoreBackup(
 ): Promise<RestoredBackup> {
   checkName(name);
   const { config } = context;
+  checkPlainTables(config);
   const staging = stagingOf(config.clickhouseDatabase);
   const restored = config.clickhouseUrls.map((url) =>
     connectClickHouse({ url, database: staging, ...tablesOf(config) }),

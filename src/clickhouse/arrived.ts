@@ -25,16 +25,23 @@ WHERE app_id = {app_id: String}
 ORDER BY segment DESC, commit_number DESC, row_number DESC
 LIMIT ${demo.eventsMax}`;
 
-const usersQuery = `
+const usersQuery = (view: string) => `
 SELECT identity, arrayMap(id -> toString(id), u.user_ids) AS user_ids, email, properties
-FROM users AS u
+FROM ${view} AS u
 WHERE app_id = {app_id: String}
   AND (hasAny(u.user_ids, {user_ids: Array(UInt64)}) OR has({identities: Array(String)}, u.identity))
 ORDER BY u.identity, u.user_ids
 LIMIT ${demo.usersMax}`;
 
-/** Settles with the newest events first. Rejects when ClickHouse is away, or too busy to answer in time. */
-export async function readArrived(client: ClickHouseClient, query: ArrivedQuery): Promise<Arrived> {
+/**
+ * Settles with the newest events first. `client` has the environment's rows. Rejects when it is away, or too busy to answer in
+ * time.
+ */
+export async function readArrived(
+  client: ClickHouseClient,
+  query: ArrivedQuery,
+  isOneOfSeveral: boolean,
+): Promise<Arrived> {
   const { appId, userIds, identities } = query;
   const ask = async (text: string) => {
     const result = await client.query({
@@ -45,6 +52,9 @@ export async function readArrived(client: ClickHouseClient, query: ArrivedQuery)
     });
     return result.json<object>();
   };
-  const [events, users] = await Promise.all([ask(eventsQuery), ask(usersQuery)]);
+  const [events, users] = await Promise.all([
+    ask(eventsQuery),
+    ask(usersQuery(isOneOfSeveral ? 'local_users' : 'users')),
+  ]);
   return { events, users };
 }

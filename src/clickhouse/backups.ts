@@ -2,13 +2,16 @@
 // BACKUP and RESTORE run in the server, whatever becomes of whoever asked for them.
 
 import { randomUUID } from 'node:crypto';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, faultCodes } from './client.js';
 import { commandLong } from './long-statement.js';
 
 const pollMs = 100;
 
 /** ClickHouse could not make or restore a backup, in its own words. */
 export class BackupFailed extends Error {}
+
+/** There is none of the name that a backup was to be based on. */
+export class BaseMissing extends BackupFailed {}
 
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
@@ -106,7 +109,8 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      throw new BackupFailed(row.error.split('\n')[0] || row.status);
+      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`) ? BaseMissing : BackupFailed;
+      throw new Failed(row.error.split('\n')[0] || row.status);
     }
     await pause();
   }

@@ -57,6 +57,59 @@ export function patientOf(client: ClickHouseClient): ClickHouseClient {
   return patients.get(client)?.() ?? client;
 }
 
+/**
+ * Asks `admit` before each statement of a connection, and of the one without a bound on time. A statement is not sent if it
+ * rejects. `onFault` is told when the connection fails.
+ */
+export function guardStatements(
+  client: ClickHouseClient,
+  admit: () => Promise<void> | undefined,
+  onFault: () => void,
+): void {
+  guard(client, admit, onFault);
+  const makePatient = patients.get(client);
+  let patient: ClickHouseClient | undefined;
+  patients.set(client, () => {
+    if (patient !== undefined) return patient;
+    patient = makePatient?.() ?? client;
+    if (patient !== client) guard(patient, admit, onFault);
+    return patient;
+  });
+}
+
+function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined, onFault: () => void): void {
+  const guarded =
+    <Statement extends { readonly abort_signal?: AbortSignal }, Result>(
+      send: (statement: Statement) => Promise<Result>,
+    ) =>
+    async (statement: Statement): Promise<Result> => {
+      const admission = admit();
+      if (admission !== undefined) await untilAborted(admission, statement.abort_signal);
+      try {
+        return await send(statement);
+      } catch (error) {
+        if (!(error instanceof ClickHouseError)) onFault();
+        throw error;
+      }
+    };
+  client.query = guarded(client.query.bind(client)) as ClickHouseClient['query'];
+  client.insert = guarded(client.insert.bind(client)) as ClickHouseClient['insert'];
+  client.command = guarded(client.command.bind(client));
+  client.exec = guarded(client.exec.bind(client)) as ClickHouseClient['exec'];
+}
+
+/** Whoever gives a statement little time does not wait longer for its admission. */
+async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return work;
+  signal.throwIfAborted();
+  let stop: () => void = () => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  await Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
+}
+
 function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {
   return createClient({
     url: options.url,
@@ -121,10 +174,12 @@ export function classifyFault(error: unknown): FaultKind {
 /** The codes by which the service decides something, besides the kind of a fault. */
 export const faultCodes = {
   badArguments: 36,
+  unknownTable: 60,
   unknownDatabase: 81,
   tooManyRows: 158,
   timeoutExceeded: 159,
   violatedConstraint: 469,
+  backupNotFound: 599,
 } as const;
 
 /** Whether ClickHouse gave no answer: an error of the connection has a code of its own, such as ECONNREFUSED. */

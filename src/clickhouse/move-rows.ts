@@ -3,6 +3,8 @@
 // shard takes copies of the present owner only (`closeShard`), and rows are removed only while a table names the owner.
 
 import { randomUUID } from 'node:crypto';
+import { pipeline, Transform } from 'node:stream';
+import { moves } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import { type ClickHouseClient, drain } from './client.js';
 import { readLong } from './long-statement.js';
@@ -88,6 +90,9 @@ async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<s
   return (await result.json<{ name: string }>()).map(({ name }) => name).join(', ');
 }
 
+/** Told while rows are copied: that some were passed on, and now and then how many have arrived by now. */
+export type CopyProgress = { readonly passed: () => void; readonly arrived: (rows: number) => void };
+
 /** Copies the shard's rows of a partition; settles when the other server has taken them. May leave a part if it is cut off. */
 export async function copyRows(
   source: ClickHouseClient,
@@ -95,6 +100,7 @@ export async function copyRows(
   table: MovedTable,
   { shard, owner }: OwnedMove,
   partition: string,
+  { passed, arrived }: CopyProgress,
 ): Promise<void> {
   const { from, where } = rowsOf(table, shard);
   const columns = await columnsOf(source, table);
@@ -104,9 +110,24 @@ export async function copyRows(
     // It is passed on while it is read; the whole of it would have to wait in ClickHouse's memory.
     clickhouse_settings: { wait_end_of_query: 0, max_execution_time: 0 },
   });
-  const inserted = await target.exec({
+  const queryId = randomUUID();
+  const timer = setInterval(() => {
+    // Whoever copies notices what fails.
+    readArrived(target, queryId).then(arrived, () => undefined);
+  }, moves.progressEveryMs);
+  const passing = new Transform({
+    transform: (piece, _, done) => {
+      done(null, piece);
+      // By then it is on its way.
+      setImmediate(passed);
+    },
+  });
+  // An error of one end destroys the other, whose statement fails.
+  pipeline(stream, passing, () => undefined);
+  const inserting = target.exec({
     query: `INSERT INTO ${table} (${columns}) FORMAT Native`,
-    values: stream,
+    query_id: queryId,
+    values: passing,
     clickhouse_settings: {
       async_insert: 0,
       // Rows that were copied before and removed since are rows like others. From 26.2 on ClickHouse heeds no
@@ -117,7 +138,23 @@ export async function copyRows(
       log_comment: copyNameOf(shard, owner),
     },
   });
-  await drain(inserted.stream);
+  try {
+    await drain((await inserting).stream);
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** The rows that a running insert has received. */
+async function readArrived(client: ClickHouseClient, queryId: string): Promise<number> {
+  const result = await client.query({
+    query:
+      'SELECT greatest(read_rows, written_rows) AS rows FROM system.processes WHERE query_id = {queryId:String}',
+    query_params: { queryId },
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ rows: string }>();
+  return Number(row?.rows ?? 0);
 }
 
 /** Removes the shard's rows of a table, or of one partition, if the process still owns the move there. */

@@ -1,15 +1,11 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
-// `serversOf` finds those of all others. With one server the home is all there is, and there is no table.
+// `serversOf` finds those of all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
+// before there were several: then it refuses what needs the others.
 
-import {
-  type ClickHouseClient,
-  type ClickHouseOptions,
-  codeOfFault,
-  connectClickHouse,
-  faultCodes,
-} from './client.js';
+import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
@@ -22,16 +18,22 @@ export type ShardTable = {
 
 export type Servers = {
   readonly all: readonly ClickHouseClient[];
-  /** Whether there is only the home. */
+  /** Whether CLICKHOUSE_URL names only the home. */
   readonly isOne: boolean;
-  /** The table, as it was last set. Throws ShardTableUnknown. With one server there is none. */
+  /** The table, as it was last set; undefined if CLICKHOUSE_URL names one server and there is none. Throws ShardTableUnknown. */
   table(): ShardTable | undefined;
   setTable(table: ShardTable): void;
-  /** The place of a shard's server. */
+  /** The place of a shard's server, which CLICKHOUSE_URL may not name. */
   numberOf(shard: number): number;
+  /** Throws ServerNotNamed. */
   ofShard(shard: number): ClickHouseClient;
+  /** Whether CLICKHOUSE_URL names the server of a shard. */
+  isNamed(shard: number): boolean;
   isMoving(shard: number): boolean;
   isUnsettled(shard: number): boolean;
+  /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
+  misfits(): readonly string[];
+  readonly compare: RightServers['compare'];
 };
 
 /** Nobody has read yet which server has which shard. */
@@ -39,6 +41,11 @@ export class ShardTableUnknown extends Error {
   constructor() {
     super('it is not known yet which ClickHouse server has which shard');
   }
+}
+
+/** CLICKHOUSE_URL of this process does not name the server that has a shard. */
+export class ServerNotNamed extends Error {
+  readonly code = 'server_not_named';
 }
 
 export class ShardIsMoving extends Error {
@@ -79,13 +86,14 @@ export function serversOf(home: ClickHouseClient): Servers {
 function createServers(all: readonly ClickHouseClient[]): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
+  const { compare, misfits } = guardServers(all, () => !isOne || current !== undefined);
   const table = () => {
-    if (isOne) return undefined;
-    if (current === undefined) throw new ShardTableUnknown();
+    if (current === undefined && !isOne) throw new ShardTableUnknown();
     return current;
   };
   const numberOf = (shard: number) => {
-    const number = isOne ? 0 : table()?.servers[shard];
+    const its = table();
+    const number = its === undefined ? 0 : its.servers[shard];
     if (number === undefined) throw new Error(`there is no shard ${shard}`);
     return number;
   };
@@ -97,28 +105,47 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
       current = next;
     },
     numberOf,
-    ofShard: (shard) => all[numberOf(shard)] as ClickHouseClient,
+    ofShard: (shard) => {
+      const number = numberOf(shard);
+      const client = all[number];
+      if (client === undefined) throw new ServerNotNamed(notNamed(all.length, shard, number));
+      return client;
+    },
+    isNamed: (shard) => all[numberOf(shard)] !== undefined,
     isMoving: (shard) => table()?.moving.includes(shard) ?? false,
     isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
+    misfits: () => {
+      const places = current?.servers ?? [];
+      const shard = places.findIndex((number) => number >= all.length);
+      return [...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]), ...misfits()];
+    },
+    compare,
   };
+}
+
+/** That CLICKHOUSE_URL lacks a shard's server. */
+export function notNamed(named: number, shard: number, number: number): string {
+  return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
 /** A server that takes longer counts as away; whatever needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**
- * Indexes of the servers that answer now and answered at the last check. A single server is not checked: its caller notices
- * the failure. `mayBeEmpty`: a server without the database counts as well.
+ * Indexes of the servers that answer now and answered at the last check, and are those of their places. A single server is not
+ * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
-export async function serversThere(
-  { all, isOne }: Servers,
-  mayBeEmpty = false,
-): Promise<ReadonlySet<number>> {
-  if (isOne) return new Set([0]);
-  const seen = await Promise.all(all.map(checkOrRemember));
+export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
+  if (servers.isOne) return new Set([0]);
+  const seen = await checkAll(servers);
   return new Set(
     seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
   );
+}
+
+/** What each server is found to be. */
+export function checkAll(servers: Servers): Promise<State[]> {
+  return Promise.all(servers.all.map((client, place) => checkOrRemember(servers, client, place)));
 }
 
 export type ServersWatch = {
@@ -138,16 +165,16 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
   const check = async () => {
     if (isChecking) return;
     isChecking = true;
-    const there = await serversThere(servers);
-    away = [...servers.all.keys()].filter((number) => !there.has(number));
+    const seen = await checkAll(servers);
+    away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
     isChecking = false;
   };
   const timer = setInterval(() => void check(), watchEveryMs);
   return { away: () => away, close: () => clearInterval(timer) };
 }
 
-/** `empty`: it answers, and lacks the database. */
-type State = 'there' | 'empty' | 'away';
+/** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */
+type State = 'there' | 'empty' | 'away' | 'wrong';
 /** What the last check of a server showed, and when; and the check that is running. */
 type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
@@ -161,7 +188,7 @@ const awayKnownMs = 2 * answerMsMax;
  * A hanging server would delay every step of a deletion round by its timeout. So a server that was away at the last check counts
  * as away, and is checked again in the background.
  */
-async function checkOrRemember(client: ClickHouseClient): Promise<State> {
+async function checkOrRemember(servers: Servers, client: ClickHouseClient, place: number): Promise<State> {
   const seen = seenOf.get(client) ?? {
     state: 'there',
     checkedAtMs: Number.NEGATIVE_INFINITY,
@@ -171,7 +198,7 @@ async function checkOrRemember(client: ClickHouseClient): Promise<State> {
   const agoMs = performance.now() - seen.checkedAtMs;
   const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
   if (isKnownAway && agoMs < awayCheckedEveryMs) return 'away';
-  seen.check ??= ask(client).then((state) => {
+  seen.check ??= ask(servers, place).then((state) => {
     Object.assign(seen, { state, checkedAtMs: performance.now(), check: undefined });
     return state;
   });
@@ -179,16 +206,11 @@ async function checkOrRemember(client: ClickHouseClient): Promise<State> {
 }
 
 /** By a statement, not by /ping: the latter says nothing of passwords. */
-async function ask(client: ClickHouseClient): Promise<State> {
+async function ask({ compare }: Servers, place: number): Promise<State> {
   try {
-    const result = await client.query({
-      query: 'SELECT 1',
-      format: 'JSONEachRow',
-      abort_signal: AbortSignal.timeout(answerMsMax),
-    });
-    await result.json();
-    return 'there';
+    const found = await compare(place, AbortSignal.timeout(answerMsMax));
+    return found === 'empty' ? 'empty' : 'there';
   } catch (error) {
-    return codeOfFault(error) === faultCodes.unknownDatabase ? 'empty' : 'away';
+    return error instanceof WrongServer ? 'wrong' : 'away';
   }
 }

@@ -83,11 +83,39 @@ export async function spanServers(client: ClickHouseClient, cluster: string, ser
       `the cluster ${cluster} has ${row?.shards ?? 0} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
     );
   }
+  const there = await readTables(client);
   for (const view of spanningViews) {
-    // Made anew, since the columns of the local view may have changed. A view cannot be replaced by a table.
-    await client.command({ query: `DROP TABLE IF EXISTS ${view} SYNC` });
-    await client.command({
-      query: `CREATE TABLE ${view} AS local_${view} ENGINE = Distributed('${cluster}', currentDatabase(), 'local_${view}')`,
-    });
+    const [spanning, local] = [there.get(view), there.get(`local_${view}`)];
+    const engine = `Distributed('${cluster}', '${local?.database}', 'local_${view}')`;
+    if (spanning?.engine_full === engine && spanning.columns === local?.columns) continue;
+    // Made beside the one in use and exchanged with it, so that there is one at any moment.
+    const next = `next_${view}`;
+    await client.command({ query: `DROP TABLE IF EXISTS ${next} SYNC` });
+    await client.command({ query: `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}` });
+    if (spanning === undefined) {
+      await client.command({ query: `RENAME TABLE ${next} TO ${view}` });
+    } else {
+      await client.command({ query: `EXCHANGE TABLES ${next} AND ${view}` });
+      await client.command({ query: `DROP TABLE ${next} SYNC` });
+    }
   }
+}
+
+type Table = {
+  readonly name: string;
+  readonly database: string;
+  readonly engine_full: string;
+  /** Names and types, in their order. */
+  readonly columns: string;
+};
+
+async function readTables(client: ClickHouseClient): Promise<ReadonlyMap<string, Table>> {
+  const result = await client.query({
+    query: `SELECT t.name AS name, t.database AS database, t.engine_full AS engine_full, c.columns AS columns
+      FROM (SELECT name, database, engine_full FROM system.tables WHERE database = currentDatabase()) AS t
+      INNER JOIN (SELECT table, toString(arrayMap(c -> (c.2, c.3), arraySort(groupArray((position, name, type))))) AS columns
+        FROM system.columns WHERE database = currentDatabase() GROUP BY table) AS c ON t.name = c.table`,
+    format: 'JSONEachRow',
+  });
+  return new Map((await result.json<Table>()).map((table) => [table.name, table]));
 }

@@ -90,7 +90,16 @@ const keyIndex = Type.Object({
   keys: count,
   bytes: count,
   needed_since: orNull(time),
-  shards: Type.Array(Type.Object({ shard: count }), { description: 'How far each shard is.' }),
+  shards: Type.Array(
+    Type.Object({
+      shard: count,
+      indexed_to: orNull(time),
+      forgotten_to: orNull(time),
+      complete: Type.Union([flag, nothing], { description: 'null while its ClickHouse server is away.' }),
+      rebuild: orNull(Type.Object({ done_to: orNull(time), to: orNull(time) })),
+    }),
+    { description: 'How far each shard is.' },
+  ),
 });
 
 export const administrationAnswers = {
@@ -316,9 +325,29 @@ export const administrationAnswers = {
       failed_at: text,
     }),
   ),
-  retryFailed: Type.Object({ retried: count, left: count }),
+  retryFailed: Type.Object({
+    retried: count,
+    left: count,
+    servers_away: Type.Optional(
+      Type.Array(count, { description: 'ClickHouse servers that did not answer: their rows stay.' }),
+    ),
+  }),
   showKeyIndex: keyIndex,
   rebuildKeyIndex: keyIndex,
+  listShards: Type.Array(
+    Type.Object({
+      shard: count,
+      server: Type.Integer({
+        minimum: 0,
+        description: 'Its ClickHouse server, in the order of CLICKHOUSE_URL.',
+      }),
+      rows: Type.Union([count, nothing], { description: 'null while its server is away.' }),
+      bytes: orNull(count),
+      backlog_rows: count,
+      backlog_bytes: count,
+      moving_to: Type.Union([count, nothing], { description: 'The server to which it is being moved.' }),
+    }),
+  ),
   restore: Type.Object({ state: text }),
 
   showSession: Type.Object({

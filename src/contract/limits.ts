@@ -427,6 +427,8 @@ export const loads = {
 export const moves = {
   /** How often the rows of a partition are copied until they are the same on both. */
   attemptsMax: 3,
+  /** How often the copying of a partition says how far it is. */
+  progressEveryMs: 2_000,
 } as const;
 
 /** The importer of files. */

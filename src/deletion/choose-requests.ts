@@ -94,10 +94,9 @@ export async function chooseRequests({
   };
 }
 
-/** Which shards' rows can be reached: their server answers, and they are nowhere else. */
+/** Which shards' rows can be reached: their server is named and answers, and they are nowhere else. */
 async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
   const servers = serversOf(clickhouse);
-  if (servers.isOne) return () => true;
   await refreshShardTable(redis, servers);
   const there = await serversThere(servers);
   return (shard) => there.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);

@@ -19,6 +19,7 @@ export const shardsOfThree = 6;
 
 export async function startDeploymentOfThree(): Promise<AnyDeployment> {
   const links = new Map<Link, TcpProxy>();
+  const failedMoves = new Map<number, number>();
   const cluster = await startRedisCluster({
     announced: async (port) => {
       const proxy = await startTcpProxy({ port });
@@ -64,8 +65,11 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
     await startDead(stores.map(([, child]) => child));
     await cluster.untilOk();
     await startDead([...sluice.api, ...sluice.workers]);
-    for (const { shard, moving_to } of (await sluice.admin('shards', 'list')) as ShardView[])
-      if (moving_to !== null) await sluice.admin('shards', 'move', String(shard), '--to', String(moving_to));
+    for (const { shard, moving_to } of (await sluice.admin('shards', 'list')) as ShardView[]) {
+      const to = moving_to ?? failedMoves.get(shard);
+      if (to !== undefined) await sluice.admin('shards', 'move', String(shard), '--to', String(to));
+    }
+    failedMoves.clear();
   }
 
   return {
@@ -76,6 +80,7 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
     redis,
     shards: shardsOfThree,
     untilRedisServes: cluster.untilOk,
+    failedMoves,
     heal,
     stop: async () => {
       redis.disconnect();

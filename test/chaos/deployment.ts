@@ -34,6 +34,8 @@ export type AnyDeployment = {
   /** The harness's own connection, without a proxy. */
   readonly redis: Redis | Cluster;
   readonly shards: number;
+  /** Where shards were to be moved, of moves that failed: `heal` gives the commands again. */
+  readonly failedMoves: Map<number, number>;
   /** Settles when Redis serves all keys; all of its servers run. */
   untilRedisServes(): Promise<void>;
   /** Ends every fault: connections open, processes run as usual, Redis holds the deployment's state. */
@@ -149,6 +151,7 @@ export async function startDeployment({
     layout: 'one',
     processes,
     shards: 1,
+    failedMoves: new Map(),
     untilRedisServes: async () => undefined,
     sluice,
     server,

@@ -1,5 +1,5 @@
 // A shard that moves to another ClickHouse server while everything else happens. Half of the moves are killed at some step
-// and then gone on with; the healing ends those that no longer can.
+// and then gone on with. One that fails because of other faults is given again by the healing, where nothing excuses it.
 
 import { runProgram } from '../../harness/sluice.js';
 import type { ShardView } from '../../src/admin/shards.js';
@@ -11,7 +11,7 @@ const triesMax = 3;
 export const moveOfShard: Fault<AnyWorld> = {
   name: 'shard moved',
   touches: ['shards'],
-  run: async ({ sluice, shards }, random) => {
+  run: async ({ sluice, shards, failedMoves }, random) => {
     const shard = random.int(0, shards - 1);
     const further = random.int(1, sluice.clickhouses.length - 1);
     const crashAt = random.int(0, 1) === 1 ? [random.pick(crashPoints.move)] : [];
@@ -20,19 +20,20 @@ export const moveOfShard: Fault<AnyWorld> = {
     if (its === undefined) throw new Error(`there is no shard ${shard}`);
     const to = its.moving_to ?? (its.server + further) % sluice.clickhouses.length;
     // A server or a master may be away, so the command is given again as an operator would.
+    let failure: unknown;
     for (let tries = 0; tries < triesMax; tries += 1) {
       const [point] = crashAt.splice(0);
       const env = { ...sluice.env, ...(point === undefined ? {} : { CRASH_AT: point }) };
-      const moved = await runProgram(
-        'src/admin/main.js',
-        ['shards', 'move', String(shard), '--to', String(to)],
-        env,
-      )
-        .then(() => true)
-        .catch(() => false);
-      if (moved) return true;
+      try {
+        await runProgram('src/admin/main.js', ['shards', 'move', String(shard), '--to', String(to)], env);
+        failedMoves.delete(shard);
+        return true;
+      } catch (error) {
+        failure = error;
+      }
       await hold(random.int(100, 800));
     }
-    return false;
+    failedMoves.set(shard, to);
+    throw failure;
   },
 };

@@ -201,6 +201,7 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
     ['listFailed', 'GET', () => '/failed', 200],
     ['retryFailed', 'POST', () => '/failed/retry', 200],
     ['showKeyIndex', 'GET', () => '/keys-index', 200],
+    ['listShards', 'GET', () => '/shards', 200],
     ['rebuildKeyIndex', 'POST', () => '/keys-index/rebuild', 200],
     ['restore', 'POST', () => '/restore', 200],
   ];
@@ -209,7 +210,6 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
 const others: readonly Right[] = [
   'readExport',
   'showVerified',
-  'listShards',
   'moveShards',
   'balanceShards',
   'createBackup',

@@ -274,9 +274,14 @@ test('ClickHouse is away: shows how long there is room', async () => {
   assert.deepEqual(await seen(), ['bob', 'carol', 'dave', 'grace']);
 });
 
-test('Alerts: the commands that look into refused rows and failing deletions', async () => {
+test('Alerts: the commands that look into refused rows, failing deletions and late retention', async () => {
   assert.match(await run('SluiceRowsQuarantined'), /"retried":0/);
   assert.match(await run('SluiceDeletionsFail'), /"status":"complete"/);
+  assert.match(await run('SluiceRetentionLate'), /"status":"complete"/);
+});
+
+test('Sizing: says what a row of each table takes', async () => {
+  assert.match(await run('Sizing'), /stored_events[^\n]* [1-9][\d.]*/);
 });
 
 test('no block was left out', () => {

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createTestAccount } from '../../harness/accounts.js';
+import { runAdmin } from '../../harness/administration.js';
 import type { Child } from '../../harness/child.js';
 import { type ClickHouseGate, type Statement, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import {
@@ -315,6 +316,16 @@ test('a mutation is done when each replica has done it', async () => {
   assert.equal(isDone, false);
   await run(other, 'SYSTEM START MERGES pair.mutated');
   await deleted;
+});
+
+test('backups of replicated and of shared tables are neither made nor restored', async () => {
+  for (const tables of ['replicated', 'shared']) {
+    const env = { ...sluice.env, CLICKHOUSE_TABLES: tables, CLICKHOUSE_CLUSTER: 'pair' };
+    const refused = new RegExp(`no backups of tables that are ${tables}: use those of ClickHouse`);
+    await assert.rejects(runAdmin(['backup', 'create', 'one'], env), refused);
+    await assert.rejects(runAdmin(['backup', 'restore', 'one', '--yes'], env), refused);
+  }
+  assert.deepEqual(await sluice.admin('backup', 'list'), []);
 });
 
 test('a replica that is away is left out, unless the answer has to be certain', async () => {

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
+import { atPort, type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
 import {
   callWithToken,
   deleteNow,
@@ -20,26 +20,42 @@ import {
 } from '../../harness/deletion.js';
 import { paths, post } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { type SluiceHandle, startSluice, startTcpProxy } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
 import { until, within } from '../../harness/wait.js';
-import { refreshShardTable } from '../../src/accounts/shard-servers.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import {
+  clickhouseOf,
+  followShardTable,
+  refreshShardTable,
+  spreadEvenly,
+} from '../../src/accounts/shard-servers.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import { moveShard } from '../../src/admin/move-shard.js';
 import type { RestoredBackup } from '../../src/admin/restore-backup.js';
 import type { ShardView } from '../../src/admin/shards.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { readArrived } from '../../src/clickhouse/arrived.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { movedTables } from '../../src/clickhouse/move-rows.js';
 import { deleteRows } from '../../src/clickhouse/mutate.js';
-import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
+import { WrongServer } from '../../src/clickhouse/right-servers.js';
+import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
+import { spanningViews } from '../../src/clickhouse/spanning-views.js';
 import { readConfig } from '../../src/config.js';
-import { crashPoints } from '../../src/crash-point.js';
+import { crashPoints, noCrash } from '../../src/crash-point.js';
+import { chooseRequests } from '../../src/deletion/choose-requests.js';
 import { placesInOrder } from '../../src/deletion/places.js';
+import { createPreviews } from '../../src/deletion/preview.js';
+import { readUsersRecords } from '../../src/export/read.js';
+import { readExport } from '../../src/export/request.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { copyIdentifications, letCopyCount } from '../../src/retention/removed-identifications.js';
+import { suppressUsers } from '../../src/suppression/submit.js';
+import { expireRows, type RetentionContext } from '../../workers/retention.js';
 
 const serverCount = 3;
 const shards = 6;
@@ -160,6 +176,25 @@ async function removeAndStop(server: ClickHouseHandle, identity: string): Promis
   await client.close();
 }
 
+/** Runs `work` as a process would that has these URLs and was started before it knew which server has which shard. */
+async function asProcessWith<T>(
+  urls: readonly string[],
+  work: (context: RetentionContext) => Promise<T>,
+): Promise<T> {
+  const config = readConfig({ ...sluice.env, CLICKHOUSE_URL: urls.join(',') });
+  const log = createLog('test', 'silent');
+  const redis = connect(config, log);
+  const clickhouse = connectServers(urls, config.clickhouseDatabase);
+  try {
+    await untilReady(redis, 20_000);
+    const epoch = (await redis.get(registryKeys.epoch)) ?? '';
+    return await work({ redis, clickhouse, config, shards, epoch, crash: noCrash, log });
+  } finally {
+    redis.disconnect();
+    await clickhouse.close();
+  }
+}
+
 const identificationsOf = (identity: string) =>
   counts(`stored_user_identities WHERE identity = '${identity}'`);
 
@@ -270,11 +305,52 @@ test('while a server is away its records are accepted and wait, and all others a
     deadlineMs: 60_000,
     what: 'the deletion says what it waits for',
   });
+  // A worker of before there were several servers does not take it either.
+  const chosen = await asProcessWith([first.url], chooseRequests);
+  assert.deepEqual([chosen.requests, chosen.waitsForServers], [[], true]);
+  // What shows the deployment shows the rest.
+  const index = (await sluice.admin('keys-index', 'status')) as { shards: { complete: boolean | null }[] };
+  assert.deepEqual(
+    index.shards.map(({ complete }) => complete),
+    Array.from({ length: shards }, (_, shard) => (shard % serverCount === 1 ? null : true)),
+  );
+  assert.deepEqual(await sluice.admin('failed', 'list'), []);
+  assert.deepEqual(await sluice.admin('failed', 'retry'), { retried: 0, left: 0, servers_away: [1] });
+  const arrived = await asProcessWith([first.url], ({ clickhouse }) =>
+    readArrived(clickhouse, { appId: wide.appIds[0] ?? '', userIds: [], identities: ['eve'] }, true),
+  );
+  assert.equal(arrived.events.length, 1);
 
   await second.restart();
   await untilComplete(sluice, token, waiting);
   for (const server of sluice.clickhouses) assert.equal(await ask(server, all), '0');
   assert.deepEqual((await showDeletion(sluice, waiting)).found?.length, 3);
+});
+
+test('while the first server is away records are accepted, all others are stored, and deletions wait', async () => {
+  const [home, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  const narrow = await accountOn(1);
+  const itsToken = await getToken(sluice, narrow);
+  await home.kill9();
+  for (const appId of [...wide.appIds, ...narrow.appIds])
+    await sendEvents(sluice, appId, 'go', [{ identity: 'joe' }]);
+  const all = `SELECT count() FROM events WHERE identity = 'joe'`;
+  await until(async () => (await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`)) === '3', {
+    deadlineMs: 60_000,
+    what: 'the records of the others are stored',
+  });
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  // Its rows are elsewhere, but what makes it sure is at the home.
+  const requestId = await submitAccepted(sluice, itsToken, [{ identity: 'joe' }]);
+  await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
+    deadlineMs: 60_000,
+    what: 'the deletion waits',
+  });
+  assert.equal(await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
+  await home.restart();
+  await untilComplete(sluice, itsToken, requestId);
+  await untilAllStored();
+  assert.equal(await ask(second, all), '3');
 });
 
 test('a server that hangs holds up neither the deletions of others nor a look at the shards', async () => {
@@ -428,8 +504,12 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   await removeAndStop(await serverNow(appId), 'fay');
   const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
   assert.equal(made.status, 'complete');
+  // Of the base only the home has its part, as if the others were added since.
+  const based = (await sluice.admin('backup', 'create', 'based', '--base', 'cut')) as BackupView;
+  assert.equal(based.status, 'complete');
+  await assert.rejects(sluice.admin('backup', 'create', 'wrong', '--base', 'none'), /'none'\) not found/);
   const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
-  assert.deepEqual(names.sort(), ['all', 'cut']);
+  assert.deepEqual(names.sort(), ['all', 'based', 'cut']);
   // Its round undoes the removal. The backup has it still.
   await deleteNow(sluice, token, [{ identity: 'ida' }]);
   assert.equal(Math.max(...(await identificationsOf('fay'))), 1);
@@ -462,6 +542,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   assert.deepEqual(keyCounts, [1, 0, 0]);
 
   const changed = `stored_events WHERE ${its} AND session_id = 'changed'`;
+  const changedFailed = `failed_events WHERE identity = 'mo' AND error = 'changed'`;
   await sendIdentify(sluice, appId, '63', 'kept');
   await untilAllStored();
   await removeAndStop(sluice.clickhouse, 'kept');
@@ -476,8 +557,16 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   const [former, next] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
   const move = ['shards', 'move', String(shard), '--to', '1'];
   const before = (await sluice.admin('shards', 'list')) as ShardView[];
+  const ofShard = (table: string) =>
+    `FROM ${table} WHERE segment % 64 = ${shard}${table === 'stored_keys' ? ` AND hash != 0 OR hash = 0 AND rest = ${shard}` : ''}`;
+  const partitions = await ask(
+    former,
+    `SELECT sum(n) FROM (${movedTables.map((table) => `SELECT uniqExact(_partition_id) AS n ${ofShard(table)}`).join(' UNION ALL ')})`,
+    former.tester,
+  );
   for (const point of crashPoints.move) {
-    await killedAdmin(point, ...move);
+    // When all are copied, and not one more.
+    await killedAdmin(point === 'partition_copied' ? `${point}:${partitions}` : point, ...move);
     if (point === 'shard_closed') {
       await assert.rejects(
         sluice.admin('backup', 'create', 'cut'),
@@ -516,6 +605,18 @@ test('a move of a shard that is killed at each step and continued loses and dupl
         next.tester,
       );
       assert.deepEqual(await counts(changed), [0, 3, 0]);
+      await ask(
+        next,
+        `ALTER TABLE failed_events UPDATE error = 'changed' WHERE identity = 'mo' SETTINGS mutations_sync = 2`,
+        next.tester,
+      );
+      await ask(
+        next,
+        `ALTER TABLE stored_keys DELETE WHERE hash != 0 AND segment % 64 = ${shard} SETTINGS mutations_sync = 2`,
+        next.tester,
+      );
+      assert.deepEqual(await counts(changedFailed), [0, 1, 0]);
+      assert.deepEqual(await counts(keys), [1, 0, 0]);
     }
     if (point === 'shard_opened') {
       await untilAllStored();
@@ -523,7 +624,11 @@ test('a move of a shard that is killed at each step and continued loses and dupl
       // A worker that stood still since before the move has no token that this server knows.
       await assert.rejects(storeLate(next, shard), new RegExp(`not_before_restore_of_shard_${shard}`));
     }
-    if (point === 'shard_switched') assert.deepEqual(await counts(changed), [0, 0, 0]);
+    if (point === 'shard_switched') {
+      assert.deepEqual(await counts(changed), [0, 0, 0]);
+      assert.deepEqual(await counts(changedFailed), [0, 0, 0]);
+      assert.deepEqual(await counts(keys), [1, 1, 0]);
+    }
     for (const server of sluice.clickhouses)
       assert.equal(await ask(server, `SELECT count() FROM events WHERE ${its}`), String(seen), point);
     if (requestId !== '' && point !== 'move_ended')
@@ -616,13 +721,97 @@ test('refuses servers in another order, a server named twice, and one server too
     /server 2 of CLICKHOUSE_URL \(from 0\) is server 1/,
   );
   await assert.rejects(migrated([first, second]), /has 3 shards .* but CLICKHOUSE_URL names 2 servers/);
+  assert.throws(() => spreadEvenly(2, serverCount), /SHARDS is 2, but CLICKHOUSE_URL names 3 servers/);
+  const idsOfViews = () =>
+    ask(sluice.clickhouse, `${spanning('sluice')} FORMAT TSV`, sluice.clickhouse.tester);
+  const ids = await idsOfViews();
   assert.deepEqual(await migrated(urls), []);
+  assert.equal(await idsOfViews(), ids);
   // No process starts without a server that has shards.
   await assert.rejects(
     runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
     /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d \(from 0\): name all servers, in their order/,
   );
 });
+
+test('a process with another order of servers, or whose address leads to another one by now, reads nothing there', async () => {
+  const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
+  const isWrong = (error: Error) => {
+    assert.ok(error instanceof WrongServer);
+    assert.match(error.message, /server 1 of CLICKHOUSE_URL \(from 0\) is server 2/);
+    return true;
+  };
+  const readOn = async (client: ClickHouseClient | undefined) =>
+    (await client?.query({ query: 'SELECT 1', format: 'TabSeparated' }))?.text();
+  await asProcessWith([first.url, third.url, second.url], async ({ redis, clickhouse, log }) => {
+    const servers = serversOf(clickhouse);
+    await assert.rejects(readOn(servers.all[1]), isWrong);
+    await assert.rejects(
+      followShardTable(redis, clickhouse, log),
+      /server 1 of CLICKHOUSE_URL \(from 0\) is server 2/,
+    );
+    assert.deepEqual([...(await serversThere(servers))], [0]);
+  });
+  const target = { port: second.port };
+  const proxy = await startTcpProxy(target);
+  await asProcessWith([first.url, atPort(second.url, proxy.port), third.url], async ({ clickhouse }) => {
+    const servers = serversOf(clickhouse);
+    assert.equal(await readOn(servers.all[1]), '1\n');
+    proxy.cut();
+    await assert.rejects(readOn(servers.all[1]));
+    target.port = third.port;
+    proxy.pass();
+    await assert.rejects(readOn(servers.all[1]), isWrong);
+    assert.deepEqual([[...(await serversThere(servers))], servers.misfits().length], [[0, 2], 1]);
+    target.port = second.port;
+    proxy.reset();
+    assert.equal(await readOn(servers.all[1]), '1\n');
+  });
+  await proxy.close();
+});
+
+test('a process with the CLICKHOUSE_URL of before answers nothing from one server alone', async () => {
+  const [first] = sluice.clickhouses as [ClickHouseHandle];
+  const asBefore = <T>(work: Parameters<typeof asProcessWith<T>>[1]) => asProcessWith([first.url], work);
+  const notNamed = /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d/;
+  const targets = ['inobody'] as const;
+  await assert.rejects(
+    asBefore(({ clickhouse, ...context }) =>
+      createPreviews(clickhouse, 'sluice').preview(context, wide.accountId, targets),
+    ),
+    notNamed,
+  );
+  await assert.rejects(
+    asBefore(async (context) => {
+      const { deployment } = await readRegistry(context.redis);
+      return suppressUsers({ ...context, secret: deployment?.secret ?? '' }, wide.accountId, targets);
+    }),
+    notNamed,
+  );
+  const exported = await submitExport(sluice, token, [{ identity: 'nobody' }]);
+  await untilExportComplete(sluice, token, exported);
+  await assert.rejects(
+    asBefore(async ({ redis, clickhouse }) => {
+      const request = await readExport(redis, exported);
+      assert.ok(request !== undefined);
+      const reading = { redis, clickhouse, database: 'sluice' };
+      for await (const _ of readUsersRecords(reading, request, new AbortController().signal));
+    }),
+    notNamed,
+  );
+  // Nothing is that old.
+  for (const appId of wide.appIds) await sluice.admin('environments', 'set', appId, '--retain-days', '3650');
+  assert.equal(await asBefore((context) => expireRows(context, Date.now())), 'busy');
+  await asBefore(async ({ redis, clickhouse, log }) => {
+    await assert.rejects(followShardTable(redis, clickhouse, log), notNamed);
+    const [, appId = ''] = wide.appIds;
+    assert.throws(() => clickhouseOf(clickhouse, appId), notNamed);
+  });
+});
+
+/** The ids of the views that span servers. */
+const spanning = (database: string) =>
+  `SELECT name, uuid FROM system.tables WHERE database = '${database}' AND engine = 'Distributed' ORDER BY name`;
 
 test('a deployment with one server gets more: what it has is seen from all', async () => {
   const [first, ...others] = sluice.clickhouses.map(({ testerUrl }) => testerUrl) as [string, ...string[]];
@@ -632,7 +821,27 @@ test('a deployment with one server gets more: what it has is seen from all', asy
   await server.query(
     `INSERT INTO ${database}.stored_events (app_id, event, segment) VALUES ('1', 'Old', 64)`,
   );
+  const names = spanningViews.map((view) => `'${view}'`).join(', ');
+  const isThere = `SELECT count() FROM system.tables WHERE database = '${database}' AND name IN (${names})`;
+  let isMigrated = false;
+  const migrating = migrateServers({ urls: [first, ...others], database, cluster: 'sluice' }).finally(() => {
+    isMigrated = true;
+  });
+  // There is a view of each name at any moment.
+  while (!isMigrated) assert.equal(await server.query(isThere), `${spanningViews.length}\n`);
+  await migrating;
+  assert.equal((await server.query(spanning(database))).trim().split('\n').length, spanningViews.length);
+  // As a later version leaves them that changes the columns, killed before it has made a view anew.
+  await server.query(`ALTER TABLE ${database}.users DROP COLUMN email`);
+  await server.query(`CREATE TABLE ${database}.next_users AS ${database}.users`);
   await migrateServers({ urls: [first, ...others], database, cluster: 'sluice' });
+  assert.equal(await server.query(`SELECT count() FROM ${database}.users WHERE email = ''`), '1\n');
+  assert.equal(
+    await server.query(
+      `SELECT count() FROM system.tables WHERE database = '${database}' AND startsWith(name, 'next_')`,
+    ),
+    '0\n',
+  );
   assert.equal(await third.query(`SELECT event FROM ${database}.events`), 'Old\n');
   assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
 });

@@ -4,16 +4,17 @@ import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
-import { until } from '../../harness/wait.js';
+import { until, within } from '../../harness/wait.js';
 import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
-async function startServer() {
+async function startServer(number: number) {
+  const answer = `{"number":${number},"deployment":"of the test"}\n`;
   const state = { hangs: false, held: new Set<ServerResponse>() };
   const server = createServer((request, reply) => {
     request.resume();
     if (!state.hangs || request.url === '/ping') {
-      reply.end('{"1":1}\n');
+      reply.end(answer);
       return;
     }
     state.held.add(reply);
@@ -25,11 +26,11 @@ async function startServer() {
     server.close();
     server.closeAllConnections();
   });
-  return Object.assign(state, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+  return Object.assign(state, { answer, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
 test('a server that hangs is waited for once, and is there again when it answers', async () => {
-  const [home, other] = [await startServer(), await startServer()];
+  const [home, other] = [await startServer(0), await startServer(1)];
   const clickhouse = connectServers([home.url, other.url], 'sluice');
   const servers = serversOf(clickhouse);
   const there = async () => [...(await serversThere(servers))];
@@ -37,6 +38,8 @@ test('a server that hangs is waited for once, and is there again when it answers
 
   other.hangs = true;
   assert.deepEqual(await there(), [0]);
+  const asked = servers.all[1]?.query({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(100) });
+  await assert.rejects(within(asked as Promise<unknown>, 60_000), /aborted/);
   await until(
     async () => {
       const seen = await there();
@@ -48,7 +51,7 @@ test('a server that hangs is waited for once, and is there again when it answers
   );
 
   other.hangs = false;
-  for (const reply of other.held) reply.end('{"1":1}\n');
+  for (const reply of other.held) reply.end(other.answer);
   await until(async () => (await there()).length === 2, { deadlineMs: 60_000, what: 'it is there again' });
   await clickhouse.close();
 });

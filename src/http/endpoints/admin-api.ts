@@ -266,6 +266,7 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   ['post', '/failed/retry', (commands) => commands.retryFailed()],
   ['get', '/keys-index', (commands) => commands.showKeyIndex()],
   ['post', '/keys-index/rebuild', (commands) => commands.rebuildKeyIndex()],
+  ['get', '/shards', (commands) => commands.listShards()],
   ['post', '/restore', (commands) => commands.restore()],
 ];
 

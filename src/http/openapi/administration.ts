@@ -444,6 +444,13 @@ const operations: readonly Operation[] = [
     summary: 'Have the workers add the keys of all stored rows to it again; the index says how far they are',
   },
   {
+    method: 'get',
+    path: '/shards',
+    id: 'listShards',
+    right: 'listShards',
+    summary: 'Which ClickHouse server has which shard, how large it is, and what waits for it',
+  },
+  {
     method: 'post',
     path: '/restore',
     id: 'restore',
