@@ -396,7 +396,7 @@ test('a move that is copying can be reverted, even after a kill; two moves at on
   await send();
   await killed(0, 'rows_removed');
   await seen(1);
-  await assert.rejects(sluice.admin(...moveTo(1)), /on its way to server 0/);
+  await assert.rejects(sluice.admin(...moveTo(1)), /already moving to server 0/);
   const moving = ((await sluice.admin('shards', 'list')) as ShardView[]).find((each) => each.shard === shard);
   assert.deepEqual([moving?.server, moving?.moving_to], [0, 0]);
   assert.deepEqual(await sluice.admin(...moveTo(0)), { server: 0, moved: [shard] });
