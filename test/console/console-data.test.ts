@@ -371,7 +371,7 @@ describe('the console', { skip }, () => {
     );
     await page.getByRole('button', { name: 'Delete the other 1 user' }).waitFor();
     // Another list has nothing of the first one.
-    await page.getByLabel('Users, one a line').fill('one@example.com\ntwo@example.com');
+    await page.getByLabel('Users, one per line').fill('one@example.com\ntwo@example.com');
     await page.getByRole('button', { name: 'Delete 2 users' }).click();
     await page.getByText('The deletion of 2 users is submitted.').waitFor();
     assert.deepEqual(
@@ -380,7 +380,7 @@ describe('the console', { skip }, () => {
     );
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await begin.click();
-    assert.equal(await page.getByLabel('Users, one a line').inputValue(), '');
+    assert.equal(await page.getByLabel('Users, one per line').inputValue(), '');
     await page.getByRole('button', { name: 'Cancel' }).click();
 
     await page.getByLabel('Name of the request').fill('batch (2 of 2)');
@@ -397,7 +397,7 @@ describe('the console', { skip }, () => {
     await begin.click();
     const dialog = page.getByRole('dialog');
     const users = Array.from({ length: 250 }, (_, index) => `export${index}@example.com`);
-    await dialog.getByLabel('Users, one a line').fill(users.join('\n'));
+    await dialog.getByLabel('Users, one per line').fill(users.join('\n'));
     await dialog.getByText('250 users to export, in 3 requests.').waitFor();
     let sent = 0;
     let release = () => {};
@@ -559,7 +559,7 @@ describe('the console', { skip }, () => {
       await check('the evidence');
       await page.keyboard.press('Escape');
       await page.getByRole('button', { name: 'New deletion' }).click();
-      await page.getByLabel('Users, one a line').fill('a@example.com');
+      await page.getByLabel('Users, one per line').fill('a@example.com');
       await check('a new deletion');
       await page.getByRole('button', { name: 'Cancel' }).click();
     }

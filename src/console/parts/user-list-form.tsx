@@ -78,7 +78,7 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
         ]}
       />
       <Field
-        label="Users, one a line"
+        label="Users, one per line"
         value={text}
         set={setText}
         lines={8}
