@@ -73,7 +73,11 @@ function bundle({ source, entries, esbuild }, folder) {
   const format = ['--format=cjs', '--platform=node', '--minify', '--sourcemap', '--log-level=warning'];
   const targets = esbuild.filter((option) => option.startsWith('--target'));
   const target = join(folder, 'cjs');
-  run(bundler, [...names.map((name) => join(parts, name)), ...format, ...targets, `--outdir=${target}`], root);
+  run(
+    bundler,
+    [...names.map((name) => join(parts, name)), ...format, ...targets, `--outdir=${target}`],
+    root,
+  );
   rmSync(parts, { recursive: true });
   for (const name of names) shortenMap(join(target, name));
 }

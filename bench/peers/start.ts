@@ -6,9 +6,14 @@ import { fileURLToPath } from 'node:url';
 import { type Child, startChild } from '../../harness/child.js';
 import { plainEnvironment } from '../../harness/environment.js';
 import { freePort } from '../../harness/free-port.js';
-import { startRedis } from '../../harness/services.js';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { type CpuTimes, type Deployment, redisMemoryBytesMax } from '../deployment/deployment.js';
+import {
+  type CpuTimes,
+  type Deployment,
+  type ProcessName,
+  redisMemoryBytesMax,
+} from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
@@ -18,6 +23,8 @@ import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
 export type Peers = {
   /** Starts it at the first call. */
   subject(name: Exclude<SubjectName, 'sluice'>): Promise<Subject>;
+  /** The Redis of the peers and of the floor of acknowledging. */
+  redis(): Promise<RedisHandle>;
   stop(): Promise<void>;
 };
 
@@ -66,15 +73,19 @@ export function preparePeers(deployment: Deployment): Peers {
     };
   }
 
-  async function startFastify(): Promise<Subject> {
+  async function startStoring(name: 'fastify' | 'node-http'): Promise<Subject> {
     await createTable();
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
-    const { pid: redisPid, url: redisUrl } = await redis();
-    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl, REDIS_URL: redisUrl };
-    const worker = await start('fastify-worker', env);
-    const api = await start('fastify-api', env, url);
-    const pids = { api: api.pid, redis: redisPid, worker: worker.pid, clickhouse: clickhouse.pid };
+    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl };
+    const pids: Partial<Record<ProcessName, number>> = { clickhouse: clickhouse.pid };
+    if (name === 'fastify') {
+      const { pid, url: redisUrl } = await redis();
+      const withRedis = { ...env, REDIS_URL: redisUrl };
+      pids.redis = pid;
+      pids.worker = (await start('fastify-worker', withRedis)).pid;
+      pids.api = (await start('fastify-api', withRedis, url)).pid;
+    } else pids.api = (await start('node-http', env, url)).pid;
     const read = (aggregate: string, appId: string) =>
       numberOf(deployment, aggregate, `${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`);
     const cpu = () => Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]);
@@ -93,10 +104,12 @@ export function preparePeers(deployment: Deployment): Peers {
   const subjects = {
     uws: once(() => startUws('uws')),
     'uws-synced': once(() => startUws('uws-synced')),
-    fastify: once(startFastify),
+    fastify: once(() => startStoring('fastify')),
+    'node-http': once(() => startStoring('node-http')),
   };
   return {
     subject: (name) => subjects[name](),
+    redis,
     stop: async () => {
       await Promise.all(children.map((child) => child.stop()));
       removeTempDir(files);

@@ -121,8 +121,10 @@ function wrkNote(ways: readonly WayRuns[]): string[] {
 }
 
 const comparedWith = `uWebSockets.js reads the body and answers \`{}\`. ClickHouse alone gets the rows of bulk-500, in blocks as
-large, by the inserts that a worker makes. Peers get the very same bodies. Fastify checks them with its schema, limits single
-events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together.`;
+large, by the inserts that a worker makes. Redis alone gets the rows of the service's commits by APPEND, in as many commands as a
+commit has, and syncs its file before every answer. Peers get the very same bodies. Fastify checks them with its schema, limits
+single events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together. node:http
+inserts each request by ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys.`;
 
 function curveSection({ curve = [] }: Results): Section[] {
   if (curve.length === 0) return [];

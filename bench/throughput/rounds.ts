@@ -5,12 +5,13 @@ import { numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { describeFailure, messageOf } from '../failure.js';
 import { runEngine } from '../peers/engine.js';
+import { type CommitShape, runAppend } from '../peers/redis-append.js';
 import type { Peers } from '../peers/start.js';
 import type { Failure, Results } from '../results.js';
 import type { Subject } from './measure.js';
 import { loadOf, runThroughput, type ThroughputRun } from './throughput.js';
 import { inTurns } from './turns.js';
-import { engineFloor, peerWays, sluiceWays, type Way } from './ways.js';
+import { engineFloor, peerWays, redisFloors, sluiceWays, type Way } from './ways.js';
 
 const warmUpSeconds = { first: 2, later: 0.5 };
 /** For sessions without a run of bulk-500 to copy. */
@@ -24,6 +25,7 @@ export async function runRounds(
 ): Promise<Pick<Results, 'ways' | 'failures'>> {
   const { deployment, redis, options, progress, wrk } = context;
   let rowsPerInsert = standardRowsPerInsert;
+  const shapes = new Map<string, CommitShape>();
 
   const runWay = async (way: Way, round: number): Promise<ThroughputRun> => {
     const isOurs = way.subject === 'sluice';
@@ -43,6 +45,8 @@ export async function runRounds(
     connections: options.connections ?? way.connections,
     run: async (round: number) => {
       const run = await runWay(way, round);
+      const shape = shapeOf(run);
+      if (shape !== undefined) shapes.set(way.name, shape);
       if (way.name === 'bulk-500') {
         const last =
           "stored_events WHERE app_id = (SELECT app_id FROM stored_events WHERE app_id != '' ORDER BY segment DESC LIMIT 1)";
@@ -59,7 +63,15 @@ export async function runRounds(
     run: (round: number) =>
       runEngine({ deployment, subject, appId: `engine-${round}`, rowsPerBlock: rowsPerInsert, ...options }),
   };
-  const turns = [...ways, { ...engine, once: false, connections: undefined }]
+  const redisAlone = redisFloors.map((floor) => ({
+    ...floor,
+    run: async (): Promise<ThroughputRun> => {
+      const commit = shapes.get(floor.way) ?? floor.usual;
+      return runAppend({ redis: await peers.redis(), appId: floor.name, commit, seconds: options.seconds });
+    },
+  }));
+  const floors = [engine, ...redisAlone].map((floor) => ({ ...floor, once: false, connections: undefined }));
+  const turns = [...ways, ...floors]
     .filter(({ name }) => wanted.has(name))
     .sort((a, b) => place(a.name) - place(b.name))
     .map((way) => ({ ...way, rounds: way.once ? 1 : options.repeats }));
@@ -83,11 +95,20 @@ export async function runRounds(
 
 /** The two sides of a target run close together; all other ways follow. */
 const order = [
-  ...['uws', 'single', 'single-keys', 'uws-64', 'single-keys-64'],
-  ...['bulk-500', 'bulk-500-keys', 'engine', 'fastify-single', 'fastify-bulk-500'],
+  ...['uws', 'single', 'redis-single', 'single-keys', 'uws-64', 'single-keys-64'],
+  ...['bulk-500', 'bulk-500-keys', 'engine', 'redis-bulk', 'fastify-single', 'fastify-bulk-500'],
 ];
 
 function place(name: string): number {
   const index = order.indexOf(name);
   return index === -1 ? order.length : index;
+}
+
+/** The commits of a run; undefined if there were none. */
+function shapeOf({ commits, redis }: ThroughputRun): CommitShape | undefined {
+  if (commits === undefined || redis === undefined || commits.count === 0) return undefined;
+  return {
+    events: Math.max(1, Math.round(commits.records / commits.count)),
+    commands: Math.max(1, Math.round(redis.commandsPerScript)),
+  };
 }

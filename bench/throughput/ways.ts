@@ -7,7 +7,7 @@ import { bulkBodies, type EventOptions, singleBodies, userOf } from '../load/eve
 import { collectBodies, collected, identifyBodies, newUserOf, userPropertyBodies } from '../load/records.js';
 
 /** The receiver: Sluice, a floor of HTTP, or a peer. */
-export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify';
+export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
 
 export type Way = {
   readonly name: string;
@@ -126,8 +126,27 @@ export const sluiceWays: readonly Way[] = [
 /** ClickHouse alone gets the rows of bulk-500. */
 export const engineFloor = { name: 'engine', what: 'ClickHouse alone', subject: 'engine' } as const;
 
+/** Redis alone gets the bytes of the commits of `way`, in as many commands; without such a run, commits of the usual shape. */
+export const redisFloors = [
+  {
+    name: 'redis-single',
+    what: 'Redis alone, commits of single events',
+    subject: 'redis',
+    way: 'single',
+    usual: { events: 70, commands: 8 },
+  },
+  {
+    name: 'redis-bulk',
+    what: 'Redis alone, commits of bulk requests',
+    subject: 'redis',
+    way: 'bulk-500',
+    usual: { events: 1_000, commands: 12 },
+  },
+] as const;
+
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
+const nodeHttp = { subject: 'node-http' } as const;
 
 /** What floors and peers are sent: the very same bodies. */
 export const peerWays: readonly Way[] = [
@@ -135,6 +154,9 @@ export const peerWays: readonly Way[] = [
   way('uws-64', 'uWebSockets.js alone, 64 connections', uws, { ...always, connections: 64 }),
   way('fastify-single', 'Fastify + BullMQ: one event per request', single, { ...fastify, ...always }),
   way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), { ...fastify, ...always }),
+  way('node-http-single', 'node:http: one event per request', single, nodeHttp),
+  // ClickHouse collects rows for a fifth of a second, so a few connections would mostly wait.
+  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), { ...nodeHttp, connections: 64 }),
 ];
 
 /** Throws if there is none. */
