@@ -1,6 +1,6 @@
 // The administration's commands. Each takes an object and settles with a value to print as JSON. The command line
-// (command-line.ts) and the administration over HTTP (http/endpoints/admin-api.ts) map to them: a new command is named in
-// both.
+// (command-line.ts) and the administration over HTTP (http/endpoints/admin-api.ts) map to them; what may take hours is on the
+// command line only.
 
 import {
   AdministrationError,

@@ -29,6 +29,7 @@ import {
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { deletionStates } from '../../src/contract/deletion-states.js';
 import { placesInOrder, targetTable } from '../../src/deletion/places.js';
 import { Overtaken, pendingMember, readDeletion, updateDeletion } from '../../src/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -342,6 +343,7 @@ test('waits for records acknowledged before it, and does not reach records that 
       deletion_request_id: requestId,
       status: 'pending',
       state: 'submitted',
+      message: deletionStates.submitted,
       users: 1,
     });
   }

@@ -18,6 +18,7 @@ import {
   userExports,
 } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
+import { consolePaths } from '../../src/http/pages/pages.js';
 import { root } from '../support/deploy-file.js';
 
 type Row = readonly string[];
@@ -134,6 +135,17 @@ test('every file that the tour names exists', () => {
     (name) => name !== 'redis/NAME-KEYS.lua' && !files.some((file) => file.endsWith(`/${name}`)),
   );
   assert.deepEqual(missing, []);
+});
+
+test('the server answers at the address of every page of the console', () => {
+  const addresses = [...readPage('src/console/pages/pages.tsx').matchAll(/^ +path: '(.*)',$/gm)].map(
+    ([, path]) => path,
+  );
+  assert.ok(addresses.length > 5);
+  assert.deepEqual(
+    addresses.filter((path) => !consolePaths.includes(path ?? '')),
+    [],
+  );
 });
 
 test('the table of error codes is that of the contract', () => {

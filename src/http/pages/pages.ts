@@ -44,7 +44,7 @@ export function visualizerPageRoute(administration: boolean): Route {
 }
 
 /** The addresses of the console's pages. One page shows them all. */
-const consolePaths = [
+export const consolePaths = [
   '/',
   '/invitation',
   '/privacy-and-security',
