@@ -107,8 +107,10 @@ async function rebuild(
     if (!(await noteRebuild(options, shard, asked, anew))) return;
     asked = anew;
   }
+  const steps = await stepsOf(clickhouse, shard, asked.doneTo, asked.to);
+  // From here on: looking for the steps alone may take longer than that.
   const untilMs = performance.now() + keyIndex.rebuildMsMax;
-  for (const step of await stepsOf(clickhouse, shard, asked.doneTo, asked.to)) {
+  for (const step of steps) {
     // Keys that are stored meanwhile must not wait until it is done: the next call goes on here.
     if (performance.now() > untilMs) return;
     await keepTurn();

@@ -58,9 +58,9 @@ export async function expireRowsIfDue(context: RetentionContext): Promise<void> 
     return;
   }
   if (!(await takeTurn(redis, registryKeys.retentionRun, retentionRuns.everyMs))) return;
-  await noteDue(redis);
   let outcome: 'done' | 'busy' | 'failed' = 'failed';
   try {
+    await noteDue(redis);
     outcome = await expireRows(context, await earliestClock(context));
   } finally {
     if (outcome === 'done') await redis.del(registryKeys.retentionDue);
@@ -194,6 +194,7 @@ async function expireOn(
   crash('expired_users_found');
   const { pending, counted } = await accountsThatDelete(context);
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
+  let isUndone = false;
   for (const place of placesInOrder) {
     const heldUp = place === events ? counted : pending;
     const retained = retainedOf(
@@ -203,6 +204,10 @@ async function expireOn(
     if (retained.length === 0) continue;
     const run = { place, retained, users, fences, ownShards };
     const rows = await (place === identifications ? expireIdentifications : expirePlace)(context, run);
+    if (rows === undefined) {
+      isUndone = true;
+      continue;
+    }
     for (const [appId, count] of rows)
       log.info(
         { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
@@ -211,6 +216,7 @@ async function expireOn(
   }
   await undoRuns(clickhouse);
   if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+  if (isUndone) return waits(context, 'not everything that was accepted is stored');
   const waiting = new Set(environments.map(({ account_id }) => account_id).filter((id) => pending.has(id)));
   if (waiting.size === 0) return 'done';
   return waits(context, 'deletion requests are pending', { accounts: [...waiting] });
@@ -284,26 +290,26 @@ function without(
 
 /**
  * Deletes the expired identifications, except those of users who have come back meanwhile. Months are not dropped here: a
- * delayed DROP would remove identifications that were put back. Settles with the number of expired rows.
+ * delayed DROP would remove identifications that were put back. Settles with the number of expired rows, or with undefined if
+ * their removal has to be undone.
  */
 async function expireIdentifications(
   context: Run,
   { place, retained, users, fences, ownShards }: Step,
-): Promise<ReadonlyMap<string, number>> {
+): Promise<ReadonlyMap<string, number> | undefined> {
   const { clickhouse, config, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
-  const nothing = new Map<string, number>();
   await keepKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   await copyIdentifications(clickhouse, users.mark, predicate);
-  if (!(await isHeld())) return nothing;
+  if (!(await isHeld())) return undefined;
   await letCopyCount(clickhouse, users.mark);
   crash('identifications_copied');
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
-  if (!(await isStoredUpTo(context, await takeFences(context), ownShards))) return nothing;
+  if (!(await isStoredUpTo(context, await takeFences(context), ownShards))) return undefined;
   const appIds = retained.flatMap((each) => each.appIds);
   const ownFences = [...ownShards].map((shard) => fences[shard] ?? '0');
   await returnUsers(clickhouse, users.mark, appIds, least(ownFences));

@@ -288,32 +288,52 @@ async function exchangeTables(restore: Restore, plan: Plan, wasLoaded: boolean):
   const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
-    if (wasLoaded) await noteGenerations(restore, client);
+    if (wasLoaded) await noteGenerations(restore, server);
   }
   if (wasLoaded) await refuseSegmentsUntilNow(restore);
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
     // What was stored since the two indexes were joined is now among the tables that are dropped.
     const { clickhouseDatabase: database } = restore.context.config;
-    const keysTo = Object.entries(plan.keysTo[server] ?? {}).map(
+    const keysTo = Object.entries(plan.keysTo?.[server] ?? {}).map(
       ([shard, to]) => [Number(shard), to] as const,
     );
     await addKeysAbove(client, restore.staging, database, new Map(keysTo));
+    // A worker may have read the index before these keys were added: it drops what it has of the former generation.
+    await raiseGenerations(client);
+    if (wasLoaded) await noteGenerations(restore, server);
+  }
+}
+
+/** Marks the index of a server as another one, however far workers bring it meanwhile. */
+async function raiseGenerations(client: ClickHouseClient): Promise<void> {
+  for (const shard of (await readMarkers(client)).keys()) {
+    for (let isWritten = false; !isWritten; ) {
+      const marker = (await readMarkers(client)).get(shard);
+      if (marker === undefined) break;
+      const raised = { indexedTo: marker.indexedTo, generation: generationAbove(marker.generation) };
+      isWritten = await writeMarker(client, shard, raised, marker.generation);
+    }
   }
 }
 
 /** Has workers load their filters of keys from the index that is now in use. */
-async function noteGenerations({ context }: Restore, client: ClickHouseClient): Promise<void> {
+async function noteGenerations({ context }: Restore, server: number): Promise<void> {
   const { redis } = context;
+  const servers = serversOf(context.clickhouse);
+  const client = servers.all[server] as ClickHouseClient;
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  for (const [shard, { generation }] of await readMarkers(client))
+  for (const [shard, { generation }] of await readMarkers(client)) {
+    // Every restored server has a marker of each shard, with a generation of its own.
+    if (servers.numberOf(shard) !== server) continue;
     await runScript(
       redis,
       scripts.keysIndexed,
       [shardKeys.state(shard)],
       [deployment.epoch, '0', generation],
     );
+  }
 }
 
 /**

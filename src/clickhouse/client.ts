@@ -101,6 +101,8 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
 /** Whoever gives a statement little time does not wait longer for its admission. */
 async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return work;
+  // Nobody waits for it any more once the signal is aborted.
+  work.catch(() => undefined);
   signal.throwIfAborted();
   let stop: () => void = () => undefined;
   const aborted = new Promise<never>((_, reject) => {

@@ -23,6 +23,9 @@ export type ListedPage = {
   readonly next: string | undefined;
 };
 
+/** Of each account, at least so many places are read at once. */
+const placesOfAccountMin = 10;
+
 const cursorForm = /^\d{14} [0-9a-f-]{36}$/;
 
 /** Whether a text can be a cursor. */
@@ -71,27 +74,30 @@ export async function listOfAccounts(
 
 /** The next requests of the accounts, with their places in the list. Redis may lack a document. */
 async function readPlaces(redis: Redis, accountIds: readonly string[], after: string | undefined) {
+  const limit = Math.max(
+    placesOfAccountMin,
+    Math.ceil(deletions.listReadMax / Math.max(1, accountIds.length)),
+  );
   const reads = redis.multi().exists(registryKeys.epoch);
   for (const accountId of accountIds) {
     // '!' follows the blank.
     const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
-    reads.zrevrangebylex(
-      registryKeys.listedDeletions,
-      from,
-      `[${accountId} `,
-      'LIMIT',
-      0,
-      deletions.listReadMax,
-    );
+    reads.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, limit);
   }
   const [isLoaded, ...lists] = transactionValues(await reads.exec());
   if (isLoaded === 0) throw new StateNotLoaded();
-  const isAll = (lists as string[][]).every((list) => list.length < deletions.listReadMax);
-  const members = (lists as string[][]).flatMap((list, at) =>
+  // Times and ids have one length each, so that texts sort like them.
+  const ofAccounts = (lists as string[][]).map((list, at) =>
     list.map((member) => member.slice(`${accountIds[at]} `.length)),
   );
-  // Times and ids have one length each, so that texts sort like them.
-  const places = members.sort().reverse();
+  // An account that has more may have the next ones below its last place here.
+  const known = ofAccounts.filter((list) => list.length === limit).map((list) => list.at(-1) ?? '');
+  const lowest = known.sort().at(-1) ?? '';
+  const places = ofAccounts
+    .flat()
+    .filter((place) => place >= lowest)
+    .sort()
+    .reverse();
   const read = places.slice(0, deletions.listReadMax);
   const found = await readDeletions(
     redis,
@@ -100,7 +106,7 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
   const byId = new Map(found.map((request) => [request.deletion_request_id, request]));
   return {
     places: read.map((place) => ({ place, request: byId.get(place.slice(15)) })),
-    isAll: isAll && read.length === places.length,
+    isAll: known.length === 0 && read.length === places.length,
   };
 }
 

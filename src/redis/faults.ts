@@ -21,3 +21,8 @@ export function classifyRedisFault(error: unknown): RedisFault {
   if (message.startsWith('NOSCRIPT')) return 'unknown_script';
   return error instanceof ReplyError ? 'broken' : 'no_answer';
 }
+
+/** Whether Redis refused a command for a while only: a script holds it up, or it is not there yet. */
+export function endsByItself(error: unknown): boolean {
+  return error instanceof Error && /^(?:BUSY|LOADING|MASTERDOWN)\b/.test(error.message);
+}

@@ -3,17 +3,18 @@
 
 import { describeError, type Log } from '../log.js';
 import type { SingleRedis } from './client.js';
-import { classifyRedisFault } from './faults.js';
+import { classifyRedisFault, endsByItself } from './faults.js';
 
 /**
  * Empties the logs of these servers. If a server refuses the command, this settles too: its operator has forbidden it and is
- * responsible for that log. Rejects when a server does not answer.
+ * responsible for that log. Rejects when a server does not answer, or cannot do so now.
  */
 export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): Promise<void> {
   const answers = await Promise.allSettled(servers.map((server) => server.slowlog('RESET')));
   for (const answer of answers) {
     if (answer.status === 'fulfilled') continue;
-    if (classifyRedisFault(answer.reason) === 'no_answer') throw answer.reason;
+    // A server that is busy or still loads may be asked again; the log of a busy one is about to grow.
+    if (classifyRedisFault(answer.reason) === 'no_answer' || endsByItself(answer.reason)) throw answer.reason;
     log.warn(
       { error: describeError(answer.reason) },
       'redis refuses SLOWLOG RESET: its slow log may hold identities, switch it off',

@@ -23,6 +23,7 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { lookUp } from '../../harness/suppression.js';
 import { submitExport } from '../../harness/user-export.js';
 import { until } from '../../harness/wait.js';
+import { deletionStates } from '../../src/contract/deletion-states.js';
 import { deletions } from '../../src/contract/limits.js';
 import type { Target } from '../../src/deletion/targets.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -185,7 +186,13 @@ test('answers a submission and its status exactly as documented', async () => {
   assert.equal(status.status, 200);
   const { submitted_at: submittedAt, ...told } = parse(status);
   assert.match(String(submittedAt), /^\d{4}-\d\d-\d\dT/);
-  assert.deepEqual(told, { deletion_request_id: requestId, status: 'pending', state: 'submitted', users: 2 });
+  assert.deepEqual(told, {
+    deletion_request_id: requestId,
+    status: 'pending',
+    state: 'submitted',
+    message: deletionStates.submitted,
+    users: 2,
+  });
 });
 
 test('never takes the location from the Host header', async () => {

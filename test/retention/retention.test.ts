@@ -361,14 +361,22 @@ test('waits for what is accepted and not stored, since its user may have come ba
 
 /** Calls a function before a statement that begins like this is sent, each time. */
 function clientBefore(start: string, act: () => Promise<unknown>): ClickHouseClient {
+  const send = clickhouse.command.bind(clickhouse);
+  const own = new Map<string | symbol, unknown>();
+  own.set('command', async (params: Parameters<ClickHouseClient['command']>[0]) => {
+    if (params.query.trimStart().startsWith(start)) await act();
+    return send(params);
+  });
   return new Proxy(clickhouse, {
     get(target, name) {
+      if (own.has(name)) return own.get(name);
       const value = Reflect.get(target, name) as unknown;
-      if (name !== 'command') return typeof value === 'function' ? value.bind(target) : value;
-      return async (params: Parameters<ClickHouseClient['command']>[0]) => {
-        if (params.query.trimStart().startsWith(start)) await act();
-        return target.command(params);
-      };
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+    // The guard of statements takes the place of its methods, not of those of the connection that others use.
+    set(_, name, value) {
+      own.set(name, value);
+      return true;
     },
   });
 }
