@@ -59,8 +59,9 @@ const isTable = (statement: string) => statement.startsWith('CREATE TABLE');
 
 test('every statement is parsed, is for the whole cluster, and makes replicated tables', async () => {
   const created = await statementsOf('main_cluster');
-  // The database, the table of migrations, and one statement a migration.
-  assert.equal(created.length, 2 + readMigrations().length);
+  // The database, the table of migrations, and one statement per migration. Rows reach other replicas by themselves.
+  const ofRows = readMigrations().filter(({ sql }) => withoutComments(sql).startsWith('INSERT '));
+  assert.equal(created.length, 2 + readMigrations().length - ofRows.length);
   assert.ok(created.filter(isTable).length >= 8);
   for (const statement of created) {
     assert.match(

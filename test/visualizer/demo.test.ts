@@ -285,7 +285,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await accounts.selectOption({ label: 'demo' });
     await link.click();
     await page.getByRole('heading', { name: /^Sluice demo/ }).waitFor();
-    await page.getByRole('link', { name: 'Console' }).click();
+    await page.getByRole('link', { name: 'Console', exact: true }).click();
     await page.getByRole('navigation').getByRole('link', { name: 'Overview' }).waitFor();
     assert.deepEqual(faults, []);
   });
