@@ -5,7 +5,7 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type DeletionInput, deletionSchema, type LookupInput, lookupSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
 import type { Document } from '../ingest/document.js';
-import { explain, refuseLoneSurrogates } from '../ingest/explain.js';
+import { explain, refuseLoneSurrogates, type Validator } from '../ingest/explain.js';
 import { isUserId } from '../ingest/user-id.js';
 
 /** `i` followed by an identity, or `u` followed by a user_id in decimal digits. */
@@ -31,27 +31,30 @@ const lookupValidator = Compile(lookupSchema);
 
 /** What a submission's document asks for, or the reason to refuse it. */
 export function readSubmission(document: Document): Submission | Rejection {
-  const reason = explain(validator, document.value);
-  if (reason !== undefined) return reason;
-  const { users, reference, dry_run: dryRun = false, suppress = false } = document.value as DeletionInput;
-  if (document.surrogates) {
-    const unreadable = refuseLoneSurrogates({ users, ...(reference === undefined ? {} : { reference }) });
+  const targets = readUsers(validator, document);
+  if ('code' in targets) return targets;
+  const { reference, dry_run: dryRun = false, suppress = false } = document.value as DeletionInput;
+  if (document.surrogates && reference !== undefined) {
+    const unreadable = refuseLoneSurrogates({ reference });
     if (unreadable !== undefined) return unreadable;
   }
-  const list: (Target | '')[] = [];
   const named = new Set<Target>();
-  for (const [index, user] of users.entries()) {
-    const target = targetOf(user, `users.${index}`);
-    if (typeof target !== 'string') return target;
-    list.push(named.has(target) ? '' : target);
+  const list = targets.map((target) => {
+    if (named.has(target)) return '';
     named.add(target);
-  }
+    return target;
+  });
   return { list, reference, dryRun, suppress };
 }
 
 /** The users whom a look-up's document asks for, in its order and with repeats, or the reason to refuse it. */
 export function readLookup(document: Document): Target[] | Rejection {
-  const reason = explain(lookupValidator, document.value);
+  return readUsers(lookupValidator, document);
+}
+
+/** The users of a document, in its order and with repeats, or the reason why its schema refuses it. */
+export function readUsers(schema: Validator, document: Document): Target[] | Rejection {
+  const reason = explain(schema, document.value);
   if (reason !== undefined) return reason;
   const { users } = document.value as LookupInput;
   if (document.surrogates) {
@@ -67,7 +70,7 @@ export function readLookup(document: Document): Target[] | Rejection {
   return targets;
 }
 
-export function targetOf(user: User, field: string): Target | Rejection {
+function targetOf(user: User, field: string): Target | Rejection {
   const { identity, user_id: userId, anonymous_id: anonymousId } = user;
   const given = [identity, userId, anonymousId].filter((name) => name !== undefined).length;
   if (given !== 1) return rejection(given === 0 ? 'missing_user' : 'ambiguous_user', oneOfThem, field);

@@ -2,25 +2,22 @@
 
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { suppressionSchema } from '../contract/schemas.js';
-import { Compile, Type } from '../contract/typebox.js';
-import { readSubmission, type Target, targetsOf } from '../deletion/targets.js';
+import { Compile } from '../contract/typebox.js';
+import { readLookup, readUsers, type Target } from '../deletion/targets.js';
 import { type Document, parseDocument } from '../ingest/document.js';
-import { explain } from '../ingest/explain.js';
 import type { User } from './names.js';
 import { userOf } from './submit.js';
 
 export type SuppressionWish = { readonly targets: readonly Target[]; readonly suppress: boolean };
 
-const validator = Compile(Type.Object({ suppress: suppressionSchema.properties.suppress }));
+const validator = Compile(suppressionSchema);
 
 /** The distinct users of a submission's document, and whether they are to be suppressed; or the reason to refuse it. */
 export function readWish(document: Document): SuppressionWish | Rejection {
-  const submission = readSubmission(document);
-  if ('code' in submission) return submission;
-  const reason = explain(validator, document.value);
-  if (reason !== undefined) return reason;
+  const targets = readUsers(validator, document);
+  if ('code' in targets) return targets;
   return {
-    targets: targetsOf(submission.list),
+    targets: [...new Set(targets)],
     suppress: (document.value as { suppress: boolean }).suppress,
   };
 }
@@ -41,8 +38,6 @@ export function readUser(parameters: URLSearchParams): User | 'none' | Rejection
   const value = parameters.get(name) ?? '';
   // As in a list of users.
   const document = parseDocument(Buffer.from(JSON.stringify({ users: [{ [name]: value }] })));
-  const submission = 'code' in document ? document : readSubmission(document);
-  return 'code' in submission
-    ? { ...submission, field: name }
-    : userOf(targetsOf(submission.list)[0] as Target);
+  const targets = 'code' in document ? document : readLookup(document);
+  return 'code' in targets ? { ...targets, field: name } : userOf(targets[0] as Target);
 }

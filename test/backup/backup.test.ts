@@ -233,6 +233,45 @@ test('after a restore no key is free: of a row that is back, of one that is dele
   assert.deepEqual(await seen(), before);
 });
 
+test('a filter of keys that a worker loads while a restore is cut off hides no key afterwards', async () => {
+  const killAt = (point: string) => {
+    const env = { ...sluice.env, CRASH_AT: point };
+    const killed = runProgram('src/admin/main.js', ['backup', 'restore', 'one', '--yes'], env);
+    return assert.rejects(killed, /ended with SIGKILL/, point);
+  };
+  // The index of keys is exchanged first.
+  await killAt('table_exchanged');
+  await sendEvent({ identity: 'between' });
+  await untilStored(sluice);
+  const [tables] = await sluice.rows<{ exchanged: string }>(
+    `SELECT toString(count()) AS exchanged FROM system.tables WHERE database = 'sluice_restore' AND engine LIKE '%MergeTree'
+      AND name NOT IN ('stored_keys', 'audit_log', 'suppressed_names', 'server_number', 'deletion_evidence', 'deletion_references')`,
+  );
+  await killAt(`table_exchanged:${tables?.exchanged}`);
+  assert.ok(!(await seen()).includes('between Seen'));
+  // The index reaches beyond the event's segment, and the filter is loaded from it.
+  await withRedis(sluice, forgetKeys);
+  const unfiltered = async () => {
+    const text = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+    return Number(/^sluice_keys_unfiltered_total (\d+)/m.exec(text)?.[1] ?? 0);
+  };
+  let events = 0;
+  await until(
+    async () => {
+      const before = await unfiltered();
+      await sendEvent({ identity: 'other' }, `New ${events++}`);
+      await untilStored(sluice);
+      return (await unfiltered()) === before;
+    },
+    { deadlineMs: 60_000, what: 'the filter is loaded' },
+  );
+  await restore('one');
+  await withRedis(sluice, forgetKeys);
+  await sendEvent({ identity: 'between' });
+  await untilStored(sluice);
+  assert.ok(!(await seen()).includes('between Seen'));
+});
+
 /** Sends all events of before the restore again. */
 async function repeatAll(): Promise<void> {
   for (const identity of ['ada', 'bob', 'carol', 'dave', 'frank', 'lost', 'gone', 'late'])

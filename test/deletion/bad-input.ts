@@ -23,10 +23,15 @@ export type ListEndpoint = {
   readonly accepted?: string;
   /** Bad values of what only this endpoint takes. */
   readonly own: readonly BodyRow[];
+  /** A body with fields that this endpoint does not know, its answer, and the fields as the answer names them. */
+  readonly ignored: readonly [body: string, answer: string, fields: string];
 };
 
 const bob = [{ identity: 'bob' }];
 const deletionOf = (more: object) => JSON.stringify({ users: bob, ...more });
+/** With these fields beside the users, which are right only where others know them, and one in a user. */
+const withForeign = (more: object) => JSON.stringify({ ...more, users: [{ identity: 'bob', name: 7 }] });
+const foreign = { reference: 7, dry_run: 'yes', suppress: null };
 
 export const listEndpoints: readonly ListEndpoint[] = [
   {
@@ -64,6 +69,7 @@ export const listEndpoints: readonly ListEndpoint[] = [
       ['suppress in words', deletionOf({ suppress: 'true' }), '400 invalid_type suppress'],
       ['suppress of null', deletionOf({ suppress: null }), '400 invalid_type suppress'],
     ],
+    ignored: [withForeign({ dryrun: true, supress: 'yes' }), '201', 'dryrun, supress, name'],
   },
   {
     path: '/deletion_status/ID/lookup',
@@ -72,6 +78,7 @@ export const listEndpoints: readonly ListEndpoint[] = [
     usersMax: counts.lookupUsersMax,
     accepted: '409 still_pending',
     own: [],
+    ignored: [withForeign(foreign), '409 still_pending', 'reference, dry_run, suppress, name'],
   },
   {
     path: '/user_export',
@@ -80,6 +87,7 @@ export const listEndpoints: readonly ListEndpoint[] = [
     usersMax: counts.exportUsersMax,
     accepted: '201',
     own: [],
+    ignored: [withForeign(foreign), '201', 'reference, dry_run, suppress, name'],
   },
   {
     path: '/user_suppression',
@@ -92,6 +100,16 @@ export const listEndpoints: readonly ListEndpoint[] = [
       ['suppress of null', JSON.stringify({ users: bob, suppress: null }), '400 invalid_type suppress'],
       ['suppress as a number', JSON.stringify({ users: bob, suppress: 0 }), '400 invalid_type suppress'],
     ],
+    ignored: [withForeign({ ...foreign, suppress: false }), '200', 'reference, dry_run, name'],
+  },
+  {
+    path: '/user_suppression/lookup',
+    beside: {},
+    bytesMax: bodies.lookupBytesMax,
+    usersMax: counts.lookupUsersMax,
+    accepted: '200',
+    own: [],
+    ignored: [withForeign(foreign), '200', 'reference, dry_run, suppress, name'],
   },
 ];
 
@@ -247,6 +265,7 @@ export const methods: Readonly<Record<string, readonly string[]>> = {
   '/user_export/EXPORT': ['GET'],
   '/user_export/EXPORT/data': ['GET'],
   '/user_suppression': ['POST', 'GET'],
+  '/user_suppression/lookup': ['POST'],
 };
 
 /** The endpoints of a token. */

@@ -301,6 +301,23 @@ for (const endpoint of badInput.listEndpoints) {
   });
 }
 
+test('a field that an endpoint does not know changes nothing, and the answer names it', async () => {
+  const { own } = await namedRequests();
+  for (const { path, ignored } of badInput.listEndpoints) {
+    const [body, answer, fields] = ignored;
+    const headers = [bearer(token), json];
+    const reply = await ask(sluice.baseUrl, { method: 'POST', path: pathTo(path, own), headers, body });
+    const { code = '' } = (parse(reply) as { err?: Record<string, string> }).err ?? {};
+    assert.deepEqual(
+      [`${reply.status} ${code}`.trimEnd(), reply.headers['sluice-ignored']],
+      [answer, fields],
+      path,
+    );
+  }
+  const known = await submit(sluice, token, '{"users":[{"identity":"bob"}],"suppress":false}');
+  assert.equal(known.headers['sluice-ignored'], undefined);
+});
+
 test('refuses every query that is wrong, and says where', async () => {
   const { own } = await namedRequests();
   const rows = Object.entries(badInput.badQueries).flatMap(([path, queries]) =>

@@ -11,7 +11,9 @@ import { getToken, send, submitAccepted, untilComplete, untilStored } from '../.
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type RedisHandle, type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { createLog } from '../../src/log.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { emptySlowLogs } from '../../src/redis/slow-log.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 const mark = `mark${randomBytes(16).toString('hex')}`;
@@ -234,6 +236,31 @@ test('a complete deletion leaves nothing of the user in any memory or log', asyn
   assert.deepEqual(await wordsOfRedis(), []);
   assert.deepEqual(await tablesWithUser(), []);
   assert.deepEqual(logsWithUser(), []);
+});
+
+test('a slow log that cannot be emptied now is not taken for one that its operator keeps', async () => {
+  const log = createLog('test', 'silent');
+  const busy = connectTestRedis(server.url);
+  await redis.config('SET', 'busy-reply-threshold', '1');
+  const script = busy.eval('while true do end', 0).catch(() => undefined);
+  try {
+    await until(async () => (await redis.ping().catch(String)) !== 'PONG', {
+      deadlineMs: 10_000,
+      what: 'the script holds Redis up',
+    });
+    await assert.rejects(emptySlowLogs([redis], log), /^ReplyError: BUSY/);
+  } finally {
+    await redis.script('KILL');
+    await script;
+    busy.disconnect();
+  }
+  await redis.config('SET', 'busy-reply-threshold', '5000');
+  await emptySlowLogs([redis], log);
+  // The embedded Redis keeps none at all, and an operator's may forbid the command.
+  await redis.call('ACL', 'SETUSER', 'plain', 'on', 'nopass', '~*', '+@all', '-slowlog');
+  const plain = connectTestRedis(server.url.replace('://', '://plain:any@'));
+  await emptySlowLogs([plain], log);
+  plain.disconnect();
 });
 
 test('and nothing in any file a minute later', async () => {

@@ -210,6 +210,12 @@ export function validRequests({
       ),
     'a look whether a user is suppressed': () =>
       request(`GET ${deletion}/user_suppression?identity=q%40example.com`, [authorization]),
+    'a look whether users are suppressed': (id) =>
+      post(
+        `${deletion}/user_suppression/lookup`,
+        { users: [{ identity: `q-${id}` }, { user_id: 4 }, { anonymous_id: 'a' }] },
+        [json, authorization],
+      ),
     'how many users are suppressed': () => request(`GET ${deletion}/user_suppression`, [authorization]),
     'a look whether it lives': () => request('GET /health/live', []),
     'a look whether it is ready': () => request('GET /health/ready', ['Connection: keep-alive']),

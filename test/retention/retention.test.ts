@@ -417,6 +417,40 @@ test('a user who comes back while identifications are removed keeps all of them,
   }
 });
 
+test('a run that cannot tell who came back puts everything back and is not done; the next one removes what is over', async (t) => {
+  await emptyTables();
+  lines.length = 0;
+  const [retained] = appIds;
+  const nowMs = Date.now();
+  await storeIdentified(nowMs, retained);
+  const [worker] = sluice.workers;
+  t.after(() => worker?.sigcont());
+  const client = clientBefore(removal, async () => {
+    worker?.sigstop();
+    await sendBack(retained);
+  });
+  const now = performance.now.bind(performance);
+  const crash: CrashPoint = (name) => {
+    if (name !== 'place_expired') return;
+    // It would wait for half a minute for what is not stored.
+    let aheadMs = 0;
+    t.mock.method(performance, 'now', () => {
+      aheadMs = Math.min(aheadMs + retentionRuns.storedMsMax / 3, 2 * retentionRuns.storedMsMax);
+      return now() + aheadMs;
+    });
+  };
+  assert.equal(await expireRows({ ...context, crash, clickhouse: client }, nowMs), 'busy');
+  t.mock.restoreAll();
+  const said = lines.map((line) => (JSON.parse(line) as { reason?: string }).reason);
+  assert.ok(said.includes('not everything that was accepted is stored'));
+  const all = [`i ${retained} 7 ada`, `i ${retained} 8 ada`, `i ${retained} 9 bob`];
+  assert.deepEqual([await storedRows(), await scratchTables()], [all, []]);
+  worker?.sigcont();
+  await untilStored(sluice);
+  assert.equal(await expireRows(context, nowMs), 'done');
+  assert.deepEqual(await storedRows(), [`e ${retained} back`, ...all.slice(0, 2)]);
+});
+
 test('a deletion finds a user who came back before a run was killed or stood still', async () => {
   const account = await createTestAccount(sluice, 'Back', ['Main Production']);
   const retained = account.appIds[0] as string;

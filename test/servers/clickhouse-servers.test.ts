@@ -705,6 +705,14 @@ test('a restore over all servers continues after a kill, and no deleted user com
       storeLate(server, shard, segment),
       new RegExp(`not_before_restore_of_shard_${shard}`),
     );
+  // Workers load their filters of keys by the generation of the index that has them.
+  for (const appId of wide.appIds) {
+    const shard = shardOf(appId, shards);
+    const server = await serverNow(appId);
+    const generation = `SELECT max(segment) FROM stored_keys WHERE hash = 0 AND rest = ${shard}`;
+    const known = await withRedis(sluice, (redis) => redis.hget(shardKeys.state(shard), 'keys_generation'));
+    assert.equal(known, await ask(server, generation, server.tester), `shard ${shard}`);
+  }
   await sendToAll('hal');
   await deleteNow(sluice, token, [{ identity: 'fay' }]);
   assert.deepEqual(await seenBy(), ['hal 3', 'hal 3', 'hal 3']);

@@ -9,6 +9,7 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { deletionStates } from '../../contract/deletion-states.js';
 import { bodies, counts } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
+import { lookupSchema } from '../../contract/schemas.js';
 import { certify } from '../../deletion/certificate.js';
 import { evidenceHasher, listEvidence, lookUpEvidence } from '../../deletion/evidence.js';
 import { isListCursor, listOfAccount } from '../../deletion/listed.js';
@@ -57,6 +58,7 @@ export function deletionStatusRoutes(options: StatusOptions): Route[] {
 const lookups: WithUsers = {
   bytesMax: bodies.lookupBytesMax,
   list: { field: 'users', recordsMax: counts.lookupUsersMax },
+  schema: lookupSchema,
 };
 
 function status(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {

@@ -7,6 +7,7 @@ import { refusalOf } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
+import { deletionSchema } from '../../contract/schemas.js';
 import type { Previews } from '../../deletion/preview.js';
 import { readDeletion } from '../../deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../deletion/submit.js';
@@ -36,6 +37,7 @@ export type SubmissionOptions = {
 const submissions: WithUsers = {
   bytesMax: bodies.deletionBytesMax,
   list: { field: 'users', recordsMax: counts.deletionTargetsMax },
+  schema: deletionSchema,
 };
 
 export function submit(options: SubmissionOptions, exchange: Exchange): void {

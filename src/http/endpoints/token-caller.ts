@@ -11,7 +11,9 @@ import {
 import { AuditLogFull } from '../../audit/audit.js';
 import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { deletionSchema } from '../../contract/schemas.js';
 import { type Document, parseDocument } from '../../ingest/document.js';
+import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
 import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
 import type { Steps } from '../../ingest/steps.js';
 import { describeError, type Log } from '../../log.js';
@@ -20,6 +22,7 @@ import { TooManyNames } from '../../suppression/change.js';
 import { NotStoredYet } from '../../suppression/submit.js';
 import { readBearer } from '../protocol/authorization.js';
 import { readJsonBody } from '../protocol/body.js';
+import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { withoutBody } from '../protocol/server.js';
@@ -47,8 +50,12 @@ export type RequestLimit = {
 /** A request under a token: `limit` is undefined where something else bounds the requests. */
 export type Asked = Failing & { readonly redis: Redis; readonly limit?: RequestLimit };
 
-/** A body of at most so many bytes, in which `list` names the users. */
-export type WithUsers = { readonly bytesMax: number; readonly list: RecordList };
+/** A body of at most so many bytes, in which `list` names the users. The answer names what its schema does not know. */
+export type WithUsers = {
+  readonly bytesMax: number;
+  readonly list: RecordList;
+  readonly schema: { readonly properties: object };
+};
 
 export const statusRequests: RequestLimit = {
   allows: allowStatusRequest,
@@ -106,7 +113,7 @@ async function findCaller({ redis, limit }: Asked, accessToken: string): Promise
 export function readDocument<Who extends Caller>(
   exchange: Exchange,
   failing: Failing,
-  { bytesMax, list }: WithUsers,
+  { bytesMax, list, schema }: WithUsers,
   lookup: Promise<Who | Refuse>,
   take: (caller: Who, document: Document) => Promise<void>,
 ): void {
@@ -117,14 +124,26 @@ export function readDocument<Who extends Caller>(
       const caller = await lookup;
       if (typeof caller === 'function') return caller(exchange);
       const goOn = async (document: Document | Rejection) => {
-        if ('code' in document) exchange.refuse(document);
-        else await take(caller, document);
+        if ('code' in document) return exchange.refuse(document);
+        nameIgnored(exchange, fieldNames(schema), document.value);
+        await take(caller, document);
       };
       if (kept.length <= receiving.largeBytesMin) return goOn(parseDocument(kept));
       takeTurns(exchange, readLarge(exchange, failing, kept, list, goOn));
     });
   });
 }
+
+/** A misspelt `supress` or `dryrun` would go unnoticed otherwise. */
+function nameIgnored(exchange: Exchange, known: ReadonlySet<string>, value: unknown): void {
+  const ignored = noIgnoredFields();
+  noteIgnored(value, known, ignored);
+  const { users } = (value ?? {}) as { users?: unknown };
+  for (const user of Array.isArray(users) ? users : []) noteIgnored(user, userFields, ignored);
+  if (ignored.count > 0) exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
+}
+
+const userFields = fieldNames(deletionSchema.properties.users.items);
 
 function* readLarge(
   exchange: Exchange,

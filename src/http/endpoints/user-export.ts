@@ -9,6 +9,7 @@ import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import { mayDo } from '../../contract/roles.js';
+import { exportSchema } from '../../contract/schemas.js';
 import type { SubmitOptions } from '../../deletion/submit.js';
 import type { Downloads } from '../../export/downloads.js';
 import { readExportTargets } from '../../export/input.js';
@@ -65,6 +66,7 @@ function submit(options: ExportApiOptions, exchange: Exchange): void {
 const exportsBody: WithUsers = {
   bytesMax: bodies.singleBytesMax,
   list: { field: 'users', recordsMax: counts.exportUsersMax },
+  schema: exportSchema,
 };
 
 async function accept(

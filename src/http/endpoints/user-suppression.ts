@@ -5,6 +5,7 @@ import { StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts } from '../../contract/limits.js';
+import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
 import { readLookup } from '../../deletion/targets.js';
 import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
@@ -44,11 +45,13 @@ const path = `${publicApi}/user_suppression`;
 const wishes: WithUsers = {
   bytesMax: bodies.deletionBytesMax,
   list: { field: 'users', recordsMax: counts.deletionTargetsMax },
+  schema: suppressionSchema,
 };
 
 const lookups: WithUsers = {
   bytesMax: bodies.lookupBytesMax,
   list: { field: 'users', recordsMax: counts.lookupUsersMax },
+  schema: suppressionUsersSchema,
 };
 
 export function suppressionRoutes(options: SuppressionApiOptions): Route[] {

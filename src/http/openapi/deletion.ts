@@ -20,6 +20,7 @@ import {
   bodyCodes,
   challengeHeader,
   contentEncoding,
+  ignoredHeader,
   json,
   type OpenApiPart,
   ref,
@@ -94,10 +95,15 @@ export const deletionPart: OpenApiPart = {
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Deletion')) },
         responses: {
-          201: { description: 'Accepted; ask for its status.', content: json(ref('DeletionSubmitted')) },
+          201: {
+            description: 'Accepted; ask for its status.',
+            headers: ignoredHeader,
+            content: json(ref('DeletionSubmitted')),
+          },
           200: {
             description:
               'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
+            headers: ignoredHeader,
             content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
           },
           ...refusals(
@@ -216,7 +222,11 @@ export const deletionPart: OpenApiPart = {
         parameters: [idParameter, contentEncoding],
         requestBody: { required: true, content: json(ref('DeletionLookup')) },
         responses: {
-          200: { description: 'In the order asked.', content: json(ref('DeletionLookedUp')) },
+          200: {
+            description: 'In the order asked.',
+            headers: ignoredHeader,
+            content: json(ref('DeletionLookedUp')),
+          },
           ...refusals(
             [
               ...bodyCodes,

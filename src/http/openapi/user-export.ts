@@ -7,6 +7,7 @@ import {
   bodyCodes,
   challengeHeader,
   contentEncoding,
+  ignoredHeader,
   json,
   type OpenApiPart,
   ref,
@@ -40,7 +41,11 @@ export const exportPart: OpenApiPart = {
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Export')) },
         responses: {
-          201: { description: 'Accepted; ask for its status.', content: json(ref('UserExport')) },
+          201: {
+            description: 'Accepted; ask for its status.',
+            headers: ignoredHeader,
+            content: json(ref('UserExport')),
+          },
           ...refusals(
             [
               ...bodyCodes,

@@ -7,6 +7,7 @@ import {
   bodyCodes,
   challengeHeader,
   contentEncoding,
+  ignoredHeader,
   json,
   type OpenApiPart,
   ref,
@@ -43,7 +44,7 @@ export const suppressionPart: OpenApiPart = {
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Suppression')) },
         responses: {
-          200: { description: 'It holds.', content: json(ref('Suppressed')) },
+          200: { description: 'It holds.', headers: ignoredHeader, content: json(ref('Suppressed')) },
           ...refusals(
             [
               ...bodyCodes,
@@ -97,7 +98,11 @@ export const suppressionPart: OpenApiPart = {
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('SuppressionLookup')) },
         responses: {
-          200: { description: 'In the order asked.', content: json(ref('SuppressionLookedUp')) },
+          200: {
+            description: 'In the order asked.',
+            headers: ignoredHeader,
+            content: json(ref('SuppressionLookedUp')),
+          },
           ...refusals(
             [
               ...bodyCodes,
