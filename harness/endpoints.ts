@@ -15,8 +15,8 @@ export type SentEvent = {
   readonly properties: { readonly marker: string } & Record<string, string | number | (string | number)[]>;
 };
 
-/** `track` and `user_properties` take one record per request, `bulk` and `collect` many. */
-export type Endpoint = 'track' | 'bulk' | 'user_properties' | 'identify' | 'collect';
+/** `track`, `user_properties` and `identify` take one record per request, the others many; `segment` takes events of an identity. */
+export type Endpoint = 'track' | 'bulk' | 'user_properties' | 'identify' | 'collect' | 'segment';
 
 export const paths: Readonly<Record<Endpoint, string>> = {
   track: '/api/track',
@@ -24,6 +24,7 @@ export const paths: Readonly<Record<Endpoint, string>> = {
   user_properties: '/api/add_user_properties',
   identify: '/api/v1/identify',
   collect: '/api/collect',
+  segment: '/v1/batch',
 };
 
 /** The body of a request with these records. */
@@ -33,11 +34,13 @@ export function bodyOf(endpoint: Endpoint, appId: string, events: readonly SentE
       return { app_id: appId, events: events.map(withoutKind) };
     case 'collect':
       return { app_id: appId, sent_at: new Date().toISOString(), messages: events.map(messageOf) };
+    case 'segment':
+      return { writeKey: appId, sentAt: new Date().toISOString(), batch: events.map(segmentMessageOf) };
     case 'track':
       return { app_id: appId, ...withoutKind(events[0] as SentEvent) };
     case 'user_properties': {
-      const { identity, properties } = events[0] as SentEvent;
-      return { app_id: appId, identity, properties };
+      const { identity, user_id, properties } = events[0] as SentEvent;
+      return { app_id: appId, identity, user_id, properties };
     }
     case 'identify': {
       const { identity, user_id } = events[0] as SentEvent;
@@ -46,9 +49,10 @@ export function bodyOf(endpoint: Endpoint, appId: string, events: readonly SentE
   }
 }
 
-/** The key of a record at an endpoint: the client library's messages always have one. */
+/** The key of a record at an endpoint: the messages of client libraries always have one. */
 export function keyAt(endpoint: Endpoint, event: SentEvent): string | undefined {
-  if (endpoint === 'collect') return event.idempotency_key ?? event.properties.marker;
+  if (endpoint === 'collect' || endpoint === 'segment')
+    return event.idempotency_key ?? event.properties.marker;
   return endpoint === 'track' || endpoint === 'bulk' ? event.idempotency_key : undefined;
 }
 
@@ -67,6 +71,18 @@ function messageOf(event: SentEvent): object {
     ...(timestamp === undefined ? {} : { time: timestamp }),
     ...(kind === 'event' ? { event: event.event } : {}),
     ...(kind === 'identify' ? {} : { properties }),
+  };
+}
+
+function segmentMessageOf(event: SentEvent): object {
+  const { event: name, identity, timestamp, properties } = event;
+  return {
+    type: 'track',
+    messageId: keyAt('segment', event),
+    event: name,
+    userId: identity,
+    timestamp,
+    properties,
   };
 }
 

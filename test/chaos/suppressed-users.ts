@@ -1,5 +1,5 @@
 // Users who are suppressed: seen and identified before. Afterwards records about them are sent under every name and to every
-// endpoint. No table may hold what was sent after the answer.
+// endpoint that stores, which are those of imports too. No table may hold what was sent after the answer.
 
 import type { TestAccount } from '../../harness/accounts.js';
 import { askForToken } from '../../harness/deletion.js';
@@ -30,6 +30,7 @@ export const mergedMark = 'merged';
 
 /** So high that no other client uses these user_ids. */
 const firstUserId = 700_000_000;
+const firstLateUserId = 800_000_000;
 const attemptsMax = 20;
 const pauseMs = 200;
 
@@ -65,10 +66,27 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
       const marker = `${keptOut.mark}-${isNamed ? 'named' : mergedMark}-${records}`;
       await keptOut.sendTo(endpoint, random.pick(targets), [{ ...record, properties: { marker } }]);
     };
-    await send('track', { event: 'Kept out', ...user });
-    await send('bulk', { event: 'Kept out', ...user });
-    if ('user_id' in user) await send('collect', { event: 'Kept out', ...user });
-    else await send('user_properties', { kind: 'user_properties', event: '', ...user });
+    const event = { event: 'Kept out', ...user };
+    await send('track', event);
+    await send('bulk', event);
+    await send('user_properties', { ...event, kind: 'user_properties' });
+    await send('collect', event);
+    if ('identity' in user) await send('segment', event);
+    await sendIdentification(user, isNamed);
+  }
+
+  /** As somebody else, or somebody else as this user. The row has no marker but its two names. */
+  async function sendIdentification(user: User, isNamed: boolean): Promise<void> {
+    if ('identity' in user && !isNamed) return;
+    records += 1;
+    const { user_id, identity } = {
+      user_id: String(firstLateUserId + records),
+      identity: `${keptOut.mark}-${isNamed ? 'named' : mergedMark}-${records}`,
+      ...user,
+    };
+    const marker = `${user_id} is ${identity}`;
+    const record = { kind: 'identify', event: '', user_id, identity, properties: { marker } } as const;
+    await keptOut.sendTo('identify', random.pick(targets), [record]);
   }
 
   async function beQuiet(): Promise<void> {
