@@ -55,6 +55,7 @@ const table = {
   'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000'),
   'deletion-requests': option('N', 'requests of deletion-many', '1000'),
   'desk-events': option('N', 'events of the exported user', '10000000'),
+  'desk-others': option('N', 'events of all other users beside them', '10000000'),
 } as const;
 
 export const optionsUsage = usageOf('Options', table);
@@ -90,6 +91,7 @@ export function readOptions(args: readonly string[], all: boolean) {
     deletionEvents: whole('deletion-events'),
     deletionRequests: whole('deletion-requests'),
     deskEvents: whole('desk-events'),
+    deskOthers: whole('desk-others'),
     only: values.only?.split(','),
     /** Without an extension; undefined: the usual place. */
     out: values.out,

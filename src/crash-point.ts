@@ -68,7 +68,7 @@ export const crashPoints = {
     'users_returned',
   ],
   /** `npm run admin -- backup create`. */
-  backupMade: ['home_backed_up'],
+  backupMade: ['rows_backed_up', 'home_backed_up'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */
   backup: [
     'backup_staged',

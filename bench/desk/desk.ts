@@ -48,11 +48,13 @@ export async function runDesk({ deployment, options, progress }: Context): Promi
   progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
   const api = await connectDeletionApi(deployment);
   const population = new Population({ deployment, appIds: api.appIds, markers: new Map() });
-  const events = Math.ceil(options.deskEvents / eventsStep) * eventsStep;
-  await population.fill(events);
+  const inSteps = (events: number) => Math.ceil(events / eventsStep) * eventsStep;
+  const events = inSteps(options.deskEvents);
+  const others = inSteps(options.deskOthers);
+  await population.fill(others);
   await fillUser(deployment, api.appIds[0], events);
   await mergesEnded(deployment);
-  progress.say(`desk: ${figure(events)} events of one user, and as many of others`);
+  progress.say(`desk: ${figure(events)} events of one user, and ${figure(others)} of others`);
   const exports: ExportRun[] = [];
   for (let repeat = 0; repeat < options.repeats; repeat += 1) {
     for (const gzip of [false, true]) {

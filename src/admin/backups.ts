@@ -6,7 +6,15 @@ import { claimBackup, forgetBackup, noteBackup, readBackups } from '../accounts/
 import type { Backup } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry, readTime } from '../accounts/registry.js';
-import { BackupFailed, BaseMissing, backupOf, backupStates, makeBackup } from '../clickhouse/backups.js';
+import {
+  BackupFailed,
+  BackupMissing,
+  backupOf,
+  backupStates,
+  keysOfBackup,
+  makeBackup,
+  makeKeysBackup,
+} from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 import type { Config } from '../config.js';
@@ -56,15 +64,21 @@ export async function createBackup(context: AdminContext, options: CreateOptions
   try {
     await mirrorRegistry(redis, clickhouse);
     await mirrorDeletions(redis, clickhouse);
-    const make = async (client: ClickHouseClient, server: number) => {
+    const makeFirst = async (client: ClickHouseClient, server: number) => {
       const makeFrom = (from: string | undefined) =>
         makeBackup(client, config.clickhouseDatabase, backupOf(name, server), from, goesOn);
       if (base === undefined) return makeFrom(undefined);
       return makeFrom(backupOf(base, server)).catch((error: unknown) => {
         // It was added since the base was made, so it makes a whole one.
-        if (server > 0 && error instanceof BaseMissing) return makeFrom(undefined);
+        if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
         throw error;
       });
+    };
+    const make = async (client: ClickHouseClient, server: number) => {
+      const first = await makeFirst(client, server);
+      crash('rows_backed_up');
+      const keys = await makeKeysBackup(client, config.clickhouseDatabase, backupOf(name, server), goesOn);
+      return first + keys;
     };
     const [home, ...others] = serversOf(clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
     const sizes = [await make(home, 0)];
@@ -130,7 +144,10 @@ export async function listBackups({ redis, clickhouse }: AdminContext): Promise<
     ...servers.all.map((client, server) => (there.has(server) ? backupStates(client) : undefined)),
   ]);
   return noted.map((backup) => {
-    const parts = states.map((known, server) => known?.get(backupOf(backup.name, server)));
+    const parts = states.flatMap((known, server) => {
+      const first = backupOf(backup.name, server);
+      return [known?.get(first), known?.get(keysOfBackup(first))];
+    });
     const isComplete = backup.ended_at !== undefined || parts.every((state) => state === 'BACKUP_CREATED');
     const isRunning = parts.includes('CREATING_BACKUP');
     return { ...backup, status: isComplete ? 'complete' : isRunning ? 'running' : 'unknown' };

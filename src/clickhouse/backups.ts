@@ -10,8 +10,8 @@ const pollMs = 100;
 /** ClickHouse could not make or restore a backup, in its own words. */
 export class BackupFailed extends Error {}
 
-/** There is none of the name that a backup was to be based on. */
-export class BaseMissing extends BackupFailed {}
+/** There is no backup of a name: of that to restore, or that one was to be based on. */
+export class BackupMissing extends BackupFailed {}
 
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
@@ -22,12 +22,42 @@ export function backupOf(name: string, server: number): string {
 }
 
 /**
- * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. One that the server has
- * made or makes is not begun again if `goesOn`: otherwise it is an older one, and ClickHouse refuses the name.
+ * The name of a backup's second part, the index of keys of after the first part. ClickHouse copies the tables of a part one after
+ * another, in no order that it names. A deletion adds keys to the index, then deletes their rows: a part that has the index of
+ * before and the rows of after would know neither, and a late repeat would bring a deleted record back.
  */
-export async function makeBackup(
+export function keysOfBackup(name: string): string {
+  return `${name}.keys`;
+}
+
+const keysTable = 'stored_keys';
+
+/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. See `make`. */
+export function makeBackup(
   client: ClickHouseClient,
   database: string,
+  name: string,
+  base: string | undefined,
+  goesOn: boolean,
+): Promise<number> {
+  const others = unkeptTables.map((table) => `${database}.${table}`).join(', ');
+  return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, goesOn);
+}
+
+/** Makes the second part of a backup, whose first part is there: what the index of keys has more by now. */
+export function makeKeysBackup(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  goesOn: boolean,
+): Promise<number> {
+  return make(client, `TABLE ${database}.${keysTable}`, keysOfBackup(name), name, goesOn);
+}
+
+/** A backup that the server has made or makes is not begun again if `goesOn`: otherwise it is an older one, and ClickHouse refuses the name. */
+async function make(
+  client: ClickHouseClient,
+  what: string,
   name: string,
   base: string | undefined,
   goesOn: boolean,
@@ -38,7 +68,7 @@ export async function makeBackup(
   const id = randomUUID();
   const settings = [`id = '${id}'`, ...(base === undefined ? [] : [`base_backup = ${onDisk(base)}`])];
   await client.command({
-    query: `BACKUP DATABASE ${database} EXCEPT TABLES ${unkeptTables.map((table) => `${database}.${table}`).join(', ')} TO ${onDisk(name)} SETTINGS ${settings.join(', ')} ASYNC`,
+    query: `BACKUP ${what} TO ${onDisk(name)} SETTINGS ${settings.join(', ')} ASYNC`,
   });
   return untilDone(client, id);
 }
@@ -50,12 +80,33 @@ export async function restoreInto(
   name: string,
   into: string,
 ): Promise<void> {
-  const id = randomUUID();
-  await client.command({
-    query: `RESTORE DATABASE ${database} AS ${into} FROM ${onDisk(name)} SETTINGS id = '${id}' ASYNC`,
-  });
-  await untilDone(client, id);
+  await restore(client, `DATABASE ${database} AS ${into}`, name);
+  await restoreKeys(client, database, name, into);
   await renumberParts(client, into);
+}
+
+/** Puts the second part of a backup in the place of the index of the first one. Earlier versions made none. */
+async function restoreKeys(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  into: string,
+): Promise<void> {
+  const later = `${into}.later_keys`;
+  try {
+    await restore(client, `TABLE ${database}.${keysTable} AS ${later}`, keysOfBackup(name));
+  } catch (error) {
+    if (error instanceof BackupMissing) return;
+    throw error;
+  }
+  await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC` });
+  await client.command({ query: `RENAME TABLE ${later} TO ${into}.${keysTable}` });
+}
+
+async function restore(client: ClickHouseClient, what: string, name: string): Promise<void> {
+  const id = randomUUID();
+  await client.command({ query: `RESTORE ${what} FROM ${onDisk(name)} SETTINGS id = '${id}' ASYNC` });
+  await untilDone(client, id);
 }
 
 /**
@@ -109,7 +160,7 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`) ? BaseMissing : BackupFailed;
+      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`) ? BackupMissing : BackupFailed;
       throw new Failed(row.error.split('\n')[0] || row.status);
     }
     await pause();
@@ -169,7 +220,7 @@ export async function dropDatabase(client: ClickHouseClient, database: string): 
 }
 
 function onDisk(name: string): string {
-  if (!/^[\w-]+(\.server-\d+)?$/.test(name)) throw new Error('the name of a backup is not a name');
+  if (!/^[\w-]+(\.server-\d+)?(\.keys)?$/.test(name)) throw new Error('the name of a backup is not a name');
   return `Disk('backups', '${name}')`;
 }
 

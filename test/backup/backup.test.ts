@@ -99,13 +99,21 @@ test('keeps no hash of a deleted user as long as there is no backup', async () =
   assert.deepEqual(await deletedUsers(), []);
 });
 
-test('makes a backup and lists it', async () => {
+/** Is added to the index of keys while a backup is made. */
+const lateKey = { hash: 4711, rest: 7, segment: 1_700_000_000_000_000 };
+
+test('makes a backup, goes on with one that was cut off, and lists it', async () => {
   // Carol is deleted, and comes back before the backup: what she sends then is above the request's fence.
   await holdDeletions(true);
   await submit('carol', { identity: 'carol' });
   await sendEvent({ identity: 'carol' }, 'Back');
   await untilStored(sluice);
-  const made = (await sluice.admin('backup', 'create', 'one', '--keep-days', '3')) as BackupView;
+  const create = ['backup', 'create', 'one', '--keep-days', '3'] as const;
+  const killed = runProgram('src/admin/main.js', create, { ...sluice.env, CRASH_AT: 'rows_backed_up' });
+  await assert.rejects(killed, /ended with SIGKILL/);
+  // As of a deletion whose rows the copied tables do not have any more.
+  await sluice.rows(`INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`);
+  const made = (await sluice.admin(...create)) as BackupView;
   assert.equal(made.status, 'complete');
   assert.ok((made.bytes ?? 0) > 0);
   assert.deepEqual(await sluice.admin('backup', 'list'), [made]);
@@ -400,6 +408,8 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   assert.equal((await restore('one')).state, 'kept');
   const back = await seen();
   assert.equal(back.length, 5);
+  const late = await sluice.rows(`SELECT hash FROM stored_keys WHERE hash = ${lateKey.hash}`);
+  assert.equal(late.length, 1, 'a backup has the index of keys of after its rows');
   for (const identity of ['bob', 'carol', 'dave', 'x1']) await sendEvent({ identity });
   await untilStored(sluice);
   assert.deepEqual(await seen(), back, 'no key is free');
