@@ -160,7 +160,9 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`) ? BackupMissing : BackupFailed;
+      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`)
+        ? BackupMissing
+        : BackupFailed;
       throw new Failed(row.error.split('\n')[0] || row.status);
     }
     await pause();

@@ -2,6 +2,7 @@
 // nobody who was deleted comes back.
 
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import { after, before, mock, test } from 'node:test';
 import type { TestAccount } from '../../harness/accounts.js';
 import {
@@ -112,7 +113,9 @@ test('makes a backup, goes on with one that was cut off, and lists it', async ()
   const killed = runProgram('src/admin/main.js', create, { ...sluice.env, CRASH_AT: 'rows_backed_up' });
   await assert.rejects(killed, /ended with SIGKILL/);
   // As of a deletion whose rows the copied tables do not have any more.
-  await sluice.rows(`INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`);
+  await sluice.rows(
+    `INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`,
+  );
   const made = (await sluice.admin(...create)) as BackupView;
   assert.equal(made.status, 'complete');
   assert.ok((made.bytes ?? 0) > 0);
@@ -259,26 +262,49 @@ test('a filter of keys that a worker loads while a restore is cut off hides no k
   assert.ok(!(await seen()).includes('between Seen'));
   // The index reaches beyond the event's segment, and the filter is loaded from it.
   await withRedis(sluice, forgetKeys);
-  const unfiltered = async () => {
-    const text = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
-    return Number(/^sluice_keys_unfiltered_total (\d+)/m.exec(text)?.[1] ?? 0);
-  };
-  let events = 0;
-  await until(
-    async () => {
-      const before = await unfiltered();
-      await sendEvent({ identity: 'other' }, `New ${events++}`);
-      await untilStored(sluice);
-      return (await unfiltered()) === before;
-    },
-    { deadlineMs: 60_000, what: 'the filter is loaded' },
-  );
+  await loadFilter();
   await restore('one');
   await withRedis(sluice, forgetKeys);
+  await loadFilter();
   await sendEvent({ identity: 'between' });
   await untilStored(sluice);
   assert.ok(!(await seen()).includes('between Seen'));
 });
+
+let newEvents = 0;
+
+/** Stores new events until the worker's filter of keys has ruled one out. */
+async function loadFilter(): Promise<void> {
+  await until(
+    async () => {
+      const before = await countUnfiltered();
+      await sendEvent({ identity: 'other' }, `New ${newEvents++}`);
+      await untilStored(sluice);
+      return (await countUnfiltered()) === before;
+    },
+    { deadlineMs: 60_000, what: 'the filter is loaded' },
+  );
+}
+
+/** How many keys the worker has looked up without its filter until now. It tells Redis every two seconds. */
+async function countUnfiltered(): Promise<number> {
+  type Told = { atMs: number; metrics: { name: string; values: { value: number }[] }[] };
+  const nowMs = Date.now();
+  let told: Told | undefined;
+  await withRedis(sluice, (redis) =>
+    until(
+      async () => {
+        const all = await redis.hgetall(registryKeys.metrics(hostname()));
+        const workers = Object.entries(all).filter(([name]) => name.startsWith('worker'));
+        told = workers.map(([, text]) => JSON.parse(text) as Told).find(({ atMs }) => atMs > nowMs);
+        return told !== undefined;
+      },
+      { deadlineMs: 60_000, what: 'the worker tells its metrics' },
+    ),
+  );
+  const unfiltered = told?.metrics.find(({ name }) => name === 'sluice_keys_unfiltered_total');
+  return (unfiltered?.values ?? []).reduce((sum, { value }) => sum + value, 0);
+}
 
 /** Sends all events of before the restore again. */
 async function repeatAll(): Promise<void> {
