@@ -204,6 +204,12 @@ export const mutants: readonly Mutant[] = [
         const added = Array.from({ length: count }, (_, i) => \`(\${ids.readBigUInt64LE(14 * i)}, \${ids.readUIntLE(14 * i + 8, 6)}, 0)\`);
         if (count > 0) await clickhouse.command({ query: \`INSERT INTO stored_keys VALUES \${added.join(',')}\` });`,
       },
+      // The worker's filter was loaded before, and rules out what was added since.
+      {
+        file: 'workers/late-repeats.js',
+        find: 'keyFilter?.candidates(found, forgotten) ?? found',
+        replace: 'found',
+      },
     ],
     faults: [
       'keys forgotten by redis',
