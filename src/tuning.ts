@@ -229,7 +229,7 @@ function assertRelations(): void {
   );
   relation(
     waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < failedRowsLock.insertMsMax,
-    'a wait for an insert must be longer than that of its sender',
+    'a wait for an insert must be longer than its sender waits',
   );
   relation(
     ((insertTokens.markerCheckMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <

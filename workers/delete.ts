@@ -170,7 +170,7 @@ type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]
 async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
-  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that nobody needs them.
+  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that they are not needed.
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
@@ -456,7 +456,7 @@ async function verify(options: RoundOptions, round: Round): Promise<void> {
   throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
 }
 
-/** Rejects if a URL leads to another server by now, which had nothing of the round's users. */
+/** Rejects if a URL now leads to another server, which would hold nothing of the round's users. */
 async function compareAgain(clickhouse: ClickHouseClient, { parts }: Round): Promise<void> {
   const servers = serversOf(clickhouse);
   if (servers.table() === undefined) return;

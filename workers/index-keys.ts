@@ -103,9 +103,9 @@ async function rebuild(
   if (asked === undefined) return;
   // Keys that were added to another index do not count.
   if (asked.generation !== marker.generation) {
-    const anew = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
-    if (!(await noteRebuild(options, shard, asked, anew))) return;
-    asked = anew;
+    const restarted = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
+    if (!(await noteRebuild(options, shard, asked, restarted))) return;
+    asked = restarted;
   }
   const steps = await stepsOf(clickhouse, shard, asked.doneTo, asked.to);
   // From here on: looking for the steps alone may take longer than that.
@@ -132,7 +132,7 @@ async function readRebuild({ redis }: IndexOptions, shard: number): Promise<Rebu
   return rebuildOf(await redis.hget(shardKeys.state(shard), 'keys_rebuild'));
 }
 
-/** Settles with whether nobody else has noted something meanwhile. */
+/** Settles with whether it was noted: not if another process has noted something meanwhile. */
 async function noteRebuild(
   { redis, epoch }: IndexOptions,
   shard: number,

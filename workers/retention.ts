@@ -1,7 +1,7 @@
 // Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
 // or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
-// off is repeated as a whole. Accounts with pending deletion requests wait, and nobody waits for them.
+// off is repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
@@ -141,7 +141,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   return waits(context, 'deletions, a retry of failed rows or a restore have the tables');
 }
 
-/** On one server, for as long as nobody else has taken over. */
+/** On one server, until another worker takes over. */
 type Run = RetentionContext & { readonly isHeld: IsHeld };
 
 /** The environments of one server. */

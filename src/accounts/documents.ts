@@ -145,7 +145,7 @@ export type Person = {
     /** Belongs to the role that the provider gave: another role ends the sessions. */
     readonly id: string;
   };
-  /** Whoever has its secret may choose a new password, once. */
+  /** Its secret allows choosing a new password, once. */
   readonly invitation?: { readonly hash: string; readonly ends_at: string };
   readonly second_factor?: SecondFactor;
 };
@@ -188,5 +188,5 @@ export const backupsKey: DocumentKey = 'backups:';
 
 export const signingKeyKey: DocumentKey = 'signing_key:';
 
-/** Missing as long as CLICKHOUSE_URL named one server only. */
+/** Missing while CLICKHOUSE_URL has never named more than one server. */
 export const shardServersKey: DocumentKey = 'shard_servers:';

@@ -44,7 +44,7 @@ export function allowCommands<Given extends Commands>(
     const allowed = async (parameters: Parameters = {}) => {
       if (!mayDo(principal.role, name)) throw new Forbidden();
       await checkOwn(context, principal.accountId, parameters);
-      // A list of everybody's becomes a list of the account's.
+      // A list of all accounts becomes a list of the caller's account.
       return run({ ...parameters, accountId: principal.accountId } as never);
     };
     return [name, allowed] as const;

@@ -1,6 +1,6 @@
 // Mutations: issuing one, waiting for it, and ending one that fails. A mark in its text finds a mutation again. Its entry
 // may vanish in a crash, so callers count rows and do not trust the list. A mutation takes as long as it makes progress: one
-// that stood still is ended, and the caller's next try begins it anew.
+// that stood still is ended, and the caller's next try starts a new one.
 
 import { waits } from '../contract/limits.js';
 import type { ClickHouseClient } from './client.js';

@@ -1,4 +1,4 @@
-// How long somebody waits for work of ClickHouse that may take hours: for as long as it makes progress.
+// How long to wait for work of ClickHouse that may take hours: while it makes progress.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -17,7 +17,7 @@ export const realTime: Time = {
 
 /**
  * What it returns is called with a sign of progress, again and again, and says whether the work stands still: whether the sign
- * has not changed for `msMax`. Undefined: nobody could be asked.
+ * has not changed for `msMax`. Undefined: ClickHouse could not be asked.
  */
 export function createPatience(msMax: number, nowMs: () => number): (sign: string | undefined) => boolean {
   let last: string | undefined;

@@ -61,7 +61,7 @@ export function guardServers(all: readonly ClickHouseClient[], isOn: () => boole
     server.noted = noted;
     if (server === home) return settle(server, misfitOf(place, noted, undefined), askedAtMs);
     const judge = () => misfitOf(place, noted, home?.noted?.deployment);
-    // The home may have been made anew since it was compared.
+    // The home may have been created again since it was compared.
     if (judge() !== undefined && noted?.deployment !== home?.noted?.deployment)
       await compare(0, AbortSignal.timeout(homeMsMax)).catch(() => undefined);
     return settle(server, judge(), askedAtMs);

@@ -37,7 +37,7 @@ function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
   return `${engine} SETTINGS persistent = 0`;
 }
 
-/** Adds rows; settles when whoever asks finds them, whichever replica is asked. */
+/** Adds rows; settles when every replica finds them. */
 export async function insertScratch(
   client: ClickHouseClient,
   table: string,

@@ -36,7 +36,7 @@ export type Servers = {
   readonly compare: RightServers['compare'];
 };
 
-/** Nobody has read yet which server has which shard. */
+/** The table of shards has not been read yet. */
 export class ShardTableUnknown extends Error {
   constructor() {
     super('it is not known yet which ClickHouse server has which shard');
@@ -132,7 +132,7 @@ export function notNamed(named: number, shard: number, number: number): string {
 const answerMsMax = 5_000;
 
 /**
- * Indexes of the servers that answer now and answered at the last check, and are those of their places. A single server is not
+ * Indexes of the servers that answer now, answered at the last check, and are the right ones for their places. A single server is not
  * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
@@ -179,7 +179,7 @@ type State = 'there' | 'empty' | 'away' | 'wrong';
 type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
 
-/** A server that was away is checked again this long after the last check. Nobody waits for that. */
+/** A server that was away is checked again this long after the last check, in the background. */
 const awayCheckedEveryMs = 1_000;
 /** An older check says nothing: the caller waits for a new one. */
 const awayKnownMs = 2 * answerMsMax;

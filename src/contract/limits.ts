@@ -1,7 +1,7 @@
 // Every bound that is promised: that callers, administrators or people can meet, with its unit in its name. The end of the
 // file asserts the relations between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a
 // variable may be set to in `config.ts`, and what a library holds back by itself in `client/core/limits.ts` and
-// `producer/limits.ts`. Numbers that nobody can meet are not promised: those that others depend on are in `tuning.ts`, all
+// `producer/limits.ts`. Numbers that callers cannot observe are not promised: those that others depend on are in `tuning.ts`, all
 // others beside the code that uses them.
 
 import { arrayDelimiter, counts, lengths } from './lengths.js';
@@ -114,7 +114,7 @@ export const flattened = {
   segmentBytesMax: 4 * MiB,
 } as const;
 
-/** The bytes of a row besides those of its record: ids, a time, separators, and its part of a commit. */
+/** The bytes that a row adds to its record: ids, a time, separators, and its part of a commit. */
 const rowOverheadBytesMax = KiB;
 /** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
 const rowGrowthMax = 5;
@@ -285,7 +285,7 @@ export const userLookUps = {
 
 /** Exports of what is held about users. */
 export const userExports = {
-  /** A request is held this long; then its export is not found any more. */
+  /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
   /** Requests that are held for an account: at most 50 MB in Redis. */
   perAccountMax: 500,
@@ -419,7 +419,7 @@ export const logs = {
 export const loads = {
   /** How long `restore` waits for another load: long enough for the right of a killed process to end. */
   restoreWaitMsMax: 7_000,
-  /** How long a start waits for another load, such as that of another start. */
+  /** How long a start waits while another process loads the state. */
   startWaitMsMax: 180_000,
 } as const;
 

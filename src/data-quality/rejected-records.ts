@@ -22,7 +22,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { rejectedWrites } from '../tuning.js';
 
-/** That of a kind of records, `collect` or `segment`. */
+/** The name of a kind of record, or `collect` or `segment`. */
 export type EndpointName = string;
 
 /** One rejected record, or a rejected request, as it is kept and printed. */

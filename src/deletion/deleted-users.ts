@@ -71,7 +71,7 @@ async function readHashes(
   return hashes;
 }
 
-/** The hashes of whom a request reached, in hexadecimal digits; undefined if they are not kept (any more). */
+/** The hashes of the users that a request reached, in hexadecimal digits; undefined if they are not kept, or no longer. */
 export async function readDeletedUsers(redis: Redis, requestId: string): Promise<string[] | undefined> {
   const bytes = await redis.getBuffer(registryKeys.deletedUsers(requestId));
   if (bytes === null) return undefined;

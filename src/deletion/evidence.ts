@@ -9,7 +9,7 @@ import { readNamedUsers } from './round-counts.js';
 import type { RoundTables } from './round-tables.js';
 import type { Target } from './targets.js';
 
-/** Hashes the users that a request names. Those of another request are others, so that nobody can join them. */
+/** Hashes the users that a request names. Each request hashes differently, so that requests cannot be joined by hashes. */
 export function evidenceHasher(secret: string, requestId: string): (target: Target) => string {
   const ofDeployment = createHmac('sha256', secret).update('evidence of deletions').digest();
   const key = createHmac('sha256', ofDeployment).update(requestId).digest();
@@ -88,7 +88,7 @@ export async function listEvidence(
   return { users: users.slice(0, evidence.usersPerPage), next: users[evidence.usersPerPage]?.place };
 }
 
-/** What was counted for those of these hashes that are among the users of a request. */
+/** What was counted for those users of a request that have one of these hashes. */
 export async function lookUpEvidence(
   clickhouse: ClickHouseClient,
   requestId: string,

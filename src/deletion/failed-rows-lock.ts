@@ -14,7 +14,7 @@ import { failedRowsLock } from '../tuning.js';
 /** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
 
-/** Runs `work` while nobody else moves failed rows. If somebody does, settles with `locked` without running it. */
+/** Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
   kind: 'round' | 'retention' | 'retry' | 'restore',

@@ -1,5 +1,5 @@
 // The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
-// them, and removes those of verified requests and those that a stopped worker left behind.
+// them, and removes the targets of verified requests and targets that a stopped worker left behind.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
@@ -51,7 +51,7 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
     rows = [];
   };
   for (const request of await readDeletions(redis, ids)) {
-    // Nobody needs the targets of a verified request, and they may be gone already.
+    // The targets of a verified request are no longer needed, and may be gone already.
     const isKept =
       request.verified_at !== undefined ||
       (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;

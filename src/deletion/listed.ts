@@ -110,7 +110,7 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
   };
 }
 
-/** The newest request of the accounts with a reference, as long as that is remembered. */
+/** The newest request of the accounts with a reference, while the reference is remembered. */
 async function readNamed(
   redis: Redis,
   accountIds: readonly string[],

@@ -28,7 +28,7 @@ import type { Target } from './targets.js';
 export type Preview = {
   readonly usersFound: number;
   readonly found: readonly FoundRows[];
-  /** Those of whom nothing was found, and those to whom other identities are similar. */
+  /** The named users of whom nothing was found, and those whose identities resemble others. */
   readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
 };
 

@@ -1,6 +1,6 @@
-// The references by which callers name their requests: the same reference and the same users answer the same request. For
-// that a keyed hash of the list is kept as long as the reference is remembered, in Redis and in ClickHouse. It ends by
-// itself in both, and shows nobody who was named.
+// The references by which callers name their requests: the same reference with the same users is the same request. To
+// recognise it, Redis and ClickHouse keep a keyed hash of the list while the reference is remembered. The hash expires in
+// both, and does not reveal who was named.
 
 import { createHash, createHmac } from 'node:crypto';
 import { inScriptCalls, type Loading } from '../accounts/loading.js';

@@ -88,8 +88,8 @@ export async function readDeletions(redis: Redis, ids: readonly string[]): Promi
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and whoever
- * relied on that would forget whom the requests name. Throws StateNotLoaded when the epoch is another one.
+ * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and a caller that
+ * trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is another one.
  */
 export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
   const replies = await redis
@@ -119,7 +119,7 @@ export async function observePending(
   return { pending: await readDeletions(redis, ids), lost: lost.map(memberOfText) };
 }
 
-/** The text of a pending request's list of users; empty if Redis does not have it (any more). */
+/** The text of a pending request's list of users; empty if Redis does not have it, or no longer. */
 export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
   return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
 }
@@ -176,7 +176,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Notes that nobody has the targets of a request, which is then no longer pending. `seen`: what Redis has of them. */
+/** Notes that the targets of a request are lost, so it is no longer pending. `seen`: what Redis has of them. */
 export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(

@@ -125,7 +125,7 @@ export async function createRoundTables(
     [tables.userIds, 'user_id UInt64', 'Set'],
   ];
   for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
-  // What was stored before is found from here on, whichever replica is asked.
+  // From here on every replica finds what was stored before.
   await syncReplicas(client, [...placesInOrder, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
     await insertScratch(client, table, values);

@@ -35,7 +35,7 @@ export async function endExportsOf(
   }
 }
 
-/** Those of the exports that name a user whom the deletion reaches, in whichever environment. */
+/** The exports that name a user whom the deletion reaches, in any environment. */
 async function findNaming(
   clickhouse: ClickHouseClient,
   deletionId: string,

@@ -185,7 +185,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   /**
-   * Makes a commit, and repeats it as long as Redis says that there is a later version of the suppressions. Requests that can
+   * Makes a commit, and repeats it while Redis says that there is a later version of the suppressions. Requests that can
    * be carried out by no version are answered, and leave the batch.
    */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {

@@ -13,7 +13,7 @@ import { isUserId } from './user-id.js';
 type FieldName = keyof EventInput | 'app_id';
 const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonly FieldName[];
 
-/** The fields of an event, and last that of its request, by their place in `spans`. */
+/** The fields of an event, and last the request's field, by their place in `spans`. */
 export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
   Record<FieldName, number>
 >;

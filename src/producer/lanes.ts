@@ -23,7 +23,7 @@ export type Lanes = {
   add(record: QueuedRecord): void;
   /** Settles when the service has answered for all records that were added before. */
   flush(): Promise<void>;
-  /** Sends nothing any more. */
+  /** Stops sending. */
   stop(): void;
 };
 

@@ -1,4 +1,4 @@
-// The library's own bounds and defaults, beside those of the contract, and the relations between them.
+// The bounds and defaults that the library adds to the contract's, and the relations between them.
 
 import { counts } from '../contract/lengths.js';
 import { bodies, relation, waits } from '../contract/limits.js';

@@ -72,7 +72,7 @@ export async function cut(file: SpoolFile): Promise<void> {
 
 /** Closes its records. */
 export async function shut(file: SpoolFile): Promise<void> {
-  // Whoever loads it stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
+  // A load stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
   await cut(file).catch(() => undefined);
   await file.records?.close();
   file.records = undefined;

@@ -3,7 +3,7 @@
 import type { Redis } from './client.js';
 import { runScript, scripts } from './scripts.js';
 
-/** Takes the turn if nobody has taken it within `everyMs`. Settles with whether it did. `owner`: who may end it. */
+/** Takes the turn for `everyMs` if it is free. Settles with whether it did. `owner`: who may end it. */
 export async function takeTurn(redis: Redis, key: string, everyMs: number, owner = '1'): Promise<boolean> {
   return Number(await runScript(redis, scripts.takeTurn, [key], [everyMs, owner])) === 1;
 }

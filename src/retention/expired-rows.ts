@@ -156,7 +156,7 @@ export async function countExpired(
 
 const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toInt64(${segment}), 'UTC'))`;
 
-/** The partitions before that of a segment in which nothing but markers would be left. */
+/** The partitions before a segment's partition in which only markers would be left. */
 export async function findWholePartitions(
   client: ClickHouseClient,
   place: Place,

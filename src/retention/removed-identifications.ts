@@ -3,7 +3,7 @@
 // No look beforehand can rule that out. So a copy is kept on disk first. After the removal, when everything that was accepted by
 // then is stored, the run puts back the identifications of all users of whom something was accepted since its fences.
 //
-// Until then the removal does not count. Whoever needs identifications before that (a round of deletions, the next run, a
+// Until then the removal does not count. Work that needs identifications before that (a round of deletions, the next run, a
 // move, a restored backup) undoes it. That is always right, since the next run removes again what has expired.
 //
 // A run that stood still may send statements long after it was undone. Each of them names a table of the run, and is refused when
@@ -59,7 +59,7 @@ export async function copyIdentifications(
   });
 }
 
-/** From here on the identifications may go: whoever undoes runs puts them back. Rejects if the run was undone. */
+/** From here on the identifications may be removed: undoing the run puts them back. Rejects if the run was undone. */
 export async function letCopyCount(client: ClickHouseClient, mark: string): Promise<void> {
   await renameScratch(client, copyOf(mark), removedBy(mark));
 }
@@ -107,7 +107,7 @@ export async function undoRuns(client: ClickHouseClient): Promise<void> {
   for (const name of names.filter((each) => each.endsWith(removedEnd))) {
     const removed = removedBy(`${namePrefix}${randomBytes(6).toString('hex')}`);
     await renameScratch(client, name, removed);
-    // Whoever else puts the same rows back has begun before, or does not find the table.
+    // Another process that puts the same rows back has begun before, or does not find the table.
     await killStatements(client);
     await putBack(client, removed, '1');
     await dropScratch(client, removed);

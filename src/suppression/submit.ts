@@ -41,7 +41,7 @@ export class NotStoredYet extends Error {
 /** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it meanwhile. */
 export class ChangeLost extends Error {
   constructor() {
-    super('the change of the suppressions is not in Redis any more');
+    super('the change of the suppressions is no longer in Redis');
   }
 }
 

@@ -1,6 +1,6 @@
 // Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
 // more while somebody watches. A page asks every two seconds for what came since its last question. The beginning leaves a line
-// in the audit log and returns a signed place, so nobody can watch without that line.
+// in the audit log and returns a signed place, so watching always leaves that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';

@@ -15,7 +15,7 @@ export type MergedUser = {
   readonly hasMore: boolean;
 };
 
-/** Whom a name means. A name that nobody identified stands for itself. */
+/** The user that a name means. A name without an identification stands for itself. */
 export async function findMergedUser(
   client: ClickHouseClient,
   appId: string,

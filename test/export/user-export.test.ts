@@ -243,7 +243,7 @@ test('waits for deletions before it, and has only what came after them', async (
   );
 });
 
-test('ends with a later deletion of one of its users, by whichever of their ids, though the worker dies meanwhile', async () => {
+test('ends with a later deletion of one of its users by any of their ids, though the worker dies meanwhile', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'ended@example.com' }]);
   await sendIdentify(sluice, main, '81', 'ended@example.com');
   const ended = await submitExport(sluice, token, [{ identity: 'x' }, { identity: 'ended@example.com' }]);

@@ -198,7 +198,7 @@ test('marker rows are in no view and no count', async () => {
 
 test('finds a segment stored whose insert was never confirmed, and inserts nothing', async () => {
   const { segment, rows, name } = await sealedSegment('a', 'b');
-  await insertSegment(clickhouse, name, rows, 'a token that nobody knows');
+  await insertSegment(clickhouse, name, rows, 'an unknown token');
   assert.equal(await store(segment), 'found');
   assert.deepEqual(await names(), ['a', 'b']);
 });
@@ -555,7 +555,7 @@ function namelessRows(table: TableName): string[] {
   ];
 }
 
-test('keeps only the place, reason, length and hash of a failed row that names nobody', async () => {
+test('keeps only the place, reason, length and hash of a failed row that names no user', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   await loadShard(redis);
   for (const table of tables) {
@@ -583,7 +583,7 @@ test('keeps only the place, reason, length and hash of a failed row that names n
   assert.equal((await listFailed(clickhouse, 100)).length, all.length);
 });
 
-test('a migration takes the text of rows that were kept whole and name nobody', async () => {
+test('a migration removes the text of rows that were kept whole and name no user', async () => {
   const row = '["1000000001","000000000000000000000000000000ff","secret",-1,"","",null,{},0,7,1,"1"]\n';
   const kept = failedRow(row, 1);
   const nameless = [
@@ -856,7 +856,7 @@ function retryContext(through: ClickHouseClient = clickhouse) {
   return { redis, clickhouse: through, config, log };
 }
 
-/** Two failed rows that ClickHouse would take by now. */
+/** Two failed rows that ClickHouse would now take. */
 async function failedRowsToRetry(): Promise<void> {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   const rowOf = (line: number) =>
@@ -875,7 +875,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
   assert.deepEqual(await names(), []);
 });
 
-test('a retry that has lost its lock sends no further row, and leaves the lock to whoever has it', async () => {
+test('a retry that has lost its lock sends no further row, and leaves the lock to its new owner', async () => {
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
@@ -1003,7 +1003,7 @@ test('migrations can be run again, and refuse edited and newer ones', async () =
   await assert.rejects(migrate(options, migrations.slice(0, -1)), /of a newer version/);
 });
 
-test('the columns of the encoders are those of the tables', async () => {
+test('the encoders have the same columns as the tables', async () => {
   for (const table of tables) {
     const stored = await rowsOf(
       `SELECT name FROM system.columns WHERE database = '${database}' AND table = '${storedTable(table)}' ORDER BY position`,

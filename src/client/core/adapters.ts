@@ -16,7 +16,7 @@ export type KeyValueStorage = {
   remove(key: string): void;
   /** The keys that begin with the prefix, in any order. */
   keys(prefix: string): string[];
-  /** Calls back after another tab has changed a key, or all keys (undefined). Absent where nobody else can. */
+  /** Calls back after another tab has changed a key, or all keys (undefined). Absent where there are no other tabs. */
   onChange?(listener: (key: string | undefined) => void): void;
   /** Calls back once it is known what is kept under the key. Absent where everything is known from the start. */
   whenKnown?(key: string, callback: () => void): void;
@@ -79,7 +79,7 @@ export type RandomBytes = (count: number) => Uint8Array;
 
 /** Ensures that one tab at a time sends. */
 export type SendingTurn = {
-  /** Runs the work when nobody else runs work of this name; settles after it. Never rejects. */
+  /** Runs the work once no other tab runs work of this name; settles after it. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;
 };
 
@@ -95,7 +95,7 @@ export type Adapters = {
   readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;
-  /** Default: nobody else sends from this storage. */
+  /** Default: only this client sends from this storage. */
   readonly turn?: SendingTurn;
   /** Shows the developer one line; the core puts `Sluice: ` before it. */
   readonly warn: (line: string) => void;

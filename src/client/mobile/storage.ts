@@ -126,7 +126,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
         },
         () => {},
       );
-      warnOnce('the storage refuses a write: it is tried again as long as the app runs.');
+      warnOnce('the storage refuses a write: it is retried while the app runs.');
     }
     writing.delete(key);
     write();

@@ -1,4 +1,4 @@
-// Replaces the snippet's stand-in by the library. The object stays the same, so whoever holds it now has the library, with
+// Replaces the snippet's stand-in by the library. The object stays the same, so code that holds it now has the library, with
 // methods that an older snippet did not know. Then makes the waiting calls in order.
 
 import { createGuard } from '../core/guard.js';

@@ -77,7 +77,7 @@ export type EntranceSteps = {
   readonly list: RecordList | undefined;
   /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
   readonly propertyFields?: ReadonlySet<string>;
-  /** Whether the caller may write to the environment; without it everybody may. `value`: of the document. */
+  /** Whether the caller may write to the environment; if absent, every caller may. `value`: of the document. */
   readonly admits?: (
     environment: LiveEnvironment,
     authorization: string | undefined,
@@ -146,7 +146,7 @@ export function createEntrance(
 
   function enter(exchange: Exchange, received: Received, found: LiveEnvironment): void {
     const { admits, refusalOf } = steps;
-    // Requests of strangers are not noted, so they cannot displace those of the producers.
+    // Requests of strangers are not noted, so they cannot displace the producers' requests.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseStranger(exchange, found);
     const token = steps.takesImports ? exchange.framing.importToken : undefined;

@@ -50,7 +50,7 @@ export type ConnectionLimit = {
   webSocketEnded(): void;
 };
 
-/** A trusted proxy has no share, since it brings everybody's connections. */
+/** A trusted proxy has no share, since it carries the connections of all callers. */
 export function limitConnections(
   max: number,
   isProxy: (address: string) => boolean = () => false,
