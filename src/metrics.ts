@@ -130,7 +130,7 @@ export const commitWaitingBytes = new Gauge({
   registers,
 });
 
-// Values of the deployment, not of a process: read from Redis when somebody asks for the metrics.
+// Values of the deployment, not of a process: read from Redis when the metrics are requested.
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',

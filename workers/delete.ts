@@ -101,7 +101,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   }
 }
 
-/** Whether the tables of a backup are about to take the place of those that a round would empty. */
+/** Whether a restore is about to exchange the tables that a round would empty. */
 async function isBackupRestored(redis: Redis): Promise<boolean> {
   return (await redis.exists(registryKeys.restoringBackup)) === 1;
 }
@@ -275,7 +275,7 @@ async function resolve(
     const isKept = (named.get(number) ?? 0) >= request.targets;
     if (isKept && !heldUp.has(request.account_id)) continue;
     leftOut.add(number);
-    // Whom this request takes decides whom later requests of the account reach.
+    // The users that this request deletes decide which users later requests of the account reach.
     heldUp.add(request.account_id);
     if (isKept) continue;
     // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
@@ -305,7 +305,7 @@ async function resolve(
 }
 
 /**
- * Finds whom the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
+ * Finds the users that the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
  * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests
  * that wait for the next round.
  */

@@ -28,7 +28,7 @@ class OtherIndex extends Error {
 }
 
 /**
- * Brings the index of a shard up to its oldest segment that is not stored, and goes on with a rebuild. Settles with how far it
+ * Brings the index of a shard up to its oldest segment that is not stored, and continues a rebuild. Settles with how far it
  * reaches, or with undefined if another worker is doing it or Redis does not hold the deployment.
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
@@ -90,7 +90,7 @@ async function reach(
 
 /**
  * Adds the keys of all stored rows again. What is in the index stays, since it alone has the keys of deleted rows. The rebuilt index
- * is of a new generation, so that no worker goes on with a filter that lacks what was added.
+ * has a new generation, so that no worker keeps using a filter that lacks the added keys.
  */
 async function rebuild(
   options: IndexOptions,

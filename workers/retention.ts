@@ -323,7 +323,7 @@ function least(fences: readonly string[]): string {
 
 /**
  * Drops the partitions in which only markers would be left. That erases the tokens of their segments. So ClickHouse first gets
- * a constraint that refuses these segments: a worker that stood still must not bring the rows back.
+ * a constraint that refuses these segments: a worker that was paused must not bring the rows back.
  */
 async function dropWholePartitions(
   { clickhouse, crash, log, isHeld }: Run,

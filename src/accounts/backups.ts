@@ -13,7 +13,7 @@ export async function readBackups(redis: Redis): Promise<Backup[]> {
 }
 
 /**
- * Notes a new backup. From then on workers keep the hashes of whom they delete. Settles with what is noted under its name:
+ * Notes a new backup. From then on workers keep the hashes of the users that they delete. Settles with what is noted under its name:
  * if there was a backup of that name, its note stays.
  */
 export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup> {

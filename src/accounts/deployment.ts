@@ -34,7 +34,7 @@ export type LoadOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
   readonly claimBytesMax: number;
-  /** Loads other data with a second copy into an emptied Redis, before anybody may use that Redis. */
+  /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
   /** How long to wait for another load. */
   readonly waitMsMax?: number;

@@ -117,7 +117,7 @@ export type Key = {
   /** SHA-256 of the secret in hexadecimal digits. */
   readonly hash: string;
   readonly created_at: string;
-  /** The key ends then, by Redis's clock; without this field it does not end by itself. */
+  /** The key expires then, by Redis's clock; without this field it does not expire. */
   readonly expires_at?: string;
 };
 
@@ -138,7 +138,7 @@ export type Person = {
   readonly created_at: string;
   /** Missing until the first invitation is accepted, and for people who sign in by the provider. */
   readonly password?: Password;
-  /** Who vouches for the person, instead of a password. */
+  /** The provider that vouches for the person, instead of a password. */
   readonly provider?: {
     readonly issuer: string;
     readonly subject: string;

@@ -21,7 +21,7 @@ export type LiveEnvironment = {
   /** Origins that the client library's messages are taken from; undefined: any. */
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
-  /** The same environment for imports: those whose token has this hash, until this time. */
+  /** The same environment for imports whose token has this hash, until this time. */
   readonly imports?: {
     readonly hash: string;
     readonly untilMs: number;

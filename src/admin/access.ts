@@ -14,7 +14,7 @@ export type Principal =
 
 export const operator: Principal = { role: 'operator' };
 
-/** The role does not allow this, whatever it is about. */
+/** The role does not allow this at all. */
 export class Forbidden extends Error {
   constructor() {
     super('your role does not allow this');

@@ -26,7 +26,7 @@ export type CreateOptions = {
 };
 
 /**
- * Makes a backup, or goes on with one that was cut off; settles when it is on the disks. It is noted first, so that no deletion
+ * Makes a backup, or continues one that was interrupted; settles when it is on the disks. It is noted first, so that no deletion
  * completes unnoticed meanwhile.
  */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
@@ -50,7 +50,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
   };
   const backup = await claimBackup(redis, claim);
   const goesOn = backup !== claim;
-  // A name that was not given is that of another one which began in the same second.
+  // A default name may already belong to another backup, which began in the same second.
   if (backup.ended_at !== undefined || (goesOn && options.name === undefined))
     throw new AdministrationError(`there is a backup ${name}`);
   try {

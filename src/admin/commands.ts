@@ -100,7 +100,7 @@ export function createAdminCommands(context: AdminContext, actor: Actor, princip
   return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
 
-/** Who is told the progress. */
+/** Gets reports of the progress. */
 type Told = { readonly say?: (line: string) => void };
 type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: number };
 

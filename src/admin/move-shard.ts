@@ -71,7 +71,7 @@ export async function moveShard(
   await checkNoRestore(context.redis);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
-    // A process that stood still may have closed it after the move was over.
+    // A process that was paused may have closed it after the move was over.
     await openShard(all[to] as ClickHouseClient, shard);
     return 'there';
   }

@@ -1,5 +1,5 @@
 // Restoring a backup of ClickHouse while everything runs. A restore prepares the backup in a database beside the one in use:
-// brings its schema up to date, and deletes again whom requests have deleted since. Then it exchanges the tables, each in
+// brings its schema up to date, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in
 // one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
 // requests. Of several servers each restores its own backup; a shard has to be stored where it was. Killed at any point, the
 // restore goes on when it is called again.
@@ -216,7 +216,7 @@ async function readPlan({ redis }: AdminContext): Promise<Plan | undefined> {
   return text === null ? undefined : (JSON.parse(text) as Plan);
 }
 
-/** Makes the restored tables ready to take the place of those in use. From the plan on no round of deletions begins. */
+/** Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins. */
 async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Promise<Plan> {
   const { context, name, staging, restored } = restore;
   // A move may have begun while the servers restored their backups.
@@ -401,7 +401,7 @@ async function withoutDeletions<Result>(
 
 const roundCheckEveryMs = 100;
 
-/** Deletes from the restored tables whom requests have reached since the backup began, as far as that is known. */
+/** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
 async function deleteSince({ context, name, staging, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
   const { deployment, environments } = await readRegistry(redis);

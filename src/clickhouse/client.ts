@@ -59,7 +59,7 @@ export function patientOf(client: ClickHouseClient): ClickHouseClient {
 
 /**
  * Asks `admit` before each statement of a connection, and of the one without a bound on time. A statement is not sent if it
- * rejects. `onFault` is told when the connection fails.
+ * rejects. `onFault` is called when the connection fails.
  */
 export function guardStatements(
   client: ClickHouseClient,

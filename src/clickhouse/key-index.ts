@@ -165,7 +165,7 @@ export async function readMarkers(
   );
 }
 
-/** Adds all keys of one database's index to that of another one, and those of rows that the first has not indexed yet. */
+/** Adds all keys of one database's index to another's, and the keys of rows that the first has not indexed yet. */
 export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
   const keys = `SELECT hash, rest, segment FROM ${from}.stored_keys WHERE hash != 0`;
   await add(client, keys, `${into}.stored_keys`);

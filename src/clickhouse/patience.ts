@@ -2,7 +2,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The time by which somebody waits. */
+/** The time of the caller that waits. */
 export type Time = {
   readonly nowMs: () => number;
   /** Settles after so many milliseconds, or when the signal is aborted. */
@@ -16,7 +16,7 @@ export const realTime: Time = {
 };
 
 /**
- * What it returns is called with a sign of progress, again and again, and says whether the work stands still: whether the sign
+ * What it returns is called with a sign of progress, again and again, and says whether the work makes no progress: whether the sign
  * has not changed for `msMax`. Undefined: ClickHouse could not be asked.
  */
 export function createPatience(msMax: number, nowMs: () => number): (sign: string | undefined) => boolean {

@@ -16,7 +16,7 @@ export type RightServers = {
    * fault of the connection.
    */
   compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
-  /** What is wrong with those that were not right when they were last compared. */
+  /** What is wrong with the servers that were not right at their last check. */
   misfits(): readonly string[];
 };
 

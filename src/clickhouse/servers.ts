@@ -1,7 +1,7 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
-// `serversOf` finds those of all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
+// `serversOf` finds the connections to all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
 // before there were several: then it refuses what needs the others.
 
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
@@ -128,7 +128,7 @@ export function notNamed(named: number, shard: number, number: number): string {
   return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
-/** A server that takes longer counts as away; whatever needs it waits and checks again. */
+/** A server that takes longer counts as away; work that needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**

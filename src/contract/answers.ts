@@ -208,7 +208,7 @@ export const deletionStatusSchema = Type.Object({
 const calledAccount = Type.String({ description: 'The account that is called.' });
 const { callback: _, state: __, message: ___, ...statusWhenComplete } = deletionStatusSchema.properties;
 
-/** What an account is told: that a deletion is complete, or that somebody tries the callback out. */
+/** The body of a call: a deletion is complete, or the callback is tried out. */
 export const callSchemas = {
   complete: Type.Object({
     type: Type.Literal('deletion.complete'),

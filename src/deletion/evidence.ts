@@ -1,5 +1,5 @@
 // What was counted for each user that a request named, kept for 30 days without the user: the place in the submitted list,
-// and a keyed hash by which somebody who can name the user finds it. It is in ClickHouse only, ends there by itself, and
+// and a keyed hash by which a caller who can name the user finds it. It is in ClickHouse only, expires there, and
 // is in no backup.
 
 import { createHmac } from 'node:crypto';
@@ -70,7 +70,7 @@ export type UserEvidence = {
   readonly similar: number;
 };
 
-/** The users of a request from a place on, in the order of their places; empty when there are none or they are over. */
+/** The users of a request from a place on, in the order of their places; empty when there are none or they have expired. */
 export async function listEvidence(
   clickhouse: ClickHouseClient,
   requestId: string,

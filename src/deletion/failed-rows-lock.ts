@@ -1,6 +1,6 @@
 // Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
 // insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
-// the tables. If the process that holds the lock stands still, the lock expires. That is safe: ClickHouse takes each row that is
+// the tables. If the process that holds the lock is paused, the lock expires. That is safe: ClickHouse takes each row that is
 // sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';

@@ -30,7 +30,7 @@ type TargetRow = {
 
 /**
  * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. If neither
- * Redis nor ClickHouse has them any more, the request is lost and no longer pending. May be repeated.
+ * Redis nor ClickHouse still has them, the request is lost and no longer pending. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
@@ -129,7 +129,7 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
 }
 
 /**
- * Removes targets of requests that are not pending: a worker that stood still may have kept them too late.
+ * Removes targets of requests that are not pending: a worker that was paused may have kept them too late.
  * `readPendingIds` is called after the targets are listed, so that a new request's targets do not look stray. It rejects
  * when it cannot know.
  */

@@ -61,7 +61,7 @@ export function createPreviews(
       const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
         running -= 1;
       });
-      // A statement that is slow when the time is over is ended soon. The answer does not wait for that.
+      // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {
@@ -109,7 +109,7 @@ async function lookUp(
   return found === 'moved' ? 'busy' : found;
 }
 
-/** Finds whom the targets reach, and counts their rows, as a round of deletions would. */
+/** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
 async function countAll(
   { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
   accountId: string,

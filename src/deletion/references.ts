@@ -12,7 +12,7 @@ import { transactionValues } from '../redis/transactions.js';
 import type { DeletionRequest } from './request.js';
 import type { Target } from './targets.js';
 
-/** The keyed hash of a set of users: the same whatever their order. */
+/** The keyed hash of a set of users: the same in any order. */
 export function hashOfList(secret: string, targets: readonly Target[]): string {
   const key = createHmac('sha256', secret).update('lists of deletions').digest();
   return createHmac('sha256', key).update(JSON.stringify(targets.toSorted())).digest('hex');

@@ -78,7 +78,7 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 
-/** Requests by their ids, in the order of the ids, without those that Redis does not have. */
+/** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
   if (ids.length === 0) return [];
   const texts = await redis.hmget(registryKeys.deletions, ...ids);
@@ -107,7 +107,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The pending requests, and those that can never be carried out, for observers. Nothing is decided by it. */
+/** The pending requests, and the ones that can never be carried out, for observers. Nothing is decided by it. */
 export async function observePending(
   redis: Redis,
 ): Promise<{ pending: DeletionRequest[]; lost: PendingMember[] }> {

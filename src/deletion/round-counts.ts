@@ -1,5 +1,5 @@
 // What requests find before anything of theirs is deleted: rows by environment and table, and by the users that they name.
-// Every table is read once, and its rows are counted by the user that stands in them. All else is computed from that.
+// Every table is read once, and its rows are counted by the user in them. All else is computed from that.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { hasPlainForm, plainForm } from '../clickhouse/plain-form.js';

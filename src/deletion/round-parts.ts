@@ -50,7 +50,7 @@ export async function createParts(
   return { home: homePart, all: [homePart, ...others] };
 }
 
-/** Tells the other parts whom the requests name, and whom a round that was cut off had found. */
+/** Gives the other parts the users that the requests name, and the ones that an interrupted round had found. */
 export async function tellUsers({ home, all }: RoundParts): Promise<void> {
   for (const part of all) if (part !== home) await copyRows(home, part, 'users');
 }

@@ -1,4 +1,4 @@
-// Ends the exports that a deletion overtakes: those that were requested before it and name one of its users. Their requests hold
+// Ends the exports that a deletion overtakes: exports that were requested before it and name one of its users. Their requests hold
 // that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';

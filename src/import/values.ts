@@ -1,4 +1,4 @@
-// What a field of a row is good for. Pure.
+// What a field of a row can be used as. Pure.
 
 /** Whether a field holds something: exports leave out what they do not know, or write null or an empty text. */
 export function isGiven(value: unknown): boolean {

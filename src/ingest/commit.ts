@@ -289,7 +289,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
-      // Timers run before replies that have arrived. So a process that stood still looks at its replies before it gives up.
+      // Timers run before replies that have arrived. So a process that was paused looks at its replies before it gives up.
       timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
     });
     try {

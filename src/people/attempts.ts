@@ -14,7 +14,7 @@ export type Attempt = {
   readonly address: string;
 };
 
-/** By whom an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
+/** Under what an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
 export function attemptOf(secret: string, { email, person, known, network }: AttemptBy): Attempt {
   const digest = (text: string) => createHmac('sha256', secret).update(text).digest('hex');
   const isKnown = person !== undefined && isKnownBrowser(secret, person, known);

@@ -140,7 +140,7 @@ function roleOf(text: unknown): Pick<Vouched, 'role' | 'accountId'> | undefined 
   return role === undefined || accountId === undefined || accountId === '' ? undefined : { role, accountId };
 }
 
-/** The text of an attempt for a cookie, good for some minutes. */
+/** The text of an attempt for a cookie, valid for some minutes. */
 export function signAttempt(secret: string, { state, nonce, verifier }: Attempt, nowMs: number): string {
   const text = [state, nonce, verifier, String(nowMs + signOn.attemptMsMax)].join('.');
   return `${text}.${signatureOf(secret, text)}`;

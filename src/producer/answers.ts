@@ -1,4 +1,4 @@
-// What an answer means for the records of a request. Only the service's own word settles a record: what a proxy or a
+// What an answer means for the records of a request. Only the service itself settles a record: what a proxy or a
 // wrong address answers is tried again.
 
 import type { LimitName } from '../contract/limits.js';

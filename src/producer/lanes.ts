@@ -162,7 +162,7 @@ function createLane(
     wake();
   }
 
-  /** Settles when each record is settled or stands apart, or when the library was stopped. */
+  /** Settles when each record is settled or parked, or when the library was stopped. */
   async function deliver(batch: readonly QueuedRecord[]): Promise<void> {
     const records = withoutParked(batch);
     const [first] = records;

@@ -51,7 +51,7 @@ export const producerLimits = {
   /** Between two looks at deletion requests. */
   pollMsMin: 500,
   pollMsMax: 5_000,
-  /** Without anybody who listens, one line about each kind of report is printed in this time. */
+  /** Without a listener, one line about each kind of report is printed in this time. */
   warnEveryMs: 60_000,
 } as const;
 

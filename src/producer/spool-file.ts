@@ -1,4 +1,4 @@
-// One file of a spool: its records, a line for each, and beside it the marks of those that are settled.
+// One file of a spool: its records, a line for each, and beside it the marks of settled records.
 
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';

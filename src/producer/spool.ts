@@ -75,7 +75,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   /** The last attempt to write failed, and the next one has not begun. */
   let isFailing = false;
   let isInTrouble = false;
-  /** Settles when the attempt to write has ended, in whatever way. */
+  /** Settles when the attempt to write has ended, well or not. */
   let attempt: Promise<unknown> = Promise.resolve();
 
   function begin(): void {

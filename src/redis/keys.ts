@@ -99,7 +99,7 @@ export const registryKeys = {
   strayTargets: '{registry}:stray_targets',
   /** Present for a while after a run that deleted expired rows. */
   retentionRun: '{registry}:retention_run',
-  /** Since when such a run is due, in seconds since 1970; absent when all that is over is deleted. */
+  /** Since when such a run is due, in seconds since 1970; absent when everything that has expired is deleted. */
   retentionDue: '{registry}:retention_due',
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts the versions of deletion requests that were copied to ClickHouse. */

@@ -38,7 +38,7 @@ export type Suppressions = {
   reach(version: number): Promise<void>;
   /**
    * Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes, with
-   * those for whom their account has no room.
+   * the users for whom their account has no room.
    */
   join(joins: readonly Join[]): Promise<readonly Join[]>;
   close(): void;

@@ -20,7 +20,7 @@ export async function findSimilar(
     (table) =>
       `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${isAlike}`,
   );
-  // What was found until the time is over is shown: parts whose index is not made yet are read whole.
+  // When the time is over, what was found by then is shown: parts without an index are read as a whole.
   const rows = await withNames(client, [identity], [], (ask) =>
     ask<{ identity: string }>(
       `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})

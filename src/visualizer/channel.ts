@@ -25,7 +25,7 @@ export type Channel = {
 
 export type ChannelOptions = {
   readonly redis: Redis;
-  /** Makes the connection for listening. It exists only while somebody listens. */
+  /** Makes the connection for listening. It exists only while a page listens. */
   readonly connectForMessages: () => Redis;
   readonly log: Log;
 };

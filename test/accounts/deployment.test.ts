@@ -189,7 +189,7 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
   await load();
   const number = '1900000000000000';
   const row = `SELECT '', generateUUIDv4(), '', NULL, '', '', now64(3), map(), 0, ${number}, 0, now64(3)`;
-  // A machine that stands still for as long as this takes sees it ended.
+  // A machine that pauses for as long as this takes sees it ended.
   let hasEnded = false;
   const insert = clickhouse
     .command({
@@ -416,7 +416,7 @@ for (const text of asked) {
   test(`a restore that stalled while it asked ${text} changes nothing that another restore has loaded since`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
-    // The right to load of a process that stands still expires.
+    // The right to load of a process that is paused expires.
     await redis.del(registryKeys.loading);
     assert.equal((await loadAll(0)).how, 'restored');
     const account = await findDemoAccount(redis);
@@ -707,7 +707,7 @@ test('an API process sees a new environment at once and a changed one within a s
       });
       seenMs.push(performance.now() - startedMs);
     }
-    // A machine that stands still delays some changes, but not the quickest one.
+    // A machine that pauses delays some changes, but not the quickest one.
     assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.isLoaded(), true);
     await redis.flushall();

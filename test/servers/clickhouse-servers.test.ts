@@ -423,7 +423,7 @@ test('a move that is copying can be reverted, even after a kill; two moves at on
   for (const server of [0, 1, 2]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
 });
 
-test('a process that stood still while its move was taken back copies nothing', async () => {
+test('a process that was paused while its move was taken back copies nothing', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
   const its = `stored_events WHERE app_id = '${appId}' AND identity = 'back'`;
@@ -591,7 +591,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
         what: 'the deletion waits for the move',
       });
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
-      // A worker that stood still since before the move stores nothing on either server.
+      // A worker that was paused since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
       await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
     }
@@ -621,7 +621,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
     if (point === 'shard_opened') {
       await untilAllStored();
       seen = 4;
-      // A worker that stood still since before the move has no token that this server knows.
+      // A worker that was paused since before the move has no token that this server knows.
       await assert.rejects(storeLate(next, shard), new RegExp(`not_before_restore_of_shard_${shard}`));
     }
     if (point === 'shard_switched') {

@@ -621,7 +621,7 @@ async function deleteFailedRows(): Promise<void> {
   });
 }
 
-test('a worker that stood still before it looked for failed rows brings none back after a deletion', async () => {
+test('a worker that was paused before it looked for failed rows brings none back after a deletion', async () => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   assert.equal(await store(segment), 'stored');
@@ -632,7 +632,7 @@ test('a worker that stood still before it looked for failed rows brings none bac
   assert.deepEqual(await failedLines(), []);
 });
 
-test('a worker that stood still after it looked for failed rows keeps none by that look', async (t) => {
+test('a worker that was paused after it looked for failed rows keeps none by that look', async (t) => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   const nowMs = Date.now.bind(Date);

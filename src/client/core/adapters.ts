@@ -10,7 +10,7 @@ export type KeyValueStorage = {
   get(key: string): string | undefined;
   /**
    * Keeps the text under the key. Returns false if it can be kept in memory only; then the former text may be back after
-   * a restart. `own`: if somebody empties the storage, this page puts the text back.
+   * a restart. `own`: if the storage is emptied, this page puts the text back.
    */
   set(key: string, text: string, own?: true): boolean;
   remove(key: string): void;

@@ -8,7 +8,7 @@ import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
   calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
-  /** Calls beyond those that the snippet keeps. */
+  /** Calls that the snippet dropped because it keeps no more. */
   lost?: number;
   /** Set once the library is in place: a script that is loaded twice changes nothing. */
   installed?: true;

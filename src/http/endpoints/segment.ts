@@ -1,4 +1,4 @@
-// Segment's protocol, /v1/*, for its libraries and those that speak alike, on servers and in pages: body → credential →
+// Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential →
 // entrance → messages → one commit → answer. Also what its library for pages asks for when it starts.
 
 import type { HttpRequest } from 'uWebSockets.js';

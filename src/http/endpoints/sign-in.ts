@@ -191,7 +191,7 @@ const signIn: Open = async (options, request, fields) => {
   });
 };
 
-/** 200 without a session too: a page asks before it knows whether somebody is signed in. */
+/** 200 without a session too: a page asks before it knows whether a person is signed in. */
 const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => {
   const found = secret === undefined ? undefined : await findSession(redis, secret);
   const shown = found === undefined ? { person: null } : sessionView(found.person, found.session);

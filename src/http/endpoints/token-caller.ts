@@ -1,5 +1,5 @@
 // What all endpoints under tokens of the deletion API share: who calls, how often a token may ask, how a body is read, and how
-// an error is answered. A 401 of one endpoint has the same bytes whatever its cause.
+// an error is answered. A 401 of one endpoint has the same bytes for every cause.
 
 import { StateNotLoaded } from '../../accounts/registry.js';
 import {
@@ -37,7 +37,7 @@ export type Failing = {
   readonly isAnswered?: (error: unknown) => boolean;
 };
 
-/** How often a token may ask in a second, and what it is told when it asks more often. */
+/** How often a token may ask in a second, and the answer when it asks more often. */
 export type RequestLimit = {
   readonly allows: (redis: Redis, accessToken: string) => Promise<boolean>;
   readonly message: string;
@@ -65,7 +65,7 @@ export const suppressionRequests: RequestLimit = {
   retrySeconds: limitedRetrySeconds.suppressionRequests,
 };
 
-/** Goes on with a caller whose token is good. The request has no body. */
+/** Continues with a caller whose token is valid. The request has no body. */
 export function answerForCaller(
   exchange: Exchange,
   asked: Asked,
@@ -81,7 +81,7 @@ export function answerForCaller(
   });
 }
 
-/** Goes on with the document of a caller whose token is good. */
+/** Continues with the document of a caller whose token is valid. */
 export function readFromCaller(
   exchange: Exchange,
   asked: Asked,

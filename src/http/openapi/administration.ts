@@ -23,7 +23,7 @@ type Operation = {
   readonly required?: readonly string[];
   /** Whether `?account_id=` narrows it to an account. */
   readonly list?: true;
-  /** Other parameters of the query; those that `required` names are. */
+  /** Other parameters of the query; the ones that `required` names are required. */
   readonly query?: Readonly<Record<string, string>>;
 };
 
