@@ -29,15 +29,20 @@ import {
   updateDeletion,
 } from '../src/deletion/request.js';
 import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/deletion/resolve-users.js';
-import { countReachedRows, findAlike, forgetCounts, readFoundRows } from '../src/deletion/round-counts.js';
+import {
+  countReachedRows,
+  findSimilarIdentities,
+  forgetCounts,
+  readFoundRows,
+} from '../src/deletion/round-counts.js';
 import { countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
   createParts,
+  distributeUsers,
   gatherCounts,
   gatherUsers,
   type RoundPart,
   type RoundParts,
-  tellUsers,
 } from '../src/deletion/round-parts.js';
 import { countNamed, dropRoundTables } from '../src/deletion/round-tables.js';
 import { endExportsOf } from '../src/export/end.js';
@@ -267,7 +272,7 @@ async function resolve(
   );
   // A run of retention from which this round took over may have removed what merges users.
   for (const part of parts.all) await undoRuns(part.client);
-  await tellUsers(parts);
+  await distributeUsers(parts);
   const named = await countNamed(clickhouse, parts.home.tables);
   const leftOut = new Set<number>();
   const heldUp = new Set<string>();
@@ -357,7 +362,7 @@ async function countReached(
   for (const part of parts.all) await countReachedRows(part.client, part.tables);
   await gatherCounts(parts, 'reached');
   const found = await readFoundRows(clickhouse, tables);
-  for (const part of parts.all) await findAlike(part.client, part.tables);
+  for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
   await gatherCounts(parts, 'alike');
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);

@@ -69,7 +69,7 @@ async function reach(
   let from = indexedTo;
   const steps = BigInt(from) < BigInt(to) ? await stepsOf(clickhouse, shard, from, to) : [];
   const isFirst = from === '0' && steps.length > 0;
-  if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is made from the stored rows');
+  if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is built from the stored rows');
   for (const [i, step] of steps.entries()) {
     await keepTurn();
     await addKeys(clickhouse, shard, from, step);

@@ -33,8 +33,8 @@ import {
   retainedOf,
 } from '../src/retention/expired-rows.js';
 import {
+  activateCopy,
   copyIdentifications,
-  letCopyCount,
   returnUsers,
   undoRuns,
 } from '../src/retention/removed-identifications.js';
@@ -103,7 +103,7 @@ type Reason =
   | 'deletion requests are pending';
 
 function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
-  log.info({ ...more, reason }, 'some of what is over has to wait for another run');
+  log.info({ ...more, reason }, 'some expired rows have to wait for another run');
   return 'busy';
 }
 
@@ -211,7 +211,7 @@ async function expireOn(
     for (const [appId, count] of rows)
       log.info(
         { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
-        'rows are over and deleted',
+        'expired rows were deleted',
       );
   }
   await undoRuns(clickhouse);
@@ -305,7 +305,7 @@ async function expireIdentifications(
   crash('expired_keys_kept');
   await copyIdentifications(clickhouse, users.mark, predicate);
   if (!(await isHeld())) return undefined;
-  await letCopyCount(clickhouse, users.mark);
+  await activateCopy(clickhouse, users.mark);
   crash('identifications_copied');
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
@@ -341,7 +341,7 @@ async function dropWholePartitions(
     if (!(await isHeld())) return;
     await dropPartition(clickhouse, place, partition);
     crash('partition_dropped');
-    log.info({ table: place, partition }, 'a partition is over and dropped');
+    log.info({ table: place, partition }, 'an expired partition was dropped');
   }
 }
 

@@ -127,8 +127,8 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     const inUse = await readTableIds(client, database);
     return Object.entries(begun?.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
   };
-  const goesOn = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
-  if (!goesOn) {
+  const isContinued = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
+  if (!isContinued) {
     // Nothing was exchanged, so deletions and moves may go on meanwhile.
     await redis.del(registryKeys.restoringBackup);
     await Promise.all(all.map(untilNoRestoreRuns));
@@ -142,7 +142,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const wasLoaded = await isLoaded();
   const result = await withoutDeletions(context, async (isHeld) => {
     crash('rounds_stopped');
-    const plan = goesOn ? begun : await prepare(restore, wasLoaded, isHeld);
+    const plan = isContinued ? begun : await prepare(restore, wasLoaded, isHeld);
     crash('users_deleted_again');
     await exchangeTables(restore, plan, wasLoaded);
     if (wasLoaded) {

@@ -15,12 +15,12 @@ import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
 import {
   countReachedRows,
-  findAlike,
+  findSimilarIdentities,
   type NamedUser,
   readFoundRows,
   readNamedUsers,
 } from './round-counts.js';
-import { createParts, gatherCounts, gatherUsers, tellUsers } from './round-parts.js';
+import { createParts, distributeUsers, gatherCounts, gatherUsers } from './round-parts.js';
 import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
@@ -126,7 +126,7 @@ async function countAll(
     const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
-    await tellUsers(parts);
+    await distributeUsers(parts);
     for (const part of parts.all) await resolveAlone(part.client, part.tables);
     await gatherUsers(parts, [0]);
     if (isOver()) return 'too_long';
@@ -134,7 +134,7 @@ async function countAll(
     await gatherCounts(parts, 'reached');
     if (isOver()) return 'too_long';
     const found = await readFoundRows(clickhouse, tables);
-    for (const part of parts.all) await findAlike(part.client, part.tables);
+    for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
     await gatherCounts(parts, 'alike');
     if (isOver()) return 'too_long';
     let usersFound = 0;

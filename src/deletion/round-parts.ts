@@ -51,7 +51,7 @@ export async function createParts(
 }
 
 /** Gives the other parts the users that the requests name, and the ones that an interrupted round had found. */
-export async function tellUsers({ home, all }: RoundParts): Promise<void> {
+export async function distributeUsers({ home, all }: RoundParts): Promise<void> {
   for (const part of all) if (part !== home) await copyRows(home, part, 'users');
 }
 

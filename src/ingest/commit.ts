@@ -10,7 +10,7 @@ import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
-import { leaveSilent, type Redis, reachOf } from '../redis/client.js';
+import { dropSilentConnection, type Redis, reachOf } from '../redis/client.js';
 import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -141,7 +141,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       settle(its);
     } catch (error) {
       // Only this group's answer is lost.
-      log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
+      log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be delivered');
     }
   }
 
@@ -304,7 +304,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       }
       if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
       // A connection that stays silent may stay so; a new one gets another chance within the deadline.
-      else leaveSilent(redis);
+      else dropSilentConnection(redis);
       return { kind: 'lost' };
     } finally {
       clearTimeout(timer);

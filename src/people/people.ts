@@ -100,7 +100,7 @@ export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<P
     const known = people.get(person_id);
     if (known === undefined) checkRoom(people);
     else if (known.provider?.issuer !== issuer || known.provider.subject !== subject)
-      throw new AdministrationError('this address belongs to somebody else');
+      throw new AdministrationError('this address belongs to another person');
     if (known !== undefined && known.role === role && known.account_id === accountId)
       return { changes: [], result: known };
     const person: Person = {

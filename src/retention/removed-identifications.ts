@@ -60,7 +60,7 @@ export async function copyIdentifications(
 }
 
 /** From here on the identifications may be removed: undoing the run puts them back. Rejects if the run was undone. */
-export async function letCopyCount(client: ClickHouseClient, mark: string): Promise<void> {
+export async function activateCopy(client: ClickHouseClient, mark: string): Promise<void> {
   await renameScratch(client, copyOf(mark), removedBy(mark));
 }
 

@@ -15,10 +15,10 @@ export async function findSimilar(
   identity: string,
 ): Promise<readonly string[]> {
   const { similarMax, similarSecondsMax } = userLookUps;
-  const isAlike = hasPlainForm(`SELECT ${plainForm('identity')} FROM ${namedUsers}`);
+  const isSimilar = hasPlainForm(`SELECT ${plainForm('identity')} FROM ${namedUsers}`);
   const found = tables.map(
     (table) =>
-      `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${isAlike}`,
+      `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${isSimilar}`,
   );
   // When the time is over, what was found by then is shown: parts without an index are read as a whole.
   const rows = await withNames(client, [identity], [], (ask) =>

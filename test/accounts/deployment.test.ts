@@ -4,14 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { atPort } from '../../harness/clickhouse.js';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { tablesUnderTest } from '../../harness/environment.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
 import { startTcpProxy } from '../../harness/tcp-proxy.js';
 import { until } from '../../harness/wait.js';
 import {
@@ -30,7 +24,6 @@ import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { migrate } from '../../src/clickhouse/migrate.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { markerRows, storedTable } from '../../src/clickhouse/tables.js';
 import { loads } from '../../src/contract/limits.js';
@@ -47,11 +40,11 @@ import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
 import { stateLoads } from '../../src/tuning.js';
 import { commit, eventRecord, group } from '../support/shard.js';
+import { type GatedStores, startGatedStores } from '../support/stores.js';
 
 const database = 'deployment_test';
 const log = createLog('test', 'silent');
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: GatedStores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 /** A gate before the same ClickHouse, to hold a load at a statement. */
@@ -59,22 +52,10 @@ let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
-  gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
+  stores = await startGatedStores(database);
+  ({ redis, clickhouse, gate, gated } = stores);
 });
-
-after(async () => {
-  await gated?.close();
-  await gate?.close();
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   gate.pass();
@@ -475,7 +456,7 @@ test('an epoch without its deployment is no loaded state', async () => {
 
 test('a restore asks ClickHouse and Redis as seldom for thousands of requests as for few', async () => {
   await load();
-  const counted = new Redis(redisServer.url);
+  const counted = new Redis(stores.redisServer.url);
   let sent = 0;
   const send = counted.sendCommand.bind(counted);
   counted.sendCommand = (...args) => {
@@ -538,9 +519,9 @@ test('a restore writes requests while it reads them, so that it needs neither ti
     },
   });
   await redis.flushall();
-  const proxy = await startTcpProxy({ port: clickhouseServer.port });
+  const proxy = await startTcpProxy({ port: stores.clickhouseServer.port });
   const proxied = connectClickHouse({
-    url: atPort(clickhouseServer.testerUrl, proxy.port),
+    url: atPort(stores.clickhouseServer.testerUrl, proxy.port),
     database,
     tables: tablesUnderTest,
   });

@@ -53,7 +53,7 @@ import { readExport } from '../../src/export/request.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
-import { copyIdentifications, letCopyCount } from '../../src/retention/removed-identifications.js';
+import { activateCopy, copyIdentifications } from '../../src/retention/removed-identifications.js';
 import { suppressUsers } from '../../src/suppression/submit.js';
 import { expireRows, type RetentionContext } from '../../workers/retention.js';
 
@@ -171,7 +171,7 @@ async function removeAndStop(server: ClickHouseHandle, identity: string): Promis
   const mark = 'retention_run_0';
   const predicate = `identity = '${identity}' AND notEmpty('${mark}')`;
   await copyIdentifications(client, mark, predicate);
-  await letCopyCount(client, mark);
+  await activateCopy(client, mark);
   await deleteRows(client, 'stored_user_identities', predicate, mark);
   await client.close();
 }

@@ -3,18 +3,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { tablesUnderTest } from '../../harness/environment.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
+import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { until } from '../../harness/wait.js';
 import { loadDeployment } from '../../src/accounts/deployment.js';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
-import { type ClickHouseClient, classifyFault, connectClickHouse } from '../../src/clickhouse/client.js';
+import { type ClickHouseClient, classifyFault } from '../../src/clickhouse/client.js';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { migrate, readMigrations, renderSql } from '../../src/clickhouse/migrate.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
@@ -39,7 +32,7 @@ import {
 import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-point.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
@@ -47,11 +40,11 @@ import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { type GatedStores, startGatedStores } from '../support/stores.js';
 
 const database = 'store_test';
 const log = createLog('test', 'silent');
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: GatedStores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 /** The gate between ClickHouse and a worker of `gated`. */
@@ -59,22 +52,10 @@ let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
-  gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
+  stores = await startGatedStores(database);
+  ({ redis, clickhouse, gate, gated } = stores);
 });
-
-after(async () => {
-  await gated?.close();
-  await gate?.close();
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   await redis.flushall();
@@ -421,7 +402,10 @@ test('the rows that stay when others are taken out keep the stamps of their comm
 
 test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
   const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;
   const bad = mended.replace('"mended",null', '"bad",-1').replace(',7,"', ',8,"');
@@ -852,7 +836,10 @@ const insertFailed = (values: readonly object[]) =>
   });
 
 function retryContext(through: ClickHouseClient = clickhouse) {
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   return { redis, clickhouse: through, config, log };
 }
 
@@ -971,7 +958,10 @@ test('a row that failed before a restore can still be retried after it', async (
   await refuseSegments(clickhouse, 0, segment.number);
   const mended = `replaceOne(row, '"no time"', 'null')`;
   await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
   assert.deepEqual(await rowsOf('SELECT event, identity FROM events'), [['bad', 'eve']]);
 });
@@ -993,7 +983,7 @@ test('takes nothing out of a segment whose marker row is refused too, since the 
 });
 
 test('migrations can be run again, and refuse edited and newer ones', async () => {
-  const options = { url: clickhouseServer.testerUrl, database };
+  const options = { url: stores.clickhouseServer.testerUrl, database };
   assert.deepEqual(await migrate(options), []);
   const migrations = readMigrations();
   const edited = migrations.map((migration, i) =>

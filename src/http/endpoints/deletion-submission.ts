@@ -136,7 +136,7 @@ async function answerPreview(
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
-  const look = () =>
+  const find = () =>
     previews.preview(submission, accountId, targets).catch((error: unknown) => {
       if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
       log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
@@ -146,7 +146,7 @@ async function answerPreview(
     audit,
     actor,
     { action: 'preview_deletion', account_id: accountId, app_id: appId, details: { users: targets.length } },
-    look,
+    find,
     {
       endingOf: (found) =>
         typeof found === 'string'

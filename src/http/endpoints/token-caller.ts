@@ -116,12 +116,12 @@ export function readDocument<Who extends Caller>(
     answerOrFail(exchange, failing, async () => {
       const caller = await lookup;
       if (typeof caller === 'function') return caller(exchange);
-      const goOn = async (document: Document | Rejection) => {
+      const proceed = async (document: Document | Rejection) => {
         if ('code' in document) exchange.refuse(document);
         else await take(caller, document);
       };
-      if (kept.length <= receiving.largeBytesMin) return goOn(parseDocument(kept));
-      takeTurns(exchange, readLarge(exchange, failing, kept, list, goOn));
+      if (kept.length <= receiving.largeBytesMin) return proceed(parseDocument(kept));
+      takeTurns(exchange, readLarge(exchange, failing, kept, list, proceed));
     });
   });
 }
@@ -131,10 +131,10 @@ function* readLarge(
   failing: Failing,
   body: Buffer,
   list: RecordList,
-  goOn: (document: Document | Rejection) => Promise<void>,
+  proceed: (document: Document | Rejection) => Promise<void>,
 ): Steps<void> {
   const document = yield* readLargeDocument(body, list);
-  answerOrFail(exchange, failing, () => goOn(document));
+  answerOrFail(exchange, failing, () => proceed(document));
 }
 
 /** Answers 503 when Redis or ClickHouse fails. */
