@@ -1,5 +1,6 @@
 // How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
-// and the preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
+// and the preview of a deletion, the polling of a status.
+// Also: what does it take to delete a month that is over, and what do suppressed users cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -9,6 +10,7 @@ import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
+import { type RetentionRun, runRetention } from './retention.js';
 import { measureSuppressed, type SuppressedCost } from './suppressed.js';
 
 export type DeskResult = {
@@ -23,6 +25,7 @@ export type DeskResult = {
   /** Until each answer about a status. */
   readonly polledMs: readonly number[];
   readonly suppressed: SuppressedCost;
+  readonly retention?: readonly RetentionRun[];
 };
 
 /** `rows`: those that the preview found. */
@@ -38,12 +41,15 @@ const polls = 100;
 /** Below the limit of a token. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
+/** A month that is over has one event for so many of the exported user. */
+const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
 /** A set without the first customers: loners have their events. */
 const setOfPreviews = 40;
 
-export async function runDesk({ deployment, options, progress }: Context): Promise<DeskResult> {
+export async function runDesk(context: Context): Promise<DeskResult> {
+  const { deployment, options, progress } = context;
   const suppressed = measureSuppressed(suppressedUsers);
   progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
   const api = await connectDeletionApi(deployment);
@@ -85,7 +91,9 @@ export async function runDesk({ deployment, options, progress }: Context): Promi
     await api.isComplete(requestId);
     polledMs.push(performance.now() - startedAt);
   }
-  return { events, othersEvents: population.events, exports, submittedMs, previews, polledMs, suppressed };
+  const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
+  const calls = { submittedMs, previews, polledMs };
+  return { events, othersEvents: population.events, exports, ...calls, suppressed, retention };
 }
 
 async function preview(
