@@ -77,20 +77,11 @@ export async function runDesk(context: Context): Promise<DeskResult> {
     await preview(api, 'the exported user', [{ identity: exportedUser }], options.repeats),
     await preview(api, 'many users', named, options.repeats),
   ];
-  const submittedMs: number[] = [];
   let requestId = '';
-  for (let i = 0; i < submissions; i += 1) {
-    const startedAt = performance.now();
+  const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
-    submittedMs.push(performance.now() - startedAt);
-  }
-  const polledMs: number[] = [];
-  for (let i = 0; i < polls; i += 1) {
-    await pause(pollEveryMs);
-    const startedAt = performance.now();
-    await api.isComplete(requestId);
-    polledMs.push(performance.now() - startedAt);
-  }
+  });
+  const polledMs = await timed(polls, () => api.isComplete(requestId), pollEveryMs);
   const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   const calls = { submittedMs, previews, polledMs };
   return { events, othersEvents: population.events, exports, ...calls, suppressed, retention };
@@ -102,13 +93,26 @@ async function preview(
   users: readonly User[],
   repeats: number,
 ): Promise<PreviewRun> {
-  const ms: number[] = [];
   let rows = 0;
-  for (let repeat = 0; repeat < repeats; repeat += 1) {
-    const startedAt = performance.now();
+  const ms = await timed(repeats, async () => {
     rows = await api.preview(users);
-    ms.push(performance.now() - startedAt);
-  }
+  });
   if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
   return { what, users: users.length, rows, ms };
+}
+
+/** Calls one after another; settles with how many ms each took. */
+async function timed(
+  count: number,
+  call: (index: number) => Promise<unknown>,
+  everyMs = 0,
+): Promise<number[]> {
+  const ms: number[] = [];
+  for (let index = 0; index < count; index += 1) {
+    await pause(everyMs);
+    const startedAt = performance.now();
+    await call(index);
+    ms.push(performance.now() - startedAt);
+  }
+  return ms;
 }
