@@ -91,8 +91,9 @@ export async function runExport(
 /** Reads an answer as fast as it comes, and keeps only its last line. */
 async function download(url: string, accessToken: string, gzip: boolean, startedAt: number) {
   const headers = { authorization: `Bearer ${accessToken}`, ...(gzip && { 'accept-encoding': 'gzip' }) };
+  // A connection of its own: the API closes idle ones while the bench is busy.
   const answer = await new Promise<IncomingMessage>((settle, reject) => {
-    get(url, { headers }, settle).once('error', reject);
+    get(url, { headers, agent: false }, settle).once('error', reject);
   });
   if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
   if ((answer.headers['content-encoding'] === 'gzip') !== gzip)

@@ -150,7 +150,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     const limits = { seconds: Number.POSITIVE_INFINITY, requests: made.length, sendsAll: true };
     await sendLoad({ ...load, ...limits, rate }, (second) => seconds.push(second));
     const events = allAnswered(mergeSeconds(seconds)) * eventsEach;
-    await untilStored(deployment.own.sluice);
+    await untilStored(deployment.own.sluice, waitMs);
     if (kind === 'newKeys') keyed += events;
     if (!isRepeat(kind)) stored += events;
     return events;
