@@ -1,5 +1,5 @@
 // ClickHouse's statements for backups: making one, restoring one beside the tables in use, and exchanging the two.
-// BACKUP and RESTORE run in the server, whatever becomes of whoever asked for them.
+// BACKUP and RESTORE run in the server, and go on when the process that started them has ended.
 
 import { randomUUID } from 'node:crypto';
 import { type ClickHouseClient, faultCodes } from './client.js';
@@ -38,10 +38,10 @@ export function makeBackup(
   database: string,
   name: string,
   base: string | undefined,
-  goesOn: boolean,
+  isContinued: boolean,
 ): Promise<number> {
   const others = unkeptTables.map((table) => `${database}.${table}`).join(', ');
-  return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, goesOn);
+  return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, isContinued);
 }
 
 /** Makes the second part of a backup, whose first part is there: what the index of keys has more by now. */
@@ -49,20 +49,20 @@ export function makeKeysBackup(
   client: ClickHouseClient,
   database: string,
   name: string,
-  goesOn: boolean,
+  isContinued: boolean,
 ): Promise<number> {
-  return make(client, `TABLE ${database}.${keysTable}`, keysOfBackup(name), name, goesOn);
+  return make(client, `TABLE ${database}.${keysTable}`, keysOfBackup(name), name, isContinued);
 }
 
-/** A backup that the server has made or makes is not begun again if `goesOn`: otherwise it is an older one, and ClickHouse refuses the name. */
+/** A backup that the server has made or makes is not begun again if `isContinued`: otherwise it is an older one, and ClickHouse refuses the name. */
 async function make(
   client: ClickHouseClient,
   what: string,
   name: string,
   base: string | undefined,
-  goesOn: boolean,
+  isContinued: boolean,
 ): Promise<number> {
-  const known = goesOn ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
+  const known = isContinued ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
   const begun = known.findLast((row) => nameOf(row) === name);
   if (begun !== undefined) return untilDone(client, begun.id);
   const id = randomUUID();
@@ -130,7 +130,7 @@ async function renumberParts(client: ClickHouseClient, database: string): Promis
   }
 }
 
-/** Settles when no restore runs: that of a process that was killed goes on. */
+/** Settles when no restore runs: a restore goes on after its process was killed. */
 export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void> {
   const running = async () => (await read(client, "status = 'RESTORING'")).length > 0;
   while (await running()) await pause();
