@@ -24,7 +24,7 @@ export type RightServers = {
    * database. Rejects with WrongServer, with the fault of the connection, or after the signal or 15 s.
    */
   compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
-  /** What is wrong with those that were not right when they were last compared. */
+  /** What is wrong with the servers that were not right at their last check. */
   misfits(): readonly string[];
 };
 
@@ -100,7 +100,7 @@ export function guardServers(
       const isForeign = foreign !== undefined && noted?.deployment === foreign;
       return isForeign ? notOfRedis(place) : misfitOf(place, noted, home?.noted?.deployment);
     };
-    // The home may have been made anew since it was compared.
+    // The home may have been created again since it was compared.
     if (judge() !== undefined && noted?.deployment !== home?.noted?.deployment)
       await compare(0, AbortSignal.any([signal, AbortSignal.timeout(homeMsMax)])).catch(() => undefined);
     return settle(server, judge(), askedAtMs);
