@@ -7,7 +7,7 @@ import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
 import { Loaded, Problem } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
-import { go } from './router.js';
+import { go, hash } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
 type Begun = { readonly person: Person };
@@ -80,8 +80,7 @@ function whyNotSignedOn(): string {
 type Invited = { readonly email: string; readonly role: string; readonly password_length_min: number };
 
 export function Invitation() {
-  // The secret is behind the hash, which browsers send to nobody.
-  const invitation = location.hash.slice(1);
+  const invitation = hash.value;
   const [password, setPassword] = useState('');
   const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
   const work = async () => {

@@ -213,9 +213,17 @@ type FailedRow = {
   readonly error: string;
 };
 
+type Sent = { readonly retried: number; readonly left: number };
+
+function sentText({ retried, left }: Sent): string {
+  const stored = `${retried.toLocaleString()} ${retried === 1 ? 'row is' : 'rows are'} stored`;
+  if (left === 0) return `${stored}, none is left.`;
+  return `${stored}, ${left.toLocaleString()} left: refused again, or waiting for a deletion.`;
+}
+
 function FailedRows() {
   const failed = useResource<FailedRow[]>('/failed');
-  const [said, setSaid] = useState('');
+  const [sent, setSent] = useState<Sent | undefined>(undefined);
   return (
     <section class="card">
       <h2>Rows that ClickHouse refused, in all accounts</h2>
@@ -240,17 +248,14 @@ function FailedRows() {
                 submit="Send again"
                 inline
                 work={async () => {
-                  const { retried, left } = await call<{ retried: number; left: number }>(
-                    'POST',
-                    '/failed/retry',
-                  );
-                  setSaid(`${retried} stored, ${left} left.`);
+                  setSent(await call<Sent>('POST', '/failed/retry'));
                   failed.reload();
                 }}
               >
-                <p role="status">{said || 'Once the cause is corrected, they can be sent again.'}</p>
+                <p>Once the cause is corrected, they can be sent again.</p>
               </Form>
             )}
+            <p role="status">{sent && sentText(sent)}</p>
           </>
         )}
       </Loaded>

@@ -1,4 +1,4 @@
-// Overview: is all well, how many records come, and for operators the parts of the deployment.
+// Overview: is all well, how many records come, and for operators the backlog and the processes.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -8,7 +8,7 @@ import { durationText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
-import { Deployment } from './deployment.js';
+import { RunningParts } from './deployment.js';
 
 type Traffic = {
   readonly step_seconds: number;
@@ -90,7 +90,7 @@ export function Overview({ account }: { readonly account: Account }) {
           )}
         </Loaded>
       </section>
-      {may('showDeployment') && <Deployment />}
+      {may('showDeployment') && <RunningParts />}
     </>
   );
 }

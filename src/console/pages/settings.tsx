@@ -1,4 +1,4 @@
-// Settings: the own access, environments, people, accounts, and the audit log. Each person sees what they may do.
+// Settings: environments, people, accounts, the deployment, the own access, and the audit log. Each person sees what they may do.
 
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
@@ -12,6 +12,7 @@ import { roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
 import { AuditLog } from './audit-log.js';
+import { Deployment } from './deployment.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
 
@@ -22,6 +23,7 @@ export function Settings({ account }: { readonly account: Account | undefined })
       {account !== undefined && <Environments account={account} />}
       {account !== undefined && may('listPeople') && <People account={account} />}
       {may('createAccount') && <Accounts />}
+      {may('showDeployment') && <Deployment />}
       <OwnAccess />
       {may('listAudit') && <AuditLog account={account} />}
     </>
