@@ -1,12 +1,14 @@
 // The way in: the sign-in, and the page of an invitation.
 
 import { useState } from 'preact/hooks';
+import type { Role } from '../contract/roles.js';
 import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
 import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
 import { Loaded, Problem } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
+import { roleNames } from './parts/roles.js';
 import { go, hash } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
@@ -77,7 +79,7 @@ function whyNotSignedOn(): string {
   return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
 }
 
-type Invited = { readonly email: string; readonly role: string; readonly password_length_min: number };
+type Invited = { readonly email: string; readonly role: Role; readonly password_length_min: number };
 
 export function Invitation() {
   const invitation = hash.value;
@@ -99,7 +101,7 @@ export function Invitation() {
             <>
               <p>
                 You are invited as <strong>{invited.email}</strong> with the role{' '}
-                <strong>{invited.role}</strong>. Choose a password, and you are in.
+                <strong>{roleNames[invited.role]}</strong>. Choose a password, and you are in.
               </p>
               <Form label="Invitation" submit="Choose password" work={work}>
                 <input type="hidden" name="username" autocomplete="username" value={invited.email} />

@@ -17,7 +17,9 @@ import { deletions, rateLimits } from '../../src/contract/limits.js';
 import { listEventNames } from '../../src/data-quality/event-names.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
 import { createLog } from '../../src/log.js';
+import { readTraffic } from '../../src/traffic/charts.js';
 import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
+import { minuteWrites } from '../../src/tuning.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 
 /** The text of the file that a link downloads. */
@@ -94,6 +96,22 @@ describe('the console', { skip }, () => {
         ['New', 1],
       ]);
       assert.ok(read > olderRows, `${read} rows read`);
+    } finally {
+      await clickhouse.close();
+    }
+  });
+
+  test('a chart ends with the last minute that every process has had the time to write', async () => {
+    const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+    try {
+      const minute = 29_000_000;
+      const lastMinute = async (afterMs: number) => {
+        const { at } = await readTraffic(clickhouse, ['of no environment'], 'hour', minute * 60_000 + afterMs);
+        return Number(at.at(-1)) / 60;
+      };
+      const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+      assert.equal(await lastMinute(writtenMsMax - 1), minute - 2);
+      assert.equal(await lastMinute(writtenMsMax), minute - 1);
     } finally {
       await clickhouse.close();
     }
@@ -460,7 +478,6 @@ describe('the console', { skip }, () => {
     await submit(0, listedMax + 1);
     await openPage(page, 'Deletions');
     const rows = page.getByRole('table', { name: 'Deletions' }).locator('tbody').getByRole('row');
-    await rows.nth(listedMax - 1).waitFor();
     await page.getByRole('button', { name: 'Earlier deletions' }).click();
     await rows.filter({ hasText: 'number 0' }).waitFor();
     await submit(listedMax + 1, listedMax + 2);
@@ -492,7 +509,10 @@ describe('the console', { skip }, () => {
     const page = await newPage();
     await enter(page, sluice, 'retries@example.com', 'operator');
     await openPage(page, 'Data quality');
-    const rows = page.getByRole('table', { name: 'Rows that ClickHouse refused' }).locator('tbody').getByRole('row');
+    const rows = page
+      .getByRole('table', { name: 'Rows that ClickHouse refused' })
+      .locator('tbody')
+      .getByRole('row');
     await rows.nth(1).waitFor();
     await page.getByRole('button', { name: 'Send again' }).click();
     await page.getByText(/^1 row is stored, 1 left: refused again/).waitFor();
@@ -739,13 +759,13 @@ describe('the console', { skip }, () => {
     assert.equal(await minute.getAttribute('aria-valuetext'), 'all of them');
     await minute.focus();
     const walk = async () => {
-      if ((await legend.textContent())?.startsWith('6 accepted')) return true;
+      if ((await legend.textContent())?.startsWith('7 accepted')) return true;
       await page.keyboard.press('ArrowLeft');
       return false;
     };
-    await until(walk, { deadlineMs: 60_000, what: 'the minute with six records' });
+    await until(walk, { deadlineMs: 60_000, what: 'the minute with seven records' });
     const said = String(await minute.getAttribute('aria-valuetext'));
-    assert.match(said, /\(\d\d:\d\d UTC\): 6 accepted, 2 repeated, 0 limited, 4 rejected$/);
+    assert.match(said, /\(\d\d:\d\d UTC\): 7 accepted, 2 repeated, 0 limited, 4 rejected$/);
     await page.keyboard.press('ArrowLeft');
     await legend.getByText('5 accepted').waitFor();
     await legend.getByText('3 limited').waitFor();

@@ -67,7 +67,11 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
                 title: 'Who',
                 text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
               },
-              { title: 'What', text: (each) => actionText(each.action) },
+              {
+                title: 'What',
+                text: (each) => actionText(each.action),
+                cell: (each) => <span class="what">{actionText(each.action)}</span>,
+              },
               {
                 title: 'About',
                 text: (each) => aboutOf(each),

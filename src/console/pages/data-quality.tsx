@@ -211,7 +211,13 @@ type FailedRow = {
   readonly bytes: number;
   readonly error_code: number;
   readonly error: string;
+  /** In UTC, without saying so. */
+  readonly failed_at: string;
 };
+
+function failedAt({ failed_at }: FailedRow): string {
+  return `${failed_at.replace(' ', 'T')}Z`;
+}
 
 type Sent = { readonly retried: number; readonly left: number };
 
@@ -236,6 +242,11 @@ function FailedRows() {
               keyOf={({ table_name, segment, line }) => `${table_name} ${segment} ${line}`}
               empty="None: ClickHouse has taken every row."
               columns={[
+                {
+                  title: 'When',
+                  text: failedAt,
+                  cell: (each) => <Time at={failedAt(each)} />,
+                },
                 { title: 'Table', text: (each) => each.table_name },
                 { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
                 { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },
@@ -252,7 +263,7 @@ function FailedRows() {
                   failed.reload();
                 }}
               >
-                <p>Once the cause is corrected, they can be sent again.</p>
+                <p class="beside">Once the cause is corrected, they can be sent again.</p>
               </Form>
             )}
             <p role="status">{sent && sentText(sent)}</p>

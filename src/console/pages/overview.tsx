@@ -129,15 +129,20 @@ function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly
       )}
       <p>
         {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is taken. `}
-        {pendingText(deletions)}
+        {deletions.pending === 0 ? (
+          'No deletion is pending.'
+        ) : (
+          <a href="/deletions" onClick={onLink}>
+            {pendingText(deletions)}
+          </a>
+        )}
       </p>
     </section>
   );
 }
 
 function pendingText({ pending, oldest_at }: OverviewOf['deletions']): string {
-  if (pending === 0 || oldest_at === null) return 'No deletion is pending.';
-  const age = durationText((Date.now() - Date.parse(oldest_at)) / 1000);
+  const age = durationText((Date.now() - Date.parse(oldest_at ?? '')) / 1000);
   return pending === 1
     ? `1 deletion is pending, submitted ${age} ago.`
     : `${pending.toLocaleString()} deletions are pending; the oldest was submitted ${age} ago.`;

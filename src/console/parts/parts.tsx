@@ -104,13 +104,24 @@ export function Loaded<Data>(props: {
   );
 }
 
+/** So many stand beside the number, as far as there is room. */
+const firstShown = 5;
+
 /** The properties of an event, folded up. */
 export function Properties({ of }: { readonly of: Readonly<Record<string, string>> }) {
   const all = Object.entries(of);
   if (all.length === 0) return <span class="muted">none</span>;
   return (
     <details>
-      <summary>{all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}</summary>
+      <summary>
+        {all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}{' '}
+        <span class="first muted">
+          {all
+            .slice(0, firstShown)
+            .map(([key, value]) => `${key}: ${value}`)
+            .join(', ')}
+        </span>
+      </summary>
       <dl class="facts">
         {all.map(([key, value]) => (
           <Fragment key={key}>
