@@ -160,8 +160,11 @@ export function atPort(url: string, port: number): string {
   return other.href.replace(/\/$/, '');
 }
 
-async function query(origin: string, user: ClickHouseUser, sql: string): Promise<string> {
-  const reply = await fetch(origin, { method: 'POST', body: sql, headers: credentials(user) });
+/** Settles with ClickHouse's answer to a statement; rejects with its message. */
+export async function query(url: string, user: ClickHouseUser, sql: string): Promise<string> {
+  // A new connection each time: a kept one may have been closed while the test was busy, or by a server that was killed.
+  const headers = { ...credentials(user), connection: 'close' };
+  const reply = await fetch(url, { method: 'POST', body: sql, headers });
   const text = await reply.text();
   if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
   return text;

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { launch } from '../deploy/local/launch.js';
 import { runAdmin, runMigrations } from './administration.js';
 import { type Child, startChild } from './child.js';
-import { type ClickHouseHandle, credentials } from './clickhouse.js';
+import { type ClickHouseHandle, query } from './clickhouse.js';
 import { plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
 import { startMigratedClickHouse, startMigratedServers } from './migrated-database.js';
@@ -245,13 +245,7 @@ export async function runProgram(
 
 async function queryRows<Row>(clickhouse: ClickHouseHandle, database: string, sql: string): Promise<Row[]> {
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
-  const reply = await fetch(`${clickhouse.origin}/?${parameters}`, {
-    method: 'POST',
-    headers: credentials(clickhouse.tester),
-    body: sql,
-  });
-  const text = await reply.text();
-  if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
+  const text = await query(`${clickhouse.origin}/?${parameters}`, clickhouse.tester, sql);
   return text
     .split('\n')
     .filter((line) => line !== '')

@@ -370,10 +370,8 @@ describe('network policies', () => {
       }
       assert.ok(lets(applied, 'Egress', pod, { pod: redis }, 6379), 'Redis');
       for (const port of [8123, 8443]) {
-        assert.ok(
-          lets(applied, 'Egress', pod, { address: '203.0.113.7' }, port),
-          `ClickHouse outside, ${port}`,
-        );
+        for (const address of ['203.0.113.7', '2001:db8::7', 'fd12::7'])
+          assert.ok(lets(applied, 'Egress', pod, { address }, port), `ClickHouse at ${address}, ${port}`);
         const there = inNamespace({ 'sluice/clickhouse': 'true' });
         assert.ok(lets(applied, 'Egress', pod, there, port), `ClickHouse in another namespace, ${port}`);
       }
@@ -385,14 +383,24 @@ describe('network policies', () => {
         }
       }
       assert.ok(lets(all, 'Egress', pod, { pod: clickhouse }, 8123), 'ClickHouse of the example');
-      assert.ok(lets(applied, 'Egress', pod, { address: '203.0.113.7' }, 443), 'callbacks');
+      for (const address of ['203.0.113.7', '2001:db8::7'])
+        assert.ok(lets(applied, 'Egress', pod, { address }, 443), `callbacks to ${address}`);
     }
   });
 
   test('let nobody out to the addresses of the node and of the cluster, and Redis nowhere', () => {
-    for (const port of [80, 443, 8123, 8443])
-      assert.ok(!lets(all, 'Egress', worker, { address: '169.254.169.254' }, port), String(port));
-    for (const address of ['10.0.0.1', '172.16.0.1', '192.168.0.1', '100.64.0.1'])
+    for (const address of ['169.254.169.254', 'fd00:ec2::254', 'fe80::1'])
+      for (const port of [80, 443, 8123, 8443])
+        assert.ok(!lets(all, 'Egress', worker, { address }, port), `${address}, ${port}`);
+    for (const address of [
+      '10.0.0.1',
+      '172.16.0.1',
+      '192.168.0.1',
+      '100.64.0.1',
+      'fd12::7',
+      '::1',
+      '::ffff:10.0.0.1',
+    ])
       assert.ok(!lets(all, 'Egress', worker, { address }, 443), address);
     for (const end of [cluster, { pod: api }, { pod: clickhouse }, { address: '203.0.113.7' }])
       for (const port of [53, 443, 6379, 8080, 8123]) assert.ok(!lets(all, 'Egress', redis, end, port));

@@ -1,6 +1,6 @@
 // Who reaches whom by Kubernetes's network policies: what is let out at one end has to be let in at the other.
 
-import { BlockList } from 'node:net';
+import { BlockList, isIPv6 } from 'node:net';
 import { type Labels, type Manifest, selects } from './kubernetes.js';
 
 type Selector = { readonly matchLabels?: Labels };
@@ -69,6 +69,10 @@ function isOf({ matchLabels }: Selector, labels: Labels): boolean {
 function isIn(cidr: string, address: string): boolean {
   const [net = '', bits] = cidr.split('/');
   const list = new BlockList();
-  list.addSubnet(net, Number(bits));
-  return list.check(address);
+  list.addSubnet(net, Number(bits), familyOf(net));
+  return familyOf(net) === familyOf(address) && list.check(address, familyOf(address));
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIPv6(address) ? 'ipv6' : 'ipv4';
 }
