@@ -106,7 +106,12 @@ describe('the console', { skip }, () => {
     try {
       const minute = 29_000_000;
       const lastMinute = async (afterMs: number) => {
-        const { at } = await readTraffic(clickhouse, ['of no environment'], 'hour', minute * 60_000 + afterMs);
+        const { at } = await readTraffic(
+          clickhouse,
+          ['of no environment'],
+          'hour',
+          minute * 60_000 + afterMs,
+        );
         return Number(at.at(-1)) / 60;
       };
       const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
